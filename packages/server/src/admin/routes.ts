@@ -1,0 +1,49 @@
+// The operator's port: probes for the orchestrator, metrics, and the document of it all.
+import { z } from 'zod'
+import { withOpenapi } from '../door/openapi.ts'
+import { route, type Route } from '../door/route.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { reportSchema, type Readiness } from './readiness.ts'
+
+type Deps = {
+  readonly readiness: Pick<Readiness, 'report'>
+  readonly metrics: Pick<Metrics, 'text'>
+  readonly version: string
+}
+
+export function adminRoutes({ readiness, metrics, version }: Deps): Route[] {
+  const routes = [
+    route({
+      method: 'GET',
+      path: '/livez',
+      summary: 'Whether the process answers; if not, restart it.',
+      access: { audience: 'probe', tenant: 'none' },
+      answers: { 200: { means: 'It does.', json: z.object({ state: z.literal('ok') }) } },
+      handle: () => ({ status: 200, body: { state: 'ok' } }),
+    }),
+    route({
+      method: 'GET',
+      path: '/readyz',
+      summary:
+        'Whether to send it requests: every check by name, with its state and the age of what it knows.',
+      access: { audience: 'probe', tenant: 'none' },
+      answers: {
+        200: { means: 'Ready; a degraded check works, only slower.', json: reportSchema },
+        503: { means: 'Not ready; a check is failing and says why.', json: reportSchema },
+      },
+      handle: () => {
+        const report = readiness.report()
+        return { status: report.state === 'ok' ? 200 : 503, body: report }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/metrics',
+      summary: 'Metrics of this pod in the text format of Prometheus.',
+      access: { audience: 'admin', tenant: 'none' },
+      answers: { 200: { means: 'One line per series.', text: 'text/plain; version=0.0.4; charset=utf-8' } },
+      handle: async () => ({ status: 200, body: await metrics.text() }),
+    }),
+  ]
+  return withOpenapi(routes, { title: 'Fleetline, for operators', version, audience: 'admin' })
+}

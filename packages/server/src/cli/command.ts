@@ -1,0 +1,23 @@
+// A command as a value; cli/main turns the table of them into the command line.
+import type { Config, Flags } from '../config.ts'
+import type { Output } from './output.ts'
+
+export type Call = {
+  /** Settings given as flags, as texts. */
+  readonly flags: Flags
+  /** The command's own options. */
+  readonly options: Readonly<Record<string, string | boolean | undefined>>
+  readonly output: Output
+}
+
+export type Command = {
+  /** Its words: `migrate up`. */
+  readonly name: string
+  readonly summary: string
+  /** Which settings it takes as flags. */
+  readonly settings: readonly (keyof Config)[]
+  /** Options that are no settings: how commander writes them, and what they do. */
+  readonly options?: readonly (readonly [flags: string, text: string])[]
+  /** Answers the exit code. */
+  readonly run: (call: Call) => Promise<number>
+}

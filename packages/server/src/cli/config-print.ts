@@ -1,0 +1,14 @@
+// fleetline config print
+import { describeConfig, SETTINGS, type Config } from '../config.ts'
+import type { Command } from './command.ts'
+import { EXIT } from './output.ts'
+
+export const CONFIG_PRINT: Command = {
+  name: 'config print',
+  summary: 'Print every setting with its value and where that came from; passwords are hidden.',
+  settings: Object.keys(SETTINGS) as (keyof Config)[],
+  run: async ({ flags, output }) => {
+    output.list(['setting', 'value', 'source'], describeConfig({ flags }))
+    return EXIT.done
+  },
+}

@@ -1,0 +1,40 @@
+// fleetline migrate up | status
+import { loadConfig } from '../config.ts'
+import { migrateUp, migrationStatus } from '../store/migrate.ts'
+import type { Command } from './command.ts'
+import { EXIT } from './output.ts'
+
+const UP: Command = {
+  name: 'migrate up',
+  summary: 'Apply the migrations that are missing; several may run it at once.',
+  settings: ['databaseUrl'],
+  run: async ({ flags, output }) => {
+    const applied = await migrateUp({ url: loadConfig({ flags }).databaseUrl })
+    if (output.isJson) output.one({ applied })
+    else
+      output.list(
+        ['migration', 'state'],
+        applied.map((migration) => ({ migration, state: 'applied' })),
+      )
+    if (applied.length === 0) output.note('Nothing to apply.')
+    return EXIT.done
+  },
+}
+
+const STATUS: Command = {
+  name: 'migrate status',
+  summary: 'List the migrations of this release, and when each was applied.',
+  settings: ['databaseUrl'],
+  run: async ({ flags, output }) => {
+    const migrations = await migrationStatus({ url: loadConfig({ flags }).databaseUrl })
+    const rows = migrations.map(({ name, appliedAt }) => ({
+      migration: name,
+      state: appliedAt ? 'applied' : 'pending',
+      appliedAt: appliedAt ?? null,
+    }))
+    output.list(['migration', 'state', 'appliedAt'], rows)
+    return EXIT.done
+  },
+}
+
+export const MIGRATE: readonly Command[] = [UP, STATUS]

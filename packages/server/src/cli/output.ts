@@ -1,0 +1,97 @@
+// What a command says, and where: data to stdout, all else to stderr. A table on a terminal, tabs in a pipe; with
+// --json one object, or one a line for lists. Cells are stripped of control characters, so that a stored name can
+// neither steer a terminal nor fake a column.
+import { stripVTControlCharacters } from 'node:util'
+import type { ErrorCode } from '@fleetline/protocol'
+import { Abort, Bug, Rejected, Retry } from '../errors.ts'
+
+export const EXIT = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  refused: 4,
+  unavailable: 5,
+} as const
+
+const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {
+  invalid: EXIT.usage,
+  too_many: EXIT.usage,
+  too_large: EXIT.usage,
+  unauthenticated: EXIT.refused,
+  forbidden: EXIT.refused,
+  conflict: EXIT.refused,
+  stale: EXIT.refused,
+  fenced: EXIT.refused,
+  not_found: EXIT.notFound,
+  gone: EXIT.notFound,
+  rate_limited: EXIT.unavailable,
+  unavailable: EXIT.unavailable,
+  internal: EXIT.failed,
+}
+
+type Sink = { write(text: string): unknown; readonly isTTY?: boolean }
+type Row = Readonly<Record<string, unknown>>
+
+export type Output = {
+  readonly isJson: boolean
+  /** One thing: its fields, a line each. */
+  one(row: Row): void
+  /** Many things under the named columns; JSON keeps every field. */
+  list(columns: readonly string[], rows: readonly Row[]): void
+  /** A line of data that has a form of its own. */
+  line(text: string): void
+  /** To people, on stderr; silent under --json. */
+  note(text: string): void
+  /** Reports the error and answers the exit code for it. */
+  fail(error: unknown): number
+}
+
+export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Output {
+  const print = (text: string) => void stdout.write(`${text}\n`)
+  const layOut = (rows: readonly (readonly string[])[]) =>
+    stdout.isTTY === true ? align(rows) : rows.map((cells) => cells.join('\t'))
+  return {
+    isJson,
+    one: (row) => {
+      if (isJson) return print(JSON.stringify(row))
+      layOut(Object.entries(row).map(([name, value]) => [name, cell(value)])).forEach(print)
+    },
+    list: (columns, rows) => {
+      if (isJson) return rows.forEach((row) => print(JSON.stringify(row)))
+      const cells = rows.map((row) => columns.map((column) => cell(row[column])))
+      const header = stdout.isTTY === true ? [columns.map((column) => column.toUpperCase())] : []
+      layOut([...header, ...cells]).forEach(print)
+    },
+    line: print,
+    note: (text) => void (isJson || stderr.write(`${text}\n`)),
+    fail: (error) => {
+      const { code, text } = described(error)
+      stderr.write(isJson ? `${JSON.stringify({ error: { code, text } })}\n` : `fleetline: ${text}\n`)
+      return EXIT_BY_CODE[code]
+    },
+  }
+}
+
+function described(error: unknown): { readonly code: ErrorCode; readonly text: string } {
+  const text = error instanceof Error ? error.message : String(error)
+  const isOurs =
+    error instanceof Retry || error instanceof Abort || error instanceof Rejected || error instanceof Bug
+  return { code: isOurs ? error.code : 'internal', text }
+}
+
+function cell(value: unknown): string {
+  const text =
+    value instanceof Date ? value.toISOString() : typeof value === 'string' ? value : JSON.stringify(value)
+  return stripVTControlCharacters(text ?? '').replaceAll(/\p{Cc}/gu, ' ')
+}
+
+function align(rows: readonly (readonly string[])[]): string[] {
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((cells) => cells[column]!.length))) ?? []
+  return rows.map((cells) =>
+    cells
+      .map((text, column) => text.padEnd(widths[column]!))
+      .join('  ')
+      .trimEnd(),
+  )
+}

@@ -1,0 +1,35 @@
+// fleetline start: one pod in this process, until it is asked to stop. A second request to stop is not waited for.
+import { loadConfig, SETTINGS, type Config } from '../config.ts'
+import type { Command } from './command.ts'
+import { EXIT } from './output.ts'
+import { stopSignal } from './stop-signal.ts'
+
+export const START: Command = {
+  name: 'start',
+  summary: 'Run a pod. Its log is JSON on stdout; SIGTERM or Ctrl-C stops it.',
+  settings: Object.keys(SETTINGS) as (keyof Config)[],
+  run: async ({ flags }) => {
+    const config = loadConfig({ flags })
+    // Loaded when it is wanted: every other command answers in half the time without it.
+    const [{ createPod }, { createLog }] = await Promise.all([
+      import('../pod.ts'),
+      import('../telemetry/log.ts'),
+    ])
+    const log = createLog({ level: config.logLevel })
+    const pod = createPod(config, { log })
+    const stop = stopSignal()
+    const starting = pod.start()
+    starting.catch(() => undefined) // of no interest once it is asked to stop
+    await Promise.race([starting, stop.first]) // a start that failed has stopped what it had started
+    if (!stop.isAsked()) log.info('ready', { port: pod.ports().gateway })
+    log.info('stopping', { signal: await stop.first })
+    try {
+      await pod.stop()
+    } catch (error) {
+      log.error('did not stop cleanly', { error })
+      process.exit(EXIT.failed) // what is left would keep the process
+    }
+    log.info('stopped')
+    return EXIT.done
+  },
+}

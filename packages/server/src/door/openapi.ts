@@ -1,0 +1,92 @@
+// The OpenAPI 3.1 document of a door, made of its table of routes: what is served is what is written. Pure.
+import { z } from 'zod'
+import { refusalSchema } from './refusal.ts'
+import { route, type AnswerShape, type Route } from './route.ts'
+
+type Json = Record<string, unknown>
+type Facts = { readonly title: string; readonly version: string }
+
+const REFUSAL = { $ref: '#/components/schemas/Error' }
+
+export const openapiSchema = z.looseObject({ openapi: z.literal('3.1.0'), paths: z.looseObject({}) })
+
+export function openapiOf(routes: readonly Route[], { title, version }: Facts): Json {
+  const paths: Record<string, Json> = {}
+  for (const entry of routes) {
+    const path = entry.path.replaceAll(/:(\w+)/g, '{$1}')
+    paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(entry) }
+  }
+  return {
+    openapi: '3.1.0',
+    info: { title, version },
+    paths,
+    components: { schemas: { Error: schemaOf(refusalSchema) } },
+  }
+}
+
+/** The routes, and one more that answers with the document of them all. */
+export function withOpenapi(
+  routes: readonly Route[],
+  { audience, ...facts }: Facts & Pick<Route['access'], 'audience'>,
+): Route[] {
+  const all: Route[] = [
+    ...routes,
+    route({
+      method: 'GET',
+      path: '/v1/openapi.json',
+      summary: 'This document.',
+      access: { audience, tenant: 'none' },
+      answers: { 200: { means: 'The OpenAPI 3.1 document of this port.', json: openapiSchema } },
+      handle: () => ({ status: 200, body: document }),
+    }),
+  ]
+  const document = openapiOf(all, facts)
+  return all
+}
+
+function operationOf({ summary, access, params, query, body, answers }: Route): Json {
+  const parameters = [...parametersOf('path', params), ...parametersOf('query', query)]
+  const shapes = Object.entries(answers).map(([status, shape]) => [status, answerOf(shape)])
+  const refused = { description: 'Refused or failed.', content: { 'application/json': { schema: REFUSAL } } }
+  return {
+    summary,
+    'x-fleetline-audience': access.audience,
+    ...(parameters.length > 0 ? { parameters } : {}),
+    ...(body
+      ? {
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: schemaOf(body, 'input') } },
+          },
+        }
+      : {}),
+    responses: { ...Object.fromEntries(shapes), default: refused },
+  }
+}
+
+function parametersOf(place: 'path' | 'query', schema: z.ZodType | undefined): Json[] {
+  if (!schema) return []
+  const { properties = {}, required = [] } = schemaOf(schema, 'input') as {
+    properties?: Record<string, Json>
+    required?: string[]
+  }
+  return Object.entries(properties).map(([name, shape]) => ({
+    name,
+    in: place,
+    required: required.includes(name),
+    schema: shape,
+  }))
+}
+
+function answerOf(shape: AnswerShape): Json {
+  const content =
+    'json' in shape
+      ? { 'application/json': { schema: schemaOf(shape.json) } }
+      : { [shape.text]: { schema: { type: 'string' } } }
+  return { description: shape.means, content }
+}
+
+function schemaOf(schema: z.ZodType, io: 'input' | 'output' = 'output'): Json {
+  const { $schema: _, ...shape } = z.toJSONSchema(schema, { io })
+  return shape
+}

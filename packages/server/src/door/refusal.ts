@@ -1,0 +1,58 @@
+// What a caller is told when a request fails: a code of the protocol's table, a sentence, a request id; never SQL, a
+// stack or configuration (S21). The sentence is ours to show only when the error says that the caller is at fault.
+import { ERROR_CODES, type ErrorCode } from '@fleetline/protocol'
+import { z } from 'zod'
+import { Abort, Bug, Rejected, Retry } from '../errors.ts'
+
+export type Refusal = { readonly code: ErrorCode; readonly text: string; readonly retryAfterMs?: number }
+
+export const refusalSchema = z.object({
+  error: z.object({
+    code: z.enum(Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]]),
+    text: z.string(),
+    retryable: z.boolean(),
+    retryAfterMs: z.int().optional(),
+    requestId: z.string(),
+  }),
+})
+
+const RETRY_AFTER_MS = 1_000
+
+// What Fastify and Node throw before a handler is reached.
+const OF_THE_SERVER: Readonly<Record<string, Refusal>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: { code: 'too_large', text: 'The body is larger than this port takes.' },
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: 'invalid', text: 'The body must be application/json.' },
+  FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'invalid', text: 'The body is empty; JSON is expected.' },
+  FST_ERR_CTP_INVALID_JSON_BODY: { code: 'invalid', text: 'The body is not JSON.' },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: 'invalid', text: 'The body has not the length that it names.' },
+  FST_ERR_BAD_URL: { code: 'invalid', text: 'The path is not well formed.' },
+  FST_ERR_HANDLER_TIMEOUT: { code: 'unavailable', text: ERROR_CODES.unavailable.meaning },
+}
+
+export const NO_ROUTE: Refusal = {
+  code: 'not_found',
+  text: 'There is no such route; GET /v1/openapi.json lists them.',
+}
+
+export function refusalOf(error: unknown): Refusal {
+  if (error instanceof Rejected) return { code: error.code, text: error.message }
+  if (error instanceof Retry) {
+    const { code, afterMs = RETRY_AFTER_MS } = error
+    return { code, text: ERROR_CODES[code].meaning, retryAfterMs: afterMs }
+  }
+  if (error instanceof Abort || error instanceof Bug)
+    return { code: error.code, text: ERROR_CODES[error.code].meaning }
+  const { code } = (error ?? {}) as { code?: unknown }
+  const known = typeof code === 'string' ? OF_THE_SERVER[code] : undefined
+  if (known) return known
+  return { code: 'internal', text: ERROR_CODES.internal.meaning }
+}
+
+export function statusOf({ code }: Refusal): number {
+  return ERROR_CODES[code].http
+}
+
+export function bodyOf({ code, text, retryAfterMs }: Refusal, requestId: string) {
+  const wait = retryAfterMs === undefined ? {} : { retryAfterMs }
+  return { error: { code, text, retryable: ERROR_CODES[code].retryable, ...wait, requestId } }
+}

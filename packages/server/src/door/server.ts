@@ -1,0 +1,227 @@
+// A door: one HTTP port over a table of routes. Guarantees:
+//   a route without declared access, also one that a library adds, keeps the door from opening, and is named (S2)
+//   a handler sees input that its schemas have parsed, and the tenant that the door found; no raw header
+//   every failure, also of what is no HTTP, is JSON of one shape, with a request id (S21)
+//   sizes and times are ours, not the library's (S18); what is logged has no text from outside but method and route (S22)
+// start() listens; stop() lets answers under way end, and after `stopMs` closes what is still open.
+import { STATUS_CODES } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import type { z } from 'zod'
+import type { Config } from '../config.ts'
+import { Bug, Rejected } from '../errors.ts'
+import { within, type Clock } from '../lib/clock.ts'
+import type { Service } from '../lib/lifecycle.ts'
+import type { Random } from '../lib/random.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { isLoopbackHost, isLoopbackOrigin } from './loopback.ts'
+import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
+import { brokenRules, nameOf, type Audience, type Principal, type Route } from './route.ts'
+
+export type Door = Service & {
+  /** The one that it listens on, also when 0 was asked for. */
+  port(): number
+}
+
+type Limits = Pick<
+  Config,
+  'bodyLimitBytes' | 'headerTimeoutMs' | 'requestTimeoutMs' | 'requestsPerSocket' | 'stopMs'
+>
+type Deps = {
+  readonly name: string
+  readonly host: string
+  readonly port: number
+  readonly audiences: readonly Audience[]
+  readonly routes: readonly Route[]
+  readonly limits: Limits
+  readonly clock: Clock
+  readonly random: Random
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+const HEADER_BYTES = 16 * 1024
+const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
+const LOOK_MS = 1_000 // Node looks for late requests this often; its own 30 s would make 10 s up to 40
+const LATE = new Error('Answers are still under way')
+const NOT_LOCAL =
+  'This pod answers its own machine alone: ask for localhost, from a page of localhost or from none'
+
+/** Until there are keys, every caller is of one tenant. */
+const ONLY_TENANT: Principal = { tenant: 'dev' }
+
+export function createDoor(deps: Deps): Door {
+  const { name, host, clock, log, limits } = deps
+  const server = buildServer(deps)
+  const close = async () => {
+    const closed = server.close()
+    await within(clock, limits.stopMs, closed, LATE).catch(async (error: unknown) => {
+      if (error !== LATE) throw error
+      server.server.closeAllConnections()
+      await closed
+    })
+  }
+  let stopping: Promise<void> | undefined
+  const port = () => (server.server.address() as AddressInfo | null)?.port ?? deps.port
+  return {
+    name,
+    start: async () => {
+      await server.listen({ host, port: deps.port }).catch((cause: NodeJS.ErrnoException) => {
+        if (cause.code !== 'EADDRINUSE') throw cause
+        throw new Rejected(
+          'conflict',
+          `Port ${deps.port} of ${host} is taken: stop who has it, or choose another`,
+        )
+      })
+      log.info('listening', { service: name, host, port: port() })
+    },
+    stop: () => (stopping ??= close()),
+    port,
+  }
+}
+
+/** The server before it listens. */
+export function buildServer(deps: Deps): FastifyInstance {
+  const broken = brokenRules(deps.routes, deps.audiences)
+  if (broken.length > 0) throw new Bug(`The ${deps.name} door does not open: ${broken.join('; ')}`)
+  const server = openServer(deps)
+  const declared = new Set(deps.routes.map(nameOf))
+  server.addHook('onRoute', ({ method, url }) => {
+    const added = `${String(method)} ${url}`
+    if (!declared.has(added))
+      throw new Bug(`The ${deps.name} door does not open: ${added} is in no table of routes`)
+  })
+  server.addHook('onRequest', async (request, reply) => {
+    reply.headers(headersOf(request.id))
+    const { host, origin } = request.headers
+    if (!isLoopbackHost(host) || !isLoopbackOrigin(origin)) throw new Rejected('forbidden', NOT_LOCAL)
+  })
+  server.addHook('onResponse', async (request, reply) => record(deps, request, reply))
+  server.setNotFoundHandler((_, reply) => refuse(reply, NO_ROUTE))
+  server.setErrorHandler((error, request, reply) => {
+    const refusal = refusalOf(error)
+    if (statusOf(refusal) >= 500) {
+      deps.log.error('request failed', {
+        service: deps.name,
+        request_id: request.id,
+        code: refusal.code,
+        error,
+      })
+    }
+    return refuse(reply, refusal)
+  })
+  for (const entry of deps.routes) addRoute(server, entry)
+  return server
+}
+
+function openServer({ limits, random, name, log }: Deps): FastifyInstance {
+  const drawId = () => `req_${Buffer.from(random.bytes(12)).toString('base64url')}`
+  const server = fastify({
+    logger: false,
+    exposeHeadRoutes: false, // only what is declared answers
+    requestIdHeader: false,
+    genReqId: drawId,
+    bodyLimit: limits.bodyLimitBytes,
+    requestTimeout: limits.requestTimeoutMs,
+    handlerTimeout: limits.requestTimeoutMs,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxRequestsPerSocket: limits.requestsPerSocket,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false, // what arrives on an open connection is served, and told to close
+    http: {
+      maxHeaderSize: HEADER_BYTES,
+      headersTimeout: Math.min(limits.headerTimeoutMs, limits.requestTimeoutMs),
+      connectionsCheckingInterval: LOOK_MS,
+    },
+    clientErrorHandler: (error, socket) => {
+      log.debug('not HTTP', { service: name, code: error.code })
+      answerRaw(error.code, socket, drawId())
+    },
+    frameworkErrors: (error, request, reply) => {
+      refuse(reply.headers(headersOf(request.id)), refusalOf(error))
+    },
+  })
+  server.setValidatorCompiler(({ schema, httpPart }) => parserOf(schema as z.ZodType, httpPart ?? 'request'))
+  return server
+}
+
+function addRoute(server: FastifyInstance, entry: Route): void {
+  const { method, path, params, query, body, access, answers } = entry
+  const handle = entry.handle as (call: object) => ReturnType<Route['handle']>
+  server.route({
+    method,
+    url: path,
+    schema: {
+      ...(params ? { params } : {}),
+      ...(query ? { querystring: query } : {}),
+      ...(body ? { body } : {}),
+    },
+    handler: async (request, reply) => {
+      const principal = access.tenant === 'caller' ? ONLY_TENANT : null
+      const { params: given, query: asked, body: sent, id: requestId } = request
+      const answer = await handle({ principal, params: given, query: asked, body: sent, requestId })
+      const shape = answers[answer.status]
+      if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
+      reply.code(answer.status)
+      if ('text' in shape) return reply.type(shape.text).send(answer.body)
+      return sendJson(reply, shape.json.parse(answer.body)) // what it does not declare does not leave
+    },
+  })
+}
+
+function parserOf(schema: z.ZodType, part: string) {
+  return (value: unknown) => {
+    const parsed = schema.safeParse(value)
+    if (parsed.success) return { value: parsed.data }
+    const [issue] = parsed.error.issues
+    const field = [part, ...(issue?.path ?? [])].join('.')
+    return { error: new Rejected('invalid', `${field}: ${issue?.message ?? 'is not well formed'}`) }
+  }
+}
+
+function refuse(reply: FastifyReply, refusal: Refusal): FastifyReply {
+  if (refusal.retryAfterMs !== undefined)
+    reply.header('retry-after', String(Math.max(1, Math.ceil(refusal.retryAfterMs / 1000))))
+  return sendJson(reply.code(statusOf(refusal)), bodyOf(refusal, reply.request.id))
+}
+
+function sendJson(reply: FastifyReply, body: unknown): FastifyReply {
+  return reply.type('application/json; charset=utf-8').send(JSON.stringify(body))
+}
+
+function headersOf(requestId: string) {
+  return { 'x-request-id': requestId, 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }
+}
+
+/** What never became a request: the answer is written by hand, and the socket closed. */
+function answerRaw(code: string | undefined, socket: Socket, requestId: string): void {
+  if (code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+  const [status, refusal] = RAW[code ?? ''] ?? [
+    400,
+    { code: 'invalid', text: 'This is not well-formed HTTP.' },
+  ]
+  const body = JSON.stringify(bodyOf(refusal, requestId))
+  const headers = {
+    ...headersOf(requestId),
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  }
+  const lines = Object.entries(headers).map(([key, value]) => `${key}: ${value}`)
+  socket.end([`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines, '', body].join('\r\n'))
+}
+
+const RAW: Readonly<Record<string, readonly [status: number, refusal: Refusal]>> = {
+  HPE_HEADER_OVERFLOW: [431, { code: 'too_large', text: `The headers are over ${HEADER_BYTES} bytes.` }],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, { code: 'invalid', text: 'The request did not arrive in time.' }],
+}
+
+function record({ name, metrics, log }: Deps, request: FastifyRequest, reply: FastifyReply): void {
+  const route = request.routeOptions.url ?? 'none'
+  const [status, ms] = [reply.statusCode, reply.elapsedTime]
+  metrics.count('httpRequests', { door: name, route, status: String(status) })
+  metrics.observe('httpTime', { door: name, route }, ms)
+  const fields = { service: name, request_id: request.id, method: request.method, route, status }
+  log.debug('request', { ...fields, duration_ms: Math.round(ms) })
+}

@@ -1,0 +1,33 @@
+// Work that is done again and again, as a service: `everyMs` after its last end, so it never overlaps itself. A failure
+// is told and the next round comes; stop aborts the round under way and waits for its end.
+import type { Clock } from './clock.ts'
+import type { Service } from './lifecycle.ts'
+
+type Beat = {
+  readonly clock: Clock
+  readonly name: string
+  readonly everyMs: number
+  readonly onError: (error: unknown) => void
+}
+
+export function every(
+  { clock, name, everyMs, onError }: Beat,
+  work: (signal: AbortSignal) => Promise<void>,
+): Service {
+  const stopping = new AbortController()
+  let loop: Promise<void> | undefined
+  const run = async () => {
+    while (!stopping.signal.aborted) {
+      await work(stopping.signal).catch((error: unknown) => stopping.signal.aborted || onError(error))
+      await clock.sleep(everyMs, stopping.signal).catch(() => undefined) // aborted: the loop ends
+    }
+  }
+  return {
+    name,
+    start: async () => void (loop ??= run()),
+    stop: async () => {
+      stopping.abort(new Error(`${name} stops`))
+      await loop
+    },
+  }
+}

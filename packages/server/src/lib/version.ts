@@ -1,0 +1,7 @@
+// The version of this package as its package.json says: the same path from src and from dist.
+import { readFileSync } from 'node:fs'
+
+export function ownVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
+}

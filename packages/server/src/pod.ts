@@ -1,0 +1,81 @@
+// A pod, read top to bottom: what it stands on first, what people reach last. It stops the other way round, each part
+// within `stopMs`, so that the operator's port is the last to close and says meanwhile that the pod stops.
+import { adminRoutes } from './admin/routes.ts'
+import { createReadiness } from './admin/readiness.ts'
+import type { Config } from './config.ts'
+import { createDoor } from './door/server.ts'
+import { Abort, Retry } from './errors.ts'
+import { gatewayRoutes } from './gateway/routes.ts'
+import { systemClock } from './lib/clock.ts'
+import { bounded, compose, type Service } from './lib/lifecycle.ts'
+import { systemRandom } from './lib/random.ts'
+import { ownVersion } from './lib/version.ts'
+import { createDatabase, type Database } from './store/database.ts'
+import { createHints } from './store/hints.ts'
+import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
+import { createLog, type Log } from './telemetry/log.ts'
+import { createMetrics } from './telemetry/metrics.ts'
+
+export type Pod = Service & {
+  /** What it listens on, also when 0 was asked for. */
+  ports(): { readonly gateway: number; readonly admin: number }
+}
+
+const PROBE_MS = 5_000
+const GRACE_MS = 1_000 // a part that has a limit of its own ends by that
+
+export function createPod(config: Config, options: { readonly log?: Log } = {}): Pod {
+  const [clock, random, metrics, version] = [systemClock(), systemRandom(), createMetrics(), ownVersion()]
+  const log = (options.log ?? createLog({ level: config.logLevel })).with({ version })
+  const url = config.databaseUrl
+
+  const database = createDatabase({ ...config, url, clock, metrics }) //              connections, transactions
+  const schema = schemaGuard(database) //                                             the schema this release was written for
+  const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
+  const readiness = createReadiness({ clock, database, hints }) //                     what /readyz says
+  const door = { host: config.host, limits: config, clock, random, log, metrics }
+  const admin = createDoor({
+    ...door,
+    name: 'admin',
+    port: config.operatorPort,
+    audiences: ['probe', 'admin'],
+    routes: adminRoutes({ readiness, metrics, version }),
+  })
+  const gateway = createDoor({
+    ...door,
+    name: 'gateway',
+    port: config.port,
+    audiences: ['key'],
+    routes: gatewayRoutes({ version }),
+  })
+
+  const parts = [database, schema, hints, readiness, admin, gateway]
+  const limits = { clock, stopMs: config.stopMs + GRACE_MS }
+  const pod = compose(
+    'pod',
+    parts.map((part) => bounded(part, limits)),
+  )
+  return {
+    ...pod,
+    stop: () => {
+      readiness.drain()
+      return pod.stop()
+    },
+    ports: () => ({ gateway: gateway.port(), admin: admin.port() }),
+  }
+}
+
+/** A pod does not start on a schema that it was not written for. */
+function schemaGuard(database: Database): Service {
+  return {
+    name: 'schema',
+    start: async () => {
+      const outcome = await database.transaction(schemaNumber)
+      if (outcome.type !== 'committed')
+        throw new Retry('unavailable', 'The schema cannot be read', { cause: outcome.error })
+      const reason = outsideWindow(outcome.value, codeNumber())
+      if (reason !== undefined) throw new Abort('stale', reason)
+    },
+    stop: async () => undefined,
+  }
+}

@@ -1,0 +1,93 @@
+// One JSON line per event: `msg` is a fixed phrase, what varies is a field. Fields are an allow-list (S22): a body, a
+// header or a key cannot get into a line by accident, and JSON escapes CR and LF. Of an error its kind, code and
+// message are told; PostgreSQL's messages for bad values (SQLSTATE classes 22 and 23) quote the value, so of those the
+// code alone.
+import { pino, type DestinationStream } from 'pino'
+import type { Config } from '../config.ts'
+
+type LogLevel = Config['logLevel']
+
+export type LogFields = {
+  readonly version?: string
+  readonly service?: string
+  readonly port?: number
+  readonly host?: string
+  readonly signal?: string
+  readonly request_id?: string
+  readonly method?: string
+  readonly route?: string
+  readonly status?: number
+  readonly code?: string
+  readonly duration_ms?: number
+  readonly reason?: string
+  readonly error?: unknown
+}
+
+export type Log = { readonly [Level in LogLevel]: (message: string, fields?: LogFields) => void } & {
+  /** A log whose lines all bear these fields. */
+  with(fields: LogFields): Log
+}
+
+type Options = { readonly level: LogLevel; readonly destination?: DestinationStream }
+
+const ALLOWED: { readonly [Field in keyof LogFields]-?: true } = {
+  version: true,
+  service: true,
+  port: true,
+  host: true,
+  signal: true,
+  request_id: true,
+  method: true,
+  route: true,
+  status: true,
+  code: true,
+  duration_ms: true,
+  reason: true,
+  error: true,
+}
+
+export function createLog({ level, destination }: Options): Log {
+  const options = {
+    level,
+    base: null,
+    timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    formatters: { level: (label: string) => ({ level: label }) },
+  }
+  const lines = destination ? pino(options, destination) : pino(options)
+  const bind = (bound: LogFields): Log => {
+    const at =
+      (name: LogLevel) =>
+      (message: string, fields: LogFields = {}) =>
+        lines[name](allowed({ ...bound, ...fields }), message)
+    return {
+      debug: at('debug'),
+      info: at('info'),
+      warn: at('warn'),
+      error: at('error'),
+      with: (fields) => bind({ ...bound, ...fields }),
+    }
+  }
+  return bind({})
+}
+
+function allowed(fields: LogFields): Record<string, unknown> {
+  const entries = Object.entries(fields).filter(
+    ([name, value]) => Object.hasOwn(ALLOWED, name) && value !== undefined,
+  )
+  return Object.fromEntries(
+    entries.map(([name, value]) => [name, name === 'error' ? describe(value) : value]),
+  )
+}
+
+function describe(error: unknown): Record<string, unknown> {
+  if (!(error instanceof Error)) return { type: typeof error }
+  const { code, severity } = error as { code?: unknown; severity?: unknown }
+  const known = { type: error.name, ...(typeof code === 'string' ? { code } : {}) }
+  if (severity !== undefined && /^2[23]/.test(String(code))) return known
+  return {
+    ...known,
+    message: error.message,
+    ...(error.cause === undefined ? {} : { cause: describe(error.cause) }),
+    ...(error instanceof AggregateError ? { errors: error.errors.map(describe) } : {}),
+  }
+}

@@ -1,0 +1,106 @@
+// Every metric, once: its name, kind, help and labels. docs/reference/metrics.md is made of this table.
+// A pod has a registry of its own. Label values are routes, outcomes and states from our own tables, never an id, a
+// tenant or a text from outside: the number of series is bounded by the sources (S22).
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+
+type Metric = {
+  readonly kind: 'counter' | 'gauge' | 'seconds'
+  readonly name: string
+  readonly help: string
+  readonly labels: readonly string[]
+}
+
+export const METRICS = {
+  httpRequests: {
+    kind: 'counter',
+    name: 'fleetline_http_requests_total',
+    help: 'Requests answered, by door, route and status; what matches no route counts as route none.',
+    labels: ['door', 'route', 'status'],
+  },
+  httpTime: {
+    kind: 'seconds',
+    name: 'fleetline_http_request_seconds',
+    help: 'From the first byte of a request to the end of its answer.',
+    labels: ['door', 'route'],
+  },
+  transactions: {
+    kind: 'counter',
+    name: 'fleetline_transactions_total',
+    help: 'Transactions ended: committed, not-committed or unknown.',
+    labels: ['outcome'],
+  },
+  transactionTime: {
+    kind: 'seconds',
+    name: 'fleetline_transaction_seconds',
+    help: 'From the wish for a connection to the outcome.',
+    labels: ['outcome'],
+  },
+  poolConnections: {
+    kind: 'gauge',
+    name: 'fleetline_pool_connections',
+    help: 'Connections to PostgreSQL, open and idle, and callers that wait for one.',
+    labels: ['state'],
+  },
+  hintConnections: {
+    kind: 'counter',
+    name: 'fleetline_hint_connections_total',
+    help: 'Times that the listening connection was opened; more than one is a reconnect.',
+    labels: [],
+  },
+  hintsSent: {
+    kind: 'counter',
+    name: 'fleetline_hints_sent_total',
+    help: 'Hints sent to other pods, or lost on the way out: the poll behind them delivers.',
+    labels: ['outcome'],
+  },
+  hintsReceived: {
+    kind: 'counter',
+    name: 'fleetline_hints_received_total',
+    help: 'Hints heard from PostgreSQL, also those that nobody here waits for.',
+    labels: [],
+  },
+} as const satisfies Record<string, Metric>
+
+type Table = typeof METRICS
+type Named<Kind> = { [Key in keyof Table]: Table[Key]['kind'] extends Kind ? Key : never }[keyof Table]
+type Labels<Key extends keyof Table> = Readonly<Record<Table[Key]['labels'][number], string>>
+
+export type Metrics = {
+  count<Key extends Named<'counter'>>(key: Key, labels: Labels<Key>, by?: number): void
+  observe<Key extends Named<'seconds'>>(key: Key, labels: Labels<Key>, ms: number): void
+  /** The gauge is read at each scrape. */
+  gauge<Key extends Named<'gauge'>>(key: Key, read: () => readonly (readonly [Labels<Key>, number])[]): void
+  /** In Prometheus' text format. */
+  text(): Promise<string>
+}
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+
+export function createMetrics(): Metrics {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry }) // process_* and nodejs_*, as dashboards expect them
+  const registers = [registry]
+  const of = <Made>(kind: Metric['kind'], make: (options: Metric & { registers: Registry[] }) => Made) =>
+    new Map(
+      Object.entries<Metric>(METRICS)
+        .filter(([, metric]) => metric.kind === kind)
+        .map(([key, metric]) => [key, make({ ...metric, registers })] as const),
+    )
+  const counters = of('counter', (options) => new Counter({ ...options, labelNames: options.labels }))
+  const histograms = of(
+    'seconds',
+    (options) => new Histogram({ ...options, labelNames: options.labels, buckets: SECONDS }),
+  )
+  const gauges = of('gauge', (options) => new Gauge({ ...options, labelNames: options.labels }))
+  const readings: (() => void)[] = []
+  return {
+    count: (key, labels, by = 1) => counters.get(key)!.inc(labels, by),
+    observe: (key, labels, ms) => histograms.get(key)!.observe(labels, ms / 1000),
+    gauge: (key, read) =>
+      void readings.push(() => read().forEach(([labels, value]) => gauges.get(key)!.set(labels, value))),
+    text: () => {
+      readings.forEach((read) => read())
+      return registry.metrics()
+    },
+  }
+}

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { openapiSchema } from '../../src/door/openapi.ts'
+import { reportSchema, type Report } from '../../src/admin/readiness.ts'
+import { loadConfig } from '../../src/config.ts'
+import { createPod, type Pod } from '../../src/pod.ts'
+import { migrationFiles, outsideWindow } from '../../src/store/migrate.ts'
+import { createLog } from '../../src/telemetry/log.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { proxyFor } from '../support/proxy.ts'
+import { openDatabase } from '../support/store.ts'
+
+function podOn(t: TestContext, url: string): Pod {
+  const flags = { databaseUrl: url, port: '0', operatorPort: '0', transactionDeadlineMs: '60000' }
+  const log = createLog({ level: 'info', destination: { write: () => undefined } })
+  const pod = createPod(loadConfig({ environment: {}, flags }), { log })
+  atEnd(t, () => pod.stop())
+  return pod
+}
+
+async function ready(pod: Pod): Promise<{ status: number; report: Report }> {
+  const answer = await fetch(`http://127.0.0.1:${pod.ports().admin}/readyz`)
+  return { status: answer.status, report: reportSchema.parse(await answer.json()) }
+}
+
+test('a pod says that it is healthy, by the name of every check', async (t) => {
+  const pod = podOn(t, await databaseFor(t))
+  await pod.start()
+  const { report } = await eventually(
+    async () => {
+      const said = await ready(pod)
+      assert.deepEqual([said.status, said.report.checks['hints']?.state], [200, 'ok'])
+      return said
+    },
+    { what: 'the pod to be ready and to listen' },
+  )
+  assert.deepEqual(Object.keys(report.checks), ['database', 'schema', 'hints', 'pool', 'loop', 'draining'])
+  assert.ok(Object.values(report.checks).every(({ ageMs }) => ageMs >= 0))
+  const { gateway, admin } = pod.ports()
+  const alive = await fetch(`http://127.0.0.1:${admin}/livez`)
+  assert.deepEqual([alive.status, await alive.json()], [200, { state: 'ok' }])
+  for (const port of [gateway, admin]) {
+    const document = openapiSchema.parse(
+      await (await fetch(`http://127.0.0.1:${port}/v1/openapi.json`)).json(),
+    )
+    assert.ok('/v1/openapi.json' in document.paths)
+    assert.equal('/readyz' in document.paths, port === admin)
+  }
+  const metrics = await (await fetch(`http://127.0.0.1:${admin}/metrics`)).text()
+  assert.match(metrics, /^fleetline_transactions_total\{outcome="committed"\} [1-9]/m)
+  assert.match(metrics, /^fleetline_http_requests_total\{door="admin",route="\/readyz",status="200"\} [1-9]/m)
+  assert.match(metrics, /^fleetline_hint_connections_total 1$/m)
+})
+
+test('cut off from PostgreSQL a pod is not ready and says why; back again, it is', async (t) => {
+  const url = await databaseFor(t)
+  const proxy = await proxyFor(t, url)
+  const pod = podOn(t, proxy.url)
+  await pod.start()
+  proxy.refuse(true)
+  proxy.reset()
+  const patienceMs = 60_000
+  const { report } = await eventually(
+    async () => {
+      const said = await ready(pod)
+      assert.equal(said.status, 503)
+      return said
+    },
+    { what: 'the pod to miss its database', patienceMs },
+  )
+  assert.equal(report.checks['database']?.state, 'failing')
+  assert.equal(report.checks['hints']?.state, 'degraded')
+  const alive = await fetch(`http://127.0.0.1:${pod.ports().admin}/livez`)
+  assert.equal(alive.status, 200, 'a restart would not help')
+  proxy.refuse(false)
+  await eventually(
+    async () => {
+      const { report: back } = await ready(pod)
+      assert.deepEqual([back.state, back.checks['hints']?.state], ['ok', 'ok'])
+    },
+    { what: 'the pod to be ready again', patienceMs },
+  )
+})
+
+test('a pod does not start on a schema that it was not written for, and says what to do', async (t) => {
+  const empty = podOn(t, await databaseFor(t, 'template1'))
+  await assert.rejects(empty.start(), /The schema is at 0, .*run fleetline migrate up/)
+  const url = await databaseFor(t)
+  const last = migrationFiles().at(-1)!.number
+  const database = await openDatabase(t, url)
+  const add = (number: number) =>
+    database.transaction((query) =>
+      query(`insert into fleetline.migrations (number, name, checksum) values ($1, 'later', '')`, [number]),
+    )
+  await add(last + 1)
+  const beside = podOn(t, url)
+  await beside.start()
+  await add(last + 2)
+  await eventually(
+    async () => {
+      const { report } = await ready(beside)
+      assert.deepEqual(report.checks['schema']?.reason, outsideWindow(last + 2, last))
+    },
+    { what: 'the pod to see that the schema has left it behind' },
+  )
+  await assert.rejects(podOn(t, url).start(), /deploy a newer one/)
+})

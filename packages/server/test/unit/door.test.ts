@@ -1,0 +1,223 @@
+// S2, S18, S21: what a door refuses to open over, and how it answers what it refuses.
+import assert from 'node:assert/strict'
+import { connect } from 'node:net'
+import { test, type TestContext } from 'node:test'
+import { z } from 'zod'
+import { openapiOf } from '../../src/door/openapi.ts'
+import { refusalSchema } from '../../src/door/refusal.ts'
+import { route, type Route } from '../../src/door/route.ts'
+import { buildServer, createDoor } from '../../src/door/server.ts'
+import { Retry } from '../../src/errors.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import { createLog } from '../../src/telemetry/log.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { atEnd } from '../support/cleanup.ts'
+
+const ECHO = route({
+  method: 'POST',
+  path: '/v1/things/:id',
+  summary: 'Says what it heard.',
+  access: { audience: 'key', tenant: 'caller' },
+  params: z.object({ id: z.string().max(8) }),
+  query: z.object({ limit: z.coerce.number().int().max(10).optional() }),
+  body: z.object({ text: z.string() }),
+  answers: { 200: { means: 'Heard.', json: z.object({ heard: z.string(), tenant: z.string() }) } },
+  handle: ({ params, body, principal }) => ({
+    status: 200,
+    body: { heard: `${params.id} ${body.text}`, tenant: principal?.tenant, secret: 'does not leave' },
+  }),
+})
+
+function failing(error: Error): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/failing',
+    summary: 'Fails.',
+    access: { audience: 'key', tenant: 'none' },
+    answers: { 200: { means: 'Never.', json: z.object({}) } },
+    handle: () => Promise.reject(error),
+  })
+}
+
+function depsOf(routes: readonly Route[], lines: string[] = []) {
+  return {
+    name: 'gateway',
+    host: '127.0.0.1',
+    port: 0,
+    audiences: ['probe', 'key'] as const,
+    routes,
+    limits: {
+      bodyLimitBytes: 1_024,
+      headerTimeoutMs: 30_000,
+      requestTimeoutMs: 30_000,
+      requestsPerSocket: 1_000,
+      stopMs: 30_000,
+    },
+    clock: systemClock(),
+    random: systemRandom(),
+    log: createLog({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
+    metrics: createMetrics(),
+  }
+}
+
+function ask(routes: readonly Route[], options: object, lines: string[] = []) {
+  const headers = { host: 'localhost:4400', ...('headers' in options ? (options.headers as object) : {}) }
+  return buildServer(depsOf(routes, lines)).inject({ ...options, headers })
+}
+
+const POST_ECHO = { method: 'POST', url: '/v1/things/one', payload: { text: 'hello' } }
+
+test('S2: a route that does not declare its access, or declares it wrongly, keeps the door shut and is named', () => {
+  const cases: readonly (readonly [access: unknown, reason: RegExp])[] = [
+    [undefined, /POST \/v1\/things\/:id does not declare who may call it/],
+    [{ tenant: 'none' }, /does not declare who may call it/],
+    [{ audience: 'key' }, /does not declare where its tenant comes from/],
+    [{ audience: 'admin', tenant: 'none' }, /is for admin, whom this door does not serve/],
+    [{ audience: 'probe', tenant: 'caller' }, /takes the tenant of a caller whom nobody knows/],
+  ]
+  for (const [access, reason] of cases) {
+    const undeclared = { ...ECHO, access } as Route
+    assert.throws(() => createDoor(depsOf([undeclared])), reason)
+  }
+  assert.throws(() => createDoor(depsOf([ECHO, ECHO])), /is there twice/)
+  assert.doesNotThrow(() => createDoor(depsOf([ECHO])))
+})
+
+test('S2: a route that somebody adds beside the table keeps the door shut', () => {
+  const server = buildServer(depsOf([ECHO]))
+  assert.throws(() => server.get('/v1/back', () => 'open'), /GET \/v1\/back is in no table of routes/)
+  assert.throws(() => server.head('/v1/things/:id', () => ''), /HEAD \/v1\/things\/:id is in no table/)
+})
+
+test('a handler gets parsed input and the tenant, and only the declared answer leaves', async () => {
+  const answer = await ask([ECHO], POST_ECHO)
+  assert.equal(answer.statusCode, 200)
+  assert.deepEqual(answer.json(), { heard: 'one hello', tenant: 'dev' })
+  assert.match(String(answer.headers['x-request-id']), /^req_\w/)
+})
+
+test('S21: every refusal has one shape, a code, a request id, and nothing from inside', async () => {
+  const canary = new Error('select secret from canary')
+  const cases: readonly (readonly [
+    routes: readonly Route[],
+    options: object,
+    status: number,
+    code: string,
+  ])[] = [
+    [[ECHO], { ...POST_ECHO, url: '/v1/things/one-too-long' }, 400, 'invalid'],
+    [[ECHO], { ...POST_ECHO, url: '/v1/things/one?limit=11' }, 400, 'invalid'],
+    [[ECHO], { ...POST_ECHO, payload: { text: 5 } }, 400, 'invalid'],
+    [[ECHO], { ...POST_ECHO, payload: '{', headers: { 'content-type': 'application/json' } }, 400, 'invalid'],
+    [[ECHO], { ...POST_ECHO, payload: 'x', headers: { 'content-type': 'text/plain' } }, 400, 'invalid'],
+    [[ECHO], { ...POST_ECHO, payload: { text: 'x'.repeat(2_000) } }, 413, 'too_large'],
+    [[ECHO], { method: 'GET', url: '/v1/things/one' }, 404, 'not_found'],
+    [[ECHO], { method: 'HEAD', url: '/v1/things/one' }, 404, 'not_found'],
+    [[ECHO], { method: 'GET', url: '/v1/%' }, 400, 'invalid'],
+    [[failing(canary)], { method: 'GET', url: '/v1/failing' }, 500, 'internal'],
+    [
+      [failing(new Retry('unavailable', 'canary', { afterMs: 1_500 }))],
+      { url: '/v1/failing' },
+      503,
+      'unavailable',
+    ],
+  ]
+  for (const [routes, options, status, code] of cases) {
+    const answer = await ask(routes, options)
+    assert.equal(answer.statusCode, status, answer.body)
+    if (answer.body !== '') assert.equal(refusalSchema.parse(answer.json()).error.code, code)
+    assert.ok(!answer.body.includes('canary'), answer.body)
+    assert.equal(answer.headers['retry-after'], status === 503 ? '2' : undefined)
+  }
+})
+
+test('S22: a failure is logged with its request id, a request without what it carried', async () => {
+  const lines: string[] = []
+  const answer = await ask(
+    [failing(new Error('told in the log alone'))],
+    { url: '/v1/failing?canary=1' },
+    lines,
+  )
+  const { requestId } = refusalSchema.parse(answer.json()).error
+  const failed = lines
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+    .find(({ level }) => level === 'error')
+  assert.equal(failed?.['request_id'], requestId)
+  assert.match(JSON.stringify(failed), /told in the log alone/)
+  assert.ok(!lines.join('').includes('canary'))
+})
+
+test('a request that asks for another host, or comes from another page, is refused', async () => {
+  const refused: readonly object[] = [
+    { host: 'evil.example' },
+    { host: 'localhost.evil.example:4400' },
+    { host: '127.0.0.1.evil.example' },
+    { host: 'evil.example@localhost' },
+    { origin: 'https://evil.example' },
+    { origin: 'null' },
+    { origin: 'file://localhost' },
+  ]
+  for (const headers of refused) {
+    const answer = await ask([ECHO], { ...POST_ECHO, headers })
+    assert.equal(answer.statusCode, 403, JSON.stringify(headers))
+    assert.equal(refusalSchema.parse(answer.json()).error.code, 'forbidden')
+  }
+  const served: readonly object[] = [
+    { host: 'localhost' },
+    { host: '127.0.0.1:4410' },
+    { host: '[::1]:4400' },
+    { origin: 'http://localhost:3000' },
+  ]
+  for (const headers of served) assert.equal((await ask([ECHO], { ...POST_ECHO, headers })).statusCode, 200)
+})
+
+async function openDoor(t: TestContext): Promise<number> {
+  const door = createDoor(depsOf([ECHO]))
+  atEnd(t, () => door.stop())
+  await door.start()
+  return door.port()
+}
+
+async function sayRaw(port: number, text: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  socket.write(text)
+  let heard = ''
+  for await (const chunk of socket.setEncoding('utf8')) heard += String(chunk)
+  return heard
+}
+
+test('S18, S21: what is not HTTP, and headers without end, are answered in the same shape and closed', async (t) => {
+  const port = await openDoor(t)
+  const cases: readonly (readonly [text: string, status: string, code: string])[] = [
+    ['nonsense\r\n\r\n', '400', 'invalid'],
+    [`GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`, '431', 'too_large'],
+  ]
+  for (const [text, status, code] of cases) {
+    const heard = await sayRaw(port, text)
+    assert.ok(heard.startsWith(`HTTP/1.1 ${status} `), heard)
+    assert.equal(refusalSchema.parse(JSON.parse(heard.split('\r\n\r\n')[1]!)).error.code, code)
+  }
+})
+
+test('a port that is taken is told by its number', async (t) => {
+  const port = await openDoor(t)
+  const second = createDoor({ ...depsOf([ECHO]), port })
+  atEnd(t, () => second.stop())
+  await assert.rejects(second.start(), new RegExp(`Port ${port} of 127.0.0.1 is taken`))
+})
+
+test('the OpenAPI document says what the table says', () => {
+  const document = openapiOf([ECHO], { title: 'T', version: '1' }) as {
+    openapi: string
+    paths: Record<string, Record<string, { parameters: { name: string; in: string; required: boolean }[] }>>
+  }
+  assert.equal(document.openapi, '3.1.0')
+  const { parameters } = document.paths['/v1/things/{id}']!['post']!
+  assert.deepEqual(
+    parameters.map(({ name, in: place, required }) => [name, place, required]),
+    [
+      ['id', 'path', true],
+      ['limit', 'query', false],
+    ],
+  )
+})
