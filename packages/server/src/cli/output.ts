@@ -74,7 +74,8 @@ export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Outpu
 }
 
 function described(error: unknown): { readonly code: ErrorCode; readonly text: string } {
-  const text = error instanceof Error ? error.message : String(error)
+  const inner = error instanceof AggregateError ? error.errors.map((one) => described(one).text) : []
+  const text = [error instanceof Error ? error.message : String(error), ...inner].join(': ')
   const isOurs =
     error instanceof Retry || error instanceof Abort || error instanceof Rejected || error instanceof Bug
   return { code: isOurs ? error.code : 'internal', text }

@@ -21,7 +21,10 @@ export const START: Command = {
     const starting = pod.start()
     starting.catch(() => undefined) // of no interest once it is asked to stop
     await Promise.race([starting, stop.first]) // a start that failed has stopped what it had started
-    if (!stop.isAsked()) log.info('ready', { port: pod.ports().gateway })
+    if (!stop.isAsked()) {
+      log.info('ready', { port: pod.ports().gateway })
+      process.send?.(pod.ports(), undefined, undefined, () => undefined) // to `fleetline dev`, if it is there
+    }
     log.info('stopping', { signal: await stop.first })
     try {
       await pod.stop()

@@ -1,7 +1,8 @@
-// The wish to stop: SIGINT or SIGTERM. The first is answered in order; the second ends the process at once.
+// The wish to stop: SIGINT, SIGTERM, or the end of the process that started us with a channel (`fleetline dev`). The
+// first is answered in order; a second ends the process at once.
 
 export type StopSignal = {
-  /** The first signal's name. */
+  /** What was the first: a signal's name, or `disconnect`. */
   readonly first: Promise<string>
   isAsked(): boolean
 }
@@ -12,12 +13,14 @@ const FAILED = 1
 export function stopSignal(): StopSignal {
   const first = Promise.withResolvers<string>()
   let asked = 0
-  for (const signal of SIGNALS) {
-    process.on(signal, () => {
-      asked += 1
-      first.resolve(signal)
-      if (asked > 1) process.exit(FAILED)
-    })
+  const ask = (signal: string) => {
+    asked += 1
+    first.resolve(signal)
+    if (asked > 1) process.exit(FAILED)
   }
+  for (const signal of SIGNALS) process.on(signal, () => ask(signal))
+  process.on('disconnect', () => ask('disconnect'))
+  if ('connected' in process && !process.connected) ask('disconnect') // before anybody listened
+  process.channel?.unref() // it must not keep us once we have stopped
   return { first: first.promise, isAsked: () => asked > 0 }
 }

@@ -53,7 +53,7 @@ export function createLog({ level, destination }: Options): Log {
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
   }
-  const lines = destination ? pino(options, destination) : pino(options)
+  const lines = pino(options, destination ?? stdout())
   const bind = (bound: LogFields): Log => {
     const at =
       (name: LogLevel) =>
@@ -68,6 +68,12 @@ export function createLog({ level, destination }: Options): Log {
     }
   }
   return bind({})
+}
+
+// Not pino's own writer: once the reader of the pipe is gone, that one never lets the process exit.
+function stdout(): DestinationStream {
+  process.stdout.on('error', () => undefined)
+  return { write: (line) => void process.stdout.write(line) }
 }
 
 function allowed(fields: LogFields): Record<string, unknown> {

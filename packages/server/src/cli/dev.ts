@@ -1,0 +1,43 @@
+// fleetline dev: a fleet in this directory, until it is asked to stop. A second request to stop is not waited for.
+import { Rejected } from '../errors.ts'
+import { systemClock } from '../lib/clock.ts'
+import type { Command } from './command.ts'
+import { eventOf, showEvent } from './dev/events.ts'
+import { createFleet } from './dev/fleet.ts'
+import { EXIT } from './output.ts'
+import { stopSignal } from './stop-signal.ts'
+
+const DEFAULT_PODS = 2 // the least that shows what one pod hides
+const MOST_PODS = 16
+
+export const DEV: Command = {
+  name: 'dev',
+  summary: 'Run a fleet on this machine: PostgreSQL, pods, and ports in front of them. Ctrl-C stops it.',
+  settings: ['databaseUrl', 'host', 'port', 'operatorPort', 'logLevel'],
+  options: [['--pods <number>', `how many pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`]],
+  run: async ({ flags, options, output }) => {
+    const clock = systemClock()
+    const say = (message: string, fields = {}) =>
+      showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
+    const fleet = createFleet({ flags, count: countOf(options['pods']), output, clock })
+    const stop = stopSignal()
+    const starting = fleet.start()
+    starting.catch(() => undefined) // of no interest once it is asked to stop
+    await Promise.race([starting, stop.first])
+    if (!stop.isAsked()) say('ready')
+    say('stopping', { signal: await stop.first })
+    try {
+      await fleet.stop()
+    } catch (error) {
+      process.exit(output.fail(error)) // what is left would keep the process
+    }
+    say('stopped')
+    return EXIT.done
+  },
+}
+
+function countOf(option: string | boolean | undefined): number {
+  const count = Number(option ?? DEFAULT_PODS)
+  if (Number.isInteger(count) && count >= 1 && count <= MOST_PODS) return count
+  throw new Rejected('invalid', `--pods must be a whole number from 1 to ${MOST_PODS}`)
+}

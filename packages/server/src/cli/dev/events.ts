@@ -1,0 +1,69 @@
+// What a dev fleet says: its panel, then a line per event. Under --json each is an object.
+import type { Output } from '../output.ts'
+
+export type FleetEvent = {
+  readonly time: string
+  /** Which pod, or `fleet`. */
+  readonly source: string
+  readonly level: string
+  readonly message: string
+  readonly fields: Readonly<Record<string, unknown>>
+}
+export type OnEvent = (event: FleetEvent) => void
+
+export type Panel = {
+  readonly version: string
+  readonly api: string
+  readonly operator: string
+  readonly postgres: string
+  readonly pods: number
+  readonly logs: string
+}
+
+type More = { readonly now: number; readonly level?: string } & Readonly<Record<string, unknown>>
+
+export function eventOf(
+  source: string,
+  message: string,
+  { now, level = 'info', ...fields }: More,
+): FleetEvent {
+  return { time: new Date(now).toISOString(), source, level, message, fields }
+}
+
+/** A line of a pod's log; undefined if it is none. */
+export function parseEvent(line: string, source: string): FleetEvent | undefined {
+  try {
+    const { time, level, msg, version, ...fields } = JSON.parse(line) as Record<string, unknown>
+    void version // the same in every line
+    return { time: String(time), source, level: String(level), message: String(msg), fields }
+  } catch {
+    return undefined
+  }
+}
+
+export function showPanel(output: Output, panel: Panel): void {
+  if (output.isJson) return output.one(panel)
+  const rows = [
+    ['api', panel.api, ''],
+    ['operator', panel.operator, '/readyz  /metrics'],
+    ['postgres', panel.postgres, '--database-url URL to use yours'],
+    ['pods', String(panel.pods), '--pods N'],
+    ['logs', panel.logs, ''],
+  ] as const
+  const width = Math.max(...rows.map(([, value]) => value.length))
+  output.line(`fleetline ${panel.version}   dev fleet, not for production`)
+  for (const [name, value, hint] of rows)
+    output.line(`  ${name.padEnd(10)}${value.padEnd(width + 3)}${hint}`.trimEnd())
+  output.line(`try   curl ${panel.operator}/readyz`)
+}
+
+export function showEvent(output: Output, { time, source, level, message, fields }: FleetEvent): void {
+  if (output.isJson) return output.one({ time, source, level, message, ...fields })
+  const words = Object.entries(fields).map(([name, value]) => `${name}=${textOf(value)}`)
+  const mark = level === 'info' ? [] : [level]
+  output.line([time.slice(11, 19), source.padEnd(7), ...mark, message, ...words].join('  '))
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}

@@ -1,0 +1,161 @@
+// A PostgreSQL server of a dev fleet's own: data in `.fleetline/pg`, a role that owns one database and nothing else,
+// on loopback, with a password. Durable as any: what a pod acknowledged is there at the next start.
+//
+// It runs in a process group of its own, so that Ctrl-C reaches the fleet alone, and below a guard that shuts it down
+// when its input closes: because we stop it, or because we were killed.
+import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { Retry } from '../../errors.ts'
+import { within, type Clock } from '../../lib/clock.ts'
+import type { Service } from '../../lib/lifecycle.ts'
+import type { Random } from '../../lib/random.ts'
+import { connect } from '../../store/connection.ts'
+import { earlierEnded, openData, type Data } from './data.ts'
+import { eventOf, type OnEvent } from './events.ts'
+import { shortPath, type Folder } from './folder.ts'
+import { as } from './programs.ts'
+
+export type Postgres = Service & {
+  url(): string
+  /** Its version and place, for people. */
+  description(): string
+}
+
+type Deps = {
+  readonly folder: Folder
+  readonly clock: Clock
+  readonly random: Random
+  /** How many sessions pods may open, all together. */
+  readonly connections: number
+  /** Wanted; another if it is taken. */
+  readonly port: number
+  readonly onEvent: OnEvent
+}
+
+const READY_MS = 120_000 // a first start on a busy disk
+const STOP_MS = 30_000
+const LOOK_MS = 50
+
+// It ends with the server. SIGINT is PostgreSQL's fast shutdown: sessions end, the data is whole. It is sent again and
+// again, since a shell starts what it puts in the background with SIGINT ignored: one that comes before PostgreSQL has
+// its own handler is lost.
+const GUARD = `exec 3<&0; "$@" 3<&- & server=$!
+{ read -r _ <&3; while kill -INT $server 2>/dev/null; do sleep .1; done; } & watcher=$!
+wait $server; code=$?; kill $watcher 2>/dev/null; exit $code`
+
+export function createPostgres(deps: Deps): Postgres {
+  const { folder, clock, random } = deps
+  const log = folder.at('postgres.log')
+  const stopping = new AbortController()
+  let [starting, guard, url, description]: [Promise<void>?, ChildProcess?, string?, string?] = []
+
+  const tellEnd = () =>
+    deps.onEvent(
+      eventOf('fleet', 'PostgreSQL ended', { now: clock.now(), level: 'error', log: shortPath(log) }),
+    )
+  const start = async () => {
+    const data = await openData({ folder, random, signal: stopping.signal })
+    await earlierEnded(data, clock, stopping.signal)
+    const port = await freePort(deps.port)
+    stopping.signal.throwIfAborted()
+    guard = spawnServer(data, { port, log, connections: deps.connections })
+    guard.once('exit', () => stopping.signal.aborted || tellEnd())
+    url = `postgres://${data.role}:${data.password}@127.0.0.1:${port}/${data.role}`
+    description = `${data.programs.version} started in ${shortPath(data.path)}`
+    await answering({ url, guard, clock, log, signal: stopping.signal })
+    writeFileSync(folder.at('database-url'), url, { mode: 0o600 })
+  }
+  return {
+    name: 'postgres',
+    url: () => url!,
+    description: () => description!,
+    start: () => (starting ??= start()),
+    stop: async () => {
+      stopping.abort(new Error('the dev fleet stops'))
+      await starting?.catch(() => undefined)
+      rmSync(folder.at('database-url'), { force: true })
+      if (guard) await stopServer(guard, clock)
+    },
+  }
+}
+
+function spawnServer(
+  { path, programs, account }: Data,
+  { port, log, connections }: { port: number; log: string; connections: number },
+): ChildProcess {
+  const settings = {
+    port,
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    max_connections: connections,
+    hba_file: join(path, 'pg_hba.conf'),
+  }
+  const words = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  const output = openSync(log, 'w', 0o600)
+  const server = [join(programs.place, 'postgres'), '-D', join(path, 'data'), ...words]
+  const stdio: StdioOptions = ['pipe', output, output]
+  const guard = spawn('sh', ['-c', GUARD, 'guard', ...server], {
+    ...as(account),
+    cwd: path,
+    detached: true,
+    stdio,
+  })
+  closeSync(output)
+  for (const part of [guard, guard.stdin!]) part.on('error', () => undefined) // its end is what counts
+  return guard
+}
+
+async function answering(server: {
+  readonly url: string
+  readonly guard: ChildProcess
+  readonly clock: Clock
+  readonly log: string
+  readonly signal: AbortSignal
+}): Promise<void> {
+  const { url, guard, clock, log, signal } = server
+  const untilMs = clock.monotonicMs() + READY_MS
+  for (;;) {
+    try {
+      return await (await connect({ url, name: 'fleetline dev', connectMs: 5_000 })).end()
+    } catch (cause) {
+      if (!hasEnded(guard) && clock.monotonicMs() < untilMs) await clock.sleep(LOOK_MS, signal)
+      else
+        throw new Retry('unavailable', `PostgreSQL did not start: ${lastLine(log)} (${shortPath(log)})`, {
+          cause,
+        })
+    }
+  }
+}
+
+async function stopServer(guard: ChildProcess, clock: Clock): Promise<void> {
+  if (hasEnded(guard)) return
+  const ended = once(guard, 'exit')
+  guard.stdin!.end()
+  await within(clock, STOP_MS, ended, new Error(`PostgreSQL did not stop within ${STOP_MS} ms`))
+}
+
+/** The wanted port, or any if that is taken or 0. */
+async function freePort(wanted: number): Promise<number> {
+  const probe = createServer().listen(wanted, '127.0.0.1')
+  try {
+    await once(probe, 'listening')
+  } catch (error) {
+    if (wanted === 0) throw error
+    return freePort(0)
+  }
+  const { port } = probe.address() as { port: number }
+  probe.close()
+  await once(probe, 'close')
+  return port
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null
+}
+
+function lastLine(path: string): string {
+  return readFileSync(path, 'utf8').trim().split('\n').at(-1)!
+}

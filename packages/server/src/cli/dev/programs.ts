@@ -1,0 +1,99 @@
+// PostgreSQL's programs as they are installed here, and the account that runs them: it refuses to run as root.
+import { execFile, spawnSync } from 'node:child_process'
+import { globSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { bareEnvironment } from '../../config.ts'
+import { Rejected } from '../../errors.ts'
+
+export type Programs = {
+  /** Where they are; empty if the PATH finds them. */
+  readonly place: string
+  /** `15.14`. */
+  readonly version: string
+  readonly major: number
+}
+export type Account = { readonly uid: number; readonly gid: number }
+
+type Installed = { readonly path: string; readonly programs: Programs; readonly account: Account | undefined }
+
+const OLDEST = 15
+// Debian, Red Hat, Homebrew on either kind of Mac, Postgres.app
+const PLACES = [
+  '/usr/lib/postgresql/*/bin',
+  '/usr/pgsql-*/bin',
+  '/opt/homebrew/opt/postgresql*/bin',
+  '/usr/local/opt/postgresql*/bin',
+  '/Applications/Postgres.app/Contents/Versions/*/bin',
+]
+
+/** The newest that is installed; the very major version that wrote the data, if there is data. */
+export function findPrograms(dataMajor?: number): Programs {
+  const found = ['', ...globSync(PLACES)].flatMap((place) => programsIn(place) ?? [])
+  const fitting = found.filter(({ major }) =>
+    dataMajor === undefined ? major >= OLDEST : major === dataMajor,
+  )
+  const [newest] = fitting.toSorted((a, b) => b.major - a.major)
+  if (newest) return newest
+  const wanted =
+    dataMajor === undefined
+      ? `PostgreSQL ${OLDEST} or newer`
+      : `PostgreSQL ${dataMajor}, which wrote the data in .fleetline,`
+  throw new Rejected(
+    'not_found',
+    `${wanted} is not installed here: install it (Debian: apt-get install postgresql, macOS: brew install postgresql), or give --database-url`,
+  )
+}
+
+/** Undefined if we are not root: PostgreSQL runs as ourselves. */
+export function findAccount(): Account | undefined {
+  if (process.getuid?.() !== 0) return undefined
+  const line = readFileSync('/etc/passwd', 'utf8').match(/^postgres:.*$/m)?.[0]
+  if (line === undefined)
+    throw new Rejected(
+      'not_found',
+      'PostgreSQL does not run as root, and there is no user postgres to run it: run fleetline as another user, or give --database-url',
+    )
+  const [, , uid, gid] = line.split(':')
+  return { uid: Number(uid), gid: Number(gid) }
+}
+
+/** May this account pass through the directory and all above it? */
+export function canEnter(path: string, { uid, gid }: Account): boolean {
+  const { mode, uid: owner, gid: group } = statSync(path)
+  const bit = owner === uid ? 0o100 : group === gid ? 0o010 : 0o001
+  return (mode & bit) !== 0 && (path === dirname(path) || canEnter(dirname(path), { uid, gid }))
+}
+
+/** Runs one of them to its end, in `path`; answers what it said on stderr. */
+export async function run(
+  { path, programs, account }: Installed,
+  program: string,
+  words: readonly string[],
+  { signal, input = '' }: { signal: AbortSignal; input?: string },
+): Promise<string> {
+  const running = promisify(execFile)(join(programs.place, program), words, {
+    ...as(account),
+    cwd: path,
+    signal,
+  })
+  const closed = new Promise((resolve) => running.child.once('close', resolve))
+  running.child.stdin!.on('error', () => undefined).end(input) // its end tells why it took no input
+  try {
+    return (await running).stderr
+  } finally {
+    await closed // one that was aborted may still write
+  }
+}
+
+/** For a child process. */
+export function as(account: Account | undefined) {
+  return { env: bareEnvironment(), ...account }
+}
+
+function programsIn(place: string): Programs | undefined {
+  const answer = (program: string) => spawnSync(join(place, program), ['--version'], { encoding: 'utf8' })
+  const version = /\(PostgreSQL\) (\d+[\d.]*)/.exec(answer('postgres').stdout ?? '')?.[1]
+  if (version === undefined || answer('initdb').status !== 0) return undefined
+  return { place, version, major: Number.parseInt(version, 10) }
+}

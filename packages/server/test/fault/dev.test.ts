@@ -1,0 +1,143 @@
+// A dev fleet as a person meets it: a process in a directory of its own. No settings reach it but any free ports.
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { chmodSync, existsSync, globSync, mkdtempSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import pg from 'pg'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { runCli, type Program } from '../support/program.ts'
+
+type Said = { readonly source?: string; readonly message?: string; readonly operator?: string }
+type Home = { readonly path: string; readonly mark: string }
+
+const PATIENCE_MS = 120_000 // the data of a server is made on a disk that may be busy
+
+function homeFor(t: TestContext): Home {
+  const path = mkdtempSync(join(tmpdir(), 'fleetline-dev-'))
+  chmodSync(path, 0o755) // PostgreSQL may run as another user
+  atEnd(t, () => rmSync(path, { recursive: true, force: true }))
+  return { path, mark: `TEST_MARK=${randomUUID()}` }
+}
+
+function runDev(t: TestContext, { path, mark }: Home, ...words: string[]): Program {
+  const env = {
+    [mark.split('=')[0]!]: mark.split('=')[1]!,
+    FLEETLINE_PORT: '0',
+    FLEETLINE_OPERATOR_PORT: '0',
+  }
+  return runCli(t, ['dev', '--json', ...words], env, path)
+}
+
+function saidBy(program: Program): Said[] {
+  const lines = program.output().split('\n').slice(0, -1)
+  return lines.map((line) => JSON.parse(line) as Said)
+}
+
+async function ready(fleet: Program): Promise<Said[]> {
+  const check = () => {
+    const said = saidBy(fleet)
+    assert.ok(said.some(({ source, message }) => source === 'fleet' && message === 'ready'))
+    return said
+  }
+  return eventually(check, { what: 'the fleet to be ready', patienceMs: PATIENCE_MS, details: fleet.output })
+}
+
+async function ended(program: Program): Promise<number | null> {
+  const options = { what: 'the program to end', patienceMs: PATIENCE_MS, details: program.output }
+  await eventually(() => assert.ok(program.hasEnded()), options)
+  return (await program.ended).code
+}
+
+/** Of the fleet, by a mark in the environment, which goes from parent to child; PostgreSQL's by where they stand. */
+function processesOf({ path, mark }: Home): string[] {
+  return globSync('/proc/[0-9]*').filter((process) => {
+    try {
+      const place = readlinkSync(`${process}/cwd`)
+      return place.startsWith(path) || readFileSync(`${process}/environ`, 'latin1').includes(mark)
+    } catch {
+      return false // it has ended, or it is another user's
+    }
+  })
+}
+
+/** The pause of a guard's loop may outlive the fleet by a tenth of a second. */
+async function nothingRuns(home: Home): Promise<void> {
+  await eventually(() => assert.deepEqual(processesOf(home), []), { what: 'all processes to end' })
+}
+
+async function query(home: Home, text: string): Promise<unknown[]> {
+  const client = new pg.Client(readFileSync(join(home.path, '.fleetline/database-url'), 'utf8'))
+  await client.connect()
+  const { rows } = await client.query(text).finally(() => client.end())
+  return rows
+}
+
+test('two pods are ready; SIGINT leaves no process and no lock; the next start has the data', async (t) => {
+  const home = homeFor(t)
+  const first = runDev(t, home, '--pods', '2')
+  const said = await ready(first)
+  const names = said.filter(({ message }) => message === 'ready').map(({ source }) => source)
+  assert.deepEqual(new Set(names), new Set(['fleet', 'pod-1', 'pod-2']))
+  assert.equal((await fetch(`${said[0]!.operator}/readyz`)).status, 200)
+  await query(home, 'create table kept as select 7 as number')
+
+  const second = runDev(t, home)
+  assert.equal(await ended(second), 4)
+  assert.match(second.output(), new RegExp(`runs in this directory, process ${first.pid}:`))
+
+  first.kill('SIGINT')
+  assert.equal(await ended(first), 0, first.output())
+  await nothingRuns(home)
+  assert.ok(!existsSync(join(home.path, '.fleetline/lock')))
+
+  const third = runDev(t, home)
+  await ready(third)
+  assert.deepEqual(await query(home, 'select number from kept'), [{ number: 7 }])
+  third.kill('SIGINT')
+  assert.equal(await ended(third), 0, third.output())
+})
+
+test('what a killed fleet had started ends by itself; the next start takes over its lock and its data', async (t) => {
+  const home = homeFor(t)
+  const killed = runDev(t, home, '--pods', '1')
+  await ready(killed)
+  const left = processesOf(home)
+  assert.ok(left.length > 2)
+  await query(home, 'create table kept as select 7 as number')
+  killed.kill('SIGKILL')
+  const next = runDev(t, home, '--pods', '1') // at once: the server may still be ending
+  await ready(next)
+  assert.deepEqual(await query(home, 'select number from kept'), [{ number: 7 }])
+  await eventually(
+    () =>
+      assert.deepEqual(
+        left.filter((process) => processesOf(home).includes(process)),
+        [],
+      ),
+    {
+      what: 'what was left to end',
+      patienceMs: PATIENCE_MS,
+    },
+  )
+  next.kill('SIGTERM')
+  assert.equal(await ended(next), 0, next.output())
+  await nothingRuns(home)
+})
+
+test('a pod that dies is started again', async (t) => {
+  const home = homeFor(t)
+  const fleet = runDev(t, home, '--database-url', await databaseFor(t), '--pods', '1')
+  await ready(fleet)
+  const pods = processesOf(home).filter((path) => path !== `/proc/${fleet.pid}`)
+  assert.equal(pods.length, 1)
+  process.kill(Number(pods[0]!.slice('/proc/'.length)), 'SIGKILL')
+  const lives = () => saidBy(fleet).filter(({ source, message }) => source === 'pod-1' && message === 'ready')
+  const options = { what: 'its second life', patienceMs: PATIENCE_MS, details: fleet.output }
+  await eventually(() => assert.equal(lives().length, 2), options)
+  fleet.kill('SIGINT')
+  assert.equal(await ended(fleet), 0, fleet.output())
+})

@@ -1,0 +1,45 @@
+// npm run build [-- --pack FOLDER]: each package's dist, and their tarballs. A packed manifest has no condition
+// `fleetline-source`: there are no sources in the package.
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+
+const ROOT = join(import.meta.dirname, '..')
+const PACKAGES = ['protocol', 'server'] // in the order of their imports
+
+type Manifest = {
+  readonly files: readonly string[]
+  readonly exports: Record<string, Record<string, string>>
+}
+
+function build(name: string): void {
+  const folder = join(ROOT, 'packages', name)
+  rmSync(join(folder, 'dist'), { recursive: true, force: true })
+  run(join(ROOT, 'node_modules/.bin/tsc'), ['-p', join(folder, 'tsconfig.build.json')])
+}
+
+function pack(name: string, into: string): void {
+  const folder = join(ROOT, 'packages', name)
+  const stage = mkdtempSync(join(tmpdir(), 'fleetline-pack-'))
+  try {
+    const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
+    for (const entry of Object.values(manifest.exports)) delete entry['fleetline-source']
+    writeFileSync(join(stage, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+    cpSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'))
+    for (const path of manifest.files) cpSync(join(folder, path), join(stage, path), { recursive: true })
+    run('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', resolve(into)], stage)
+  } finally {
+    rmSync(stage, { recursive: true, force: true })
+  }
+}
+
+function run(command: string, args: readonly string[], cwd: string = ROOT): void {
+  const { status, error } = spawnSync(command, args, { cwd, stdio: ['ignore', 'inherit', 'inherit'] })
+  if (status !== 0) throw error ?? new Error(`${command} ended with ${status}`)
+}
+
+const { values } = parseArgs({ options: { pack: { type: 'string' } } })
+for (const name of PACKAGES) build(name)
+if (values.pack !== undefined) for (const name of PACKAGES) pack(name, values.pack)
