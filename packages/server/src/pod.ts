@@ -4,13 +4,15 @@ import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
 import type { Config } from './config.ts'
 import { createDoor } from './door/server.ts'
-import { Abort, Retry } from './errors.ts'
+import { Abort } from './errors.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
+import { createTenants } from './identity/tenants.ts'
 import { systemClock } from './lib/clock.ts'
 import { bounded, compose, type Service } from './lib/lifecycle.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
-import { createDatabase, type Database } from './store/database.ts'
+import { createSessions } from './session/sessions.ts'
+import { createDatabase, valueOf, type Database } from './store/database.ts'
 import { createHints } from './store/hints.ts'
 import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
 import { createLog, type Log } from './telemetry/log.ts'
@@ -32,6 +34,8 @@ export function createPod(config: Config, options: { readonly log?: Log } = {}):
   const database = createDatabase({ ...config, url, clock, metrics }) //              connections, transactions
   const schema = schemaGuard(database) //                                             the schema this release was written for
   const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
+  const tenants = createTenants({ database }) //                                      whose rows
+  const sessions = createSessions({ ...config, database, clock, random }) //          the log
   const readiness = createReadiness({ clock, database, hints }) //                     what /readyz says
   const door = { host: config.host, limits: config, clock, random, log, metrics }
   const admin = createDoor({
@@ -46,10 +50,10 @@ export function createPod(config: Config, options: { readonly log?: Log } = {}):
     name: 'gateway',
     port: config.port,
     audiences: ['key'],
-    routes: gatewayRoutes({ version }),
+    routes: gatewayRoutes({ version, sessions, tenants, clock, random, cell: config.cell }),
   })
 
-  const parts = [database, schema, hints, readiness, admin, gateway]
+  const parts = [database, schema, hints, sessions, readiness, admin, gateway]
   const limits = { clock, stopMs: config.stopMs + GRACE_MS }
   const pod = compose(
     'pod',
@@ -71,9 +75,7 @@ function schemaGuard(database: Database): Service {
     name: 'schema',
     start: async () => {
       const outcome = await database.transaction(schemaNumber)
-      if (outcome.type !== 'committed')
-        throw new Retry('unavailable', 'The schema cannot be read', { cause: outcome.error })
-      const reason = outsideWindow(outcome.value, codeNumber())
+      const reason = outsideWindow(valueOf(outcome, 'The schema cannot be read'), codeNumber())
       if (reason !== undefined) throw new Abort('stale', reason)
     },
     stop: async () => undefined,

@@ -4,7 +4,16 @@ import { ERROR_CODES, type ErrorCode } from '@fleetline/protocol'
 import { z } from 'zod'
 import { Abort, Bug, Rejected, Retry } from '../errors.ts'
 
-export type Refusal = { readonly code: ErrorCode; readonly text: string; readonly retryAfterMs?: number }
+export type Refusal = {
+  readonly code: ErrorCode
+  readonly text: string
+  readonly retryAfterMs?: number
+  /** Of `stale`: what is, instead of what the caller expected. */
+  readonly current?: Current
+}
+type Current = z.infer<typeof currentSchema>
+
+const currentSchema = z.object({ head: z.int() })
 
 export const refusalSchema = z.object({
   error: z.object({
@@ -12,6 +21,7 @@ export const refusalSchema = z.object({
     text: z.string(),
     retryable: z.boolean(),
     retryAfterMs: z.int().optional(),
+    current: currentSchema.optional(),
     requestId: z.string(),
   }),
 })
@@ -35,7 +45,10 @@ export const NO_ROUTE: Refusal = {
 }
 
 export function refusalOf(error: unknown): Refusal {
-  if (error instanceof Rejected) return { code: error.code, text: error.message }
+  if (error instanceof Rejected) {
+    const current = currentSchema.safeParse(error.fields['current'])
+    return { code: error.code, text: error.message, ...(current.success ? { current: current.data } : {}) }
+  }
   if (error instanceof Retry) {
     const { code, afterMs = RETRY_AFTER_MS } = error
     return { code, text: ERROR_CODES[code].meaning, retryAfterMs: afterMs }
@@ -52,7 +65,6 @@ export function statusOf({ code }: Refusal): number {
   return ERROR_CODES[code].http
 }
 
-export function bodyOf({ code, text, retryAfterMs }: Refusal, requestId: string) {
-  const wait = retryAfterMs === undefined ? {} : { retryAfterMs }
-  return { error: { code, text, retryable: ERROR_CODES[code].retryable, ...wait, requestId } }
+export function bodyOf({ code, text, ...more }: Refusal, requestId: string) {
+  return { error: { code, text, retryable: ERROR_CODES[code].retryable, ...more, requestId } }
 }

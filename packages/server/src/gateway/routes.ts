@@ -1,7 +1,10 @@
-// The application's port. What an application can do comes with its rooms; now it can ask what there is.
+// The application's port.
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
+import { sessionRoutes, type SessionDeps } from './session-routes.ts'
 
-export function gatewayRoutes({ version }: { readonly version: string }): Route[] {
-  return withOpenapi([], { title: 'Fleetline, for applications', version, audience: 'key' })
+type Deps = SessionDeps & { readonly version: string }
+
+export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
+  return withOpenapi(sessionRoutes(deps), { title: 'Fleetline, for applications', version, audience: 'key' })
 }

@@ -1,24 +1,14 @@
 import assert from 'node:assert/strict'
-import { test, type TestContext } from 'node:test'
+import { test } from 'node:test'
 import { openapiSchema } from '../../src/door/openapi.ts'
 import { reportSchema, type Report } from '../../src/admin/readiness.ts'
-import { loadConfig } from '../../src/config.ts'
-import { createPod, type Pod } from '../../src/pod.ts'
+import type { Pod } from '../../src/pod.ts'
 import { migrationFiles, outsideWindow } from '../../src/store/migrate.ts'
-import { createLog } from '../../src/telemetry/log.ts'
-import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { newPod } from '../support/pod.ts'
 import { proxyFor } from '../support/proxy.ts'
 import { openDatabase } from '../support/store.ts'
-
-function podOn(t: TestContext, url: string): Pod {
-  const flags = { databaseUrl: url, port: '0', operatorPort: '0', transactionDeadlineMs: '60000' }
-  const log = createLog({ level: 'info', destination: { write: () => undefined } })
-  const pod = createPod(loadConfig({ environment: {}, flags }), { log })
-  atEnd(t, () => pod.stop())
-  return pod
-}
 
 async function ready(pod: Pod): Promise<{ status: number; report: Report }> {
   const answer = await fetch(`http://127.0.0.1:${pod.ports().admin}/readyz`)
@@ -26,7 +16,7 @@ async function ready(pod: Pod): Promise<{ status: number; report: Report }> {
 }
 
 test('a pod says that it is healthy, by the name of every check', async (t) => {
-  const pod = podOn(t, await databaseFor(t))
+  const pod = newPod(t, await databaseFor(t))
   await pod.start()
   const { report } = await eventually(
     async () => {
@@ -57,7 +47,7 @@ test('a pod says that it is healthy, by the name of every check', async (t) => {
 test('cut off from PostgreSQL a pod is not ready and says why; back again, it is', async (t) => {
   const url = await databaseFor(t)
   const proxy = await proxyFor(t, url)
-  const pod = podOn(t, proxy.url)
+  const pod = newPod(t, proxy.url)
   await pod.start()
   proxy.refuse(true)
   proxy.reset()
@@ -85,7 +75,7 @@ test('cut off from PostgreSQL a pod is not ready and says why; back again, it is
 })
 
 test('a pod does not start on a schema that it was not written for, and says what to do', async (t) => {
-  const empty = podOn(t, await databaseFor(t, 'template1'))
+  const empty = newPod(t, await databaseFor(t, 'template1'))
   await assert.rejects(empty.start(), /The schema is at 0, .*run fleetline migrate up/)
   const url = await databaseFor(t)
   const last = migrationFiles().at(-1)!.number
@@ -95,7 +85,7 @@ test('a pod does not start on a schema that it was not written for, and says wha
       query(`insert into fleetline.migrations (number, name, checksum) values ($1, 'later', '')`, [number]),
     )
   await add(last + 1)
-  const beside = podOn(t, url)
+  const beside = newPod(t, url)
   await beside.start()
   await add(last + 2)
   await eventually(
@@ -105,5 +95,5 @@ test('a pod does not start on a schema that it was not written for, and says wha
     },
     { what: 'the pod to see that the schema has left it behind' },
   )
-  await assert.rejects(podOn(t, url).start(), /deploy a newer one/)
+  await assert.rejects(newPod(t, url).start(), /deploy a newer one/)
 })

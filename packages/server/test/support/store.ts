@@ -5,12 +5,16 @@ import { createDatabase, type Database } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from './cleanup.ts'
 
-export async function openDatabase(t: TestContext, url: string, { stopMs = 60_000 } = {}): Promise<Database> {
+export async function openDatabase(
+  t: TestContext,
+  url: string,
+  { stopMs = 60_000, lockTimeoutMs = 60_000 } = {},
+): Promise<Database> {
   const database = createDatabase({
     url,
     poolSize: 4,
     transactionDeadlineMs: 120_000,
-    lockTimeoutMs: 60_000,
+    lockTimeoutMs,
     stopMs,
     clock: systemClock(),
     metrics: createMetrics(),

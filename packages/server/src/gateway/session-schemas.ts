@@ -1,0 +1,77 @@
+// What comes in over HTTP about sessions and messages, and what goes out. Parsed here, then trusted.
+import { MESSAGE_ID, MESSAGE_LIMITS, messageFault, SESSION_LIMITS, type Message } from '@fleetline/protocol'
+import { z } from 'zod'
+import { Rejected } from '../errors.ts'
+
+/** One line that PostgreSQL can store and a terminal can show. */
+function line(maxLength: number) {
+  return z
+    .string()
+    .min(1)
+    .max(maxLength)
+    .refine((text) => text.isWellFormed() && !/\p{Cc}/u.test(text), 'holds a control character')
+}
+
+const userId = line(SESSION_LIMITS.userIdLength)
+
+export const sessionParams = z.object({ session: z.string() })
+
+export const newSessionSchema = z.object({
+  title: line(SESSION_LIMITS.titleLength).nullable().default(null),
+  members: z.array(userId).max(SESSION_LIMITS.members).default([]),
+})
+
+export const sessionSchema = z.object({
+  session: z.string(),
+  title: z.string().nullable(),
+  head: z.int(),
+  createdAt: z.string(),
+  updatedAt: z.string(),
+})
+
+const fieldsSchema = z.record(z.string(), z.unknown())
+
+const messageSchema = z.object({
+  id: z.string().regex(MESSAGE_ID, '1 to 64 of A-Z a-z 0-9 _ -').optional(),
+  role: z.enum(['user', 'assistant', 'system']).default('user'),
+  parts: z
+    .array(z.looseObject({ type: z.string().min(1) }))
+    .min(1)
+    .max(MESSAGE_LIMITS.parts),
+  metadata: fieldsSchema.optional(),
+})
+
+/** Either a message, or a text that stands for a user's message with one text part. */
+export const sendSchema = z
+  .object({
+    message: messageSchema.optional(),
+    text: z.string().min(1).optional(),
+    author: userId.optional(),
+    ifHead: z.int().min(0).optional(),
+  })
+  .refine(({ message, text }) => (message === undefined) !== (text === undefined), 'takes message or text')
+
+export type Send = z.infer<typeof sendSchema>
+
+export const ackSchema = z.object({ id: z.string(), seq: z.int(), deduped: z.boolean() })
+
+/** The message that was sent, whole; refuses what could not be stored, before it meets a batch (S15). */
+export function messageOf({ message, text }: Send, mintId: () => string): Message {
+  const { id, role, parts, metadata } = message ?? {
+    id: undefined,
+    role: 'user' as const,
+    parts: [{ type: 'text', text }],
+    metadata: undefined,
+  }
+  const content = { parts, ...(metadata === undefined ? {} : { metadata }) }
+  const fault = messageFault(content)
+  if (fault !== undefined) throw new Rejected('invalid', `body.message: ${fault}`)
+  atMost('message', content, MESSAGE_LIMITS.bytes)
+  atMost('message.metadata', metadata ?? {}, MESSAGE_LIMITS.metadataBytes)
+  return { id: id ?? mintId(), role, ...content }
+}
+
+function atMost(name: string, value: unknown, bytes: number): void {
+  if (Buffer.byteLength(JSON.stringify(value)) > bytes)
+    throw new Rejected('too_large', `body.${name}: over ${bytes} bytes of JSON`)
+}

@@ -1,0 +1,25 @@
+// The numbers of tenants. Rows are keyed by them; names appear at the doors only. A number never changes, so that what
+// was read once is kept; there are as many as there are tenants that have called.
+import { Bug } from '../errors.ts'
+import { valueOf, type Database } from '../store/database.ts'
+
+export type Tenants = {
+  numberOf(name: string): Promise<number>
+}
+
+const NUMBER = 'select id from fleetline.tenants where name = $1'
+
+export function createTenants({ database }: { readonly database: Database }): Tenants {
+  const known = new Map<string, number>()
+  return {
+    numberOf: async (name) => {
+      const kept = known.get(name)
+      if (kept !== undefined) return kept
+      const outcome = await database.transaction((query) => query<{ id: number }>(NUMBER, [name]))
+      const [row] = valueOf(outcome, 'The tenant cannot be read')
+      if (!row) throw new Bug('A door let in a tenant that does not exist')
+      known.set(name, row.id)
+      return row.id
+    },
+  }
+}

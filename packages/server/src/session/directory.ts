@@ -1,0 +1,70 @@
+// Which sessions there are. Rows are found by (tenant, id), never by id alone: a session of another tenant is one that
+// does not exist. Ids are made here, in time's order, and carry the cell.
+import { formatId, uuidV7, type Id, type Session } from '@fleetline/protocol'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { SessionKey } from './place.ts'
+
+export type NewSession = { readonly title: string | null; readonly members: readonly string[] }
+
+export type Directory = {
+  /** A repeat after an unknown outcome makes another session; the first then stays empty. */
+  create(tenant: number, session: NewSession): Promise<Session>
+  find(key: SessionKey): Promise<Session | undefined>
+}
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly cell: number
+}
+
+const COLUMNS = 'id, title, head, created_at, updated_at'
+
+const CREATE = `insert into fleetline.sessions (tenant, id, title) values ($1, $2, $3) returning ${COLUMNS}`
+
+const ADD_MEMBERS = `
+  insert into fleetline.members (tenant, session, user_id)
+  select $1, $2, m from unnest($3::text[]) m on conflict do nothing`
+
+const FIND = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and id = $2`
+
+type Row = {
+  readonly id: string
+  readonly title: string | null
+  readonly head: number
+  readonly created_at: Date
+  readonly updated_at: Date
+}
+
+export function createDirectory({ database, clock, random, cell }: Deps): Directory {
+  const sessionOf = ({ id, title, head, created_at, updated_at }: Row): Session => ({
+    session: idOf(cell, id),
+    title,
+    head,
+    createdAt: created_at.toISOString(),
+    updatedAt: updated_at.toISOString(),
+  })
+  const insert = async (query: Query, tenant: number, { title, members }: NewSession) => {
+    const id = uuidV7(clock.now(), random.bytes(10))
+    const [row] = await query<Row>(CREATE, [tenant, id, title])
+    if (members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
+    return row!
+  }
+  return {
+    create: async (tenant, session) => {
+      const outcome = await database.transaction((query) => insert(query, tenant, session))
+      return sessionOf(valueOf(outcome, 'Whether the session was made is not known'))
+    },
+    find: async ({ tenant, session }) => {
+      const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, session]))
+      const [row] = valueOf(outcome, 'The session cannot be read')
+      return row && sessionOf(row)
+    },
+  }
+}
+
+function idOf(cell: number, uuid: string): Id<'session'> {
+  return formatId('session', cell, uuid)
+}

@@ -1,0 +1,51 @@
+// A message on its way into the log, made ready before it meets a batch: the key that its id stands for, the digest of
+// its content, and its body as the JSON text that is stored. Pure.
+import { createHash } from 'node:crypto'
+import type { Author, Message, Role } from '@fleetline/protocol'
+
+export type Draft = {
+  readonly id: string
+  readonly key: string
+  /** A signed 64-bit number as PostgreSQL writes it. */
+  readonly digest: string
+  readonly role: Role
+  readonly author: Author
+  readonly body: string
+  readonly bytes: number
+}
+
+export function draftOf(message: Message & { readonly author: Author }): Draft {
+  const { id, role, author, parts, metadata } = message
+  const body = JSON.stringify({ parts, metadata })
+  return {
+    id,
+    key: keyOf(id),
+    digest: digestOf({ role, author, parts, metadata }),
+    role,
+    author,
+    body,
+    bytes: Buffer.byteLength(body),
+  }
+}
+
+/** The first 16 bytes of SHA-256, in the form of a UUID. */
+function keyOf(id: string): string {
+  const hex = createHash('sha256').update(id).digest('hex')
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20, 32)].join(
+    '-',
+  )
+}
+
+/** Of content, not of bytes: the order of an object's fields does not count. */
+function digestOf(content: unknown): string {
+  return createHash('sha256').update(canonical(content)).digest().readBigInt64BE(0).toString()
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  const fields = Object.entries(value)
+    .filter(([, inner]) => inner !== undefined)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return `{${fields.map(([key, inner]) => `${JSON.stringify(key)}:${canonical(inner)}`).join()}}`
+}

@@ -1,0 +1,224 @@
+// The write path on PostgreSQL: L1 to L5 and L11, and the mutants that must turn the checks red.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { Rejected, Retry } from '../../src/errors.ts'
+import { SESSION_LOCK, SESSION_SEEN } from '../../src/session/append.ts'
+import type { SessionKey } from '../../src/session/place.ts'
+import { valueOf, type Database, type Query } from '../../src/store/database.ts'
+import { admin, databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { brokenByLog, createHistory, textDraft } from '../support/history.ts'
+import { appenderOn, logOf, sessionFor } from '../support/sessions.ts'
+import { openDatabase } from '../support/store.ts'
+
+type Transactions = Pick<Database, 'transaction'>
+
+/** Two pods, four writers, each sends its next message when it heard of the last; every fifth is sent twice. */
+async function write(pods: readonly Transactions[], key: SessionKey, each: number) {
+  const history = createHistory()
+  const appenders = pods.map(appenderOn)
+  const writer = async (name: number) => {
+    for (let n = 0; n < each; n += 1) {
+      const item = { ...key, draft: textDraft(`w${name}-${n}`) }
+      const through = (pod: number) => history.send(item, appenders[pod % appenders.length]!.append)
+      await (n % 5 === 0 ? Promise.all([through(name), through(name + 1)]) : through(name + n))
+    }
+  }
+  await Promise.all([0, 1, 2, 3].map(writer))
+  return history.ops
+}
+
+async function open(t: TestContext) {
+  const url = await databaseFor(t)
+  const pods = [await openDatabase(t, url), await openDatabase(t, url)]
+  return { url, pods, key: await sessionFor(pods[0]!) }
+}
+
+test('L1 L2 L3 L4: 4 writers through 2 pods, 200 messages: 1 to 200, each at the seq of its ack', async (t) => {
+  const { pods, key } = await open(t)
+  const ops = await write(pods, key, 50)
+  const log = await logOf(pods[0]!, key)
+  assert.deepEqual(brokenByLog(ops, log), [])
+  assert.equal(log.head, 200)
+  assert.ok(ops.every(({ ok }) => ok !== undefined))
+})
+
+/** A database whose statements a mutant has changed. */
+function mutated(database: Transactions, change: (query: Query) => Query): Transactions {
+  return { transaction: (work, options) => database.transaction((query) => work(change(query)), options) }
+}
+
+function withoutLock(query: Query): Query {
+  return (text, values) => query(text === SESSION_LOCK ? text.replace('for update of s', '') : text, values)
+}
+
+test('mutant, seq without the lock: L2 turns red', async (t) => {
+  const { pods, key } = await open(t)
+  // The primary key would refuse the second of two equal seqs; here the checker is asked, not the key.
+  const dropped = await pods[0]!.transaction((query) =>
+    query(`alter table fleetline.messages drop constraint messages_pkey,
+                                          drop constraint messages_tenant_session_key_key`),
+  )
+  assert.equal(dropped.type, 'committed')
+  const bothHaveRead = Promise.withResolvers<void>()
+  let reads = 0
+  const inStep =
+    (query: Query): Query =>
+    async (text, values) => {
+      const rows = await withoutLock(query)(text, values)
+      if (text === SESSION_SEEN && (reads += 1) === 2) bothHaveRead.resolve()
+      if (text === SESSION_SEEN) await bothHaveRead.promise
+      return rows as never
+    }
+  const ops = await write(
+    pods.map((pod) => mutated(pod, inStep)),
+    key,
+    2,
+  )
+  const broken = brokenByLog(ops, await logOf(pods[0]!, key))
+  assert.ok(
+    broken.some((line) => line.startsWith('L2')),
+    broken.join('\n'),
+  )
+})
+
+test('mutant, answer before commit: L1 turns red', async (t) => {
+  const { pods, key } = await open(t)
+  const early = (database: Transactions): Transactions => ({
+    transaction: (work, options) =>
+      new Promise((resolve) => {
+        void database.transaction(async (query) => {
+          resolve({ type: 'committed', value: await work(query) })
+          throw new Error('the pod dies here')
+        }, options)
+      }),
+  })
+  const ops = await write(pods.map(early), key, 1)
+  const broken = brokenByLog(ops, await logOf(pods[0]!, key))
+  assert.ok(
+    broken.some((line) => line.startsWith('L1')),
+    broken.join('\n'),
+  )
+})
+
+test('L4 L11: in one batch repeats, a conflict, a wrong ifHead and a stranger, and their mates untouched', async (t) => {
+  const { pods, key } = await open(t)
+  const { append } = appenderOn(pods[0]!)
+  const nowhere = { ...key, session: '01980000-0000-7000-8000-000000000000' }
+  const other = await sessionFor(pods[0]!, 'other')
+  const say = (id: string, text?: string) => ({ ...key, draft: textDraft(id, text) })
+  assert.deepEqual(await append(say('a')), { type: 'stored', seq: 1, deduped: false })
+  const batch = [
+    append(say('a')),
+    append(say('b')),
+    append(say('b')),
+    append(say('a', 'other')),
+    append({ ...say('c'), ifHead: 1 }),
+    append({ ...say('d'), ifHead: 2 }),
+    append({ ...say('a'), ifHead: 77 }),
+    append({ ...nowhere, draft: textDraft('e') }),
+    append({ ...other, tenant: key.tenant, draft: textDraft('f') }),
+    append(say('g')),
+  ]
+  assert.deepEqual(await Promise.all(batch), [
+    { type: 'stored', seq: 1, deduped: true },
+    { type: 'stored', seq: 2, deduped: false },
+    { type: 'stored', seq: 2, deduped: true },
+    { type: 'conflict', seq: 1 },
+    { type: 'stale', head: 2 },
+    { type: 'stored', seq: 3, deduped: false },
+    { type: 'stored', seq: 1, deduped: true },
+    { type: 'not-found' },
+    { type: 'not-found' },
+    { type: 'stored', seq: 4, deduped: false },
+  ])
+  const { entries } = await logOf(pods[0]!, key)
+  assert.deepEqual(
+    entries.map(({ id }) => id),
+    ['a', 'b', 'd', 'g'],
+  )
+})
+
+test('S15 L11: what PostgreSQL cannot store is told to its sender alone', async (t) => {
+  const { pods, key } = await open(t)
+  const { append } = appenderOn(pods[0]!)
+  const poison = { ...textDraft('poison'), body: '{"parts":["\\u0000"]}' } // the doors would have refused it
+  const answers = await Promise.allSettled(
+    Array.from({ length: 64 }, (_, n) => append({ ...key, draft: n === 17 ? poison : textDraft(`m${n}`) })),
+  )
+  const failed = answers.flatMap((answer, n) => (answer.status === 'rejected' ? [[n, answer.reason]] : []))
+  assert.equal(failed.length, 1)
+  assert.ok(failed[0]![0] === 17 && failed[0]![1] instanceof Rejected && failed[0]![1].code === 'invalid')
+  assert.equal((await logOf(pods[0]!, key)).head, 63)
+})
+
+test('a row that another holds is waited for, try after try', async (t) => {
+  const { url, pods, key } = await open(t)
+  const hasty = await openDatabase(t, url, { lockTimeoutMs: 50 })
+  const release = Promise.withResolvers<void>()
+  const held = Promise.withResolvers<void>()
+  const holding = pods[0]!.transaction(async (query) => {
+    await query(SESSION_LOCK, [[key.tenant], [key.session]])
+    held.resolve()
+    await release.promise
+  })
+  await held.promise
+  let tries = 0
+  const counted = mutated(hasty, (query) => (text, values) => {
+    tries += text === SESSION_LOCK ? 1 : 0
+    return query(text, values)
+  })
+  const pending = appenderOn(counted).append({ ...key, draft: textDraft('a') })
+  await eventually(() => assert.ok(tries >= 3), { what: 'the third try' })
+  release.resolve()
+  await holding
+  assert.deepEqual(await pending, { type: 'stored', seq: 1, deduped: false })
+})
+
+test('invariants §4.3: a repeat waits for the quorum as the first did, and is not told ok without it', async (t) => {
+  const { url, pods, key } = await open(t)
+  const name = url.split('/').at(-1)!
+  await appenderOn(pods[0]!).append({ ...key, draft: textDraft('a') })
+  await admin(`alter database ${name} set synchronous_commit = on`) // new connections wait for a standby: there is none
+  const quorum = await openDatabase(t, url)
+  const hit = await appenderOn(mutated(quorum, withoutLock)).append({ ...key, draft: textDraft('a') })
+  assert.deepEqual(hit, { type: 'stored', seq: 1, deduped: true }, 'the mutant says ok at once')
+  const pending = appenderOn(quorum).append({ ...key, draft: textDraft('a') })
+  pending.catch(() => undefined) // it is looked at below
+  const waiting = `select pid from pg_stat_activity where wait_event = 'SyncRep' and datname = '${name}'`
+  const pid = await eventually(
+    async () => {
+      const { rows } = await admin(waiting)
+      assert.equal(rows.length, 1)
+      return rows[0]!['pid'] as number
+    },
+    { what: 'the repeat to wait for a standby' },
+  )
+  await admin(`select pg_cancel_backend(${pid})`)
+  await assert.rejects(pending, (error) => error instanceof Retry && error.code === 'unavailable')
+})
+
+test('an append changes no indexed column, and finds a repeat in a long session by the index of keys', async (t) => {
+  const { pods, key } = await open(t)
+  const run = async <Row extends object>(text: string, values: readonly unknown[] = []) =>
+    valueOf(await pods[0]!.transaction((query) => query<Row>(text, values)), 'failed')
+  const indexed = await run<{ attname: string }>(`
+    select distinct a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+     where i.indrelid = 'fleetline.sessions'::regclass order by 1`)
+  assert.deepEqual(
+    indexed.map(({ attname }) => attname),
+    ['id', 'tenant'],
+  )
+  await run(
+    `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
+     select now(), $1, $2, n, gen_random_uuid(), n, 0, 0, n::text, '{}' from generate_series(1, 10000) n`,
+    [key.tenant, key.session],
+  )
+  await run('analyze fleetline.messages')
+  const plan = await run<Record<string, [{ Plan: Record<string, number> }]>>(
+    `explain (analyze, buffers, format json) ${SESSION_SEEN}`,
+    [[key.tenant], [key.session], [textDraft('absent').key]],
+  )
+  const [{ Plan }] = plan[0]!['QUERY PLAN']!
+  assert.ok(Plan['Shared Hit Blocks']! + Plan['Shared Read Blocks']! <= 10, JSON.stringify(Plan))
+})

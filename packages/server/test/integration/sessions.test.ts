@@ -1,0 +1,85 @@
+// Sessions over HTTP, on one pod in this process.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { MESSAGE_LIMITS } from '@fleetline/protocol'
+import { refusalSchema } from '../../src/door/refusal.ts'
+import { databaseFor } from '../support/database.ts'
+import { call, makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+
+const HELLO = [{ type: 'text', text: 'hello' }]
+
+test('a session is made, written to and found; repeats, conflicts and stale heads are told apart', async (t) => {
+  const { gateway } = await podOn(t, await databaseFor(t))
+  const made = await makeSession(gateway, { title: 'Trip to Rome', members: ['ada', 'ben'] })
+  assert.match(made.session, /^ses_0000[0-9a-f]{32}$/)
+  assert.deepEqual([made.title, made.head], ['Trip to Rome', 0])
+  const url = `${gateway}/v1/sessions/${made.session}`
+  const send = (body: object) => call('POST', `${url}/messages`, body)
+
+  const first = await send({ text: 'hello', author: 'ada' })
+  assert.match(String(first.body['id']), /^msg_0000[0-9a-f]{32}$/)
+  assert.deepEqual([first.status, first.body['seq'], first.body['deduped']], [200, 1, false])
+
+  const message = { id: 'm-2', role: 'assistant', parts: HELLO, metadata: { model: 'x' } }
+  assert.deepEqual((await send({ message })).body, { id: 'm-2', seq: 2, deduped: false })
+  const reordered = { metadata: { model: 'x' }, parts: [{ text: 'hello', type: 'text' }], role: 'assistant' }
+  assert.deepEqual((await send({ message: { ...reordered, id: 'm-2' } })).body, {
+    id: 'm-2',
+    seq: 2,
+    deduped: true,
+  })
+  for (const other of [
+    { parts: [{ type: 'text', text: 'bye' }] },
+    { role: 'user' },
+    { metadata: { model: 'y' } },
+  ]) {
+    const refused = await send({ message: { ...message, ...other } })
+    assert.deepEqual([refused.status, refusalSchema.parse(refused.body).error.code], [409, 'conflict'])
+  }
+  const stale = await send({ text: 'late', ifHead: 1 })
+  const { error } = refusalSchema.parse(stale.body)
+  assert.deepEqual([stale.status, error.code, error.current], [409, 'stale', { head: 2 }])
+  assert.deepEqual((await send({ message: { id: 'm-3', parts: HELLO }, ifHead: 2 })).body['seq'], 3)
+  assert.deepEqual((await call('GET', url)).body['head'], 3)
+})
+
+test('S15: what cannot be stored is refused at the door, with the field that is wrong', async (t) => {
+  const { gateway } = await podOn(t, await databaseFor(t))
+  const { session } = await makeSession(gateway)
+  const part = (fields: object) => ({ message: { parts: [{ type: 'data-x', ...fields }] } })
+  const cases: readonly (readonly [body: object, status: number, code: string, text: RegExp])[] = [
+    [{}, 400, 'invalid', /body: takes message or text/],
+    [{ text: 'a', message: { parts: HELLO } }, 400, 'invalid', /takes message or text/],
+    [{ message: { parts: [] } }, 400, 'invalid', /body.message.parts/],
+    [{ message: { parts: [{ text: 'no type' }] } }, 400, 'invalid', /body.message.parts.0.type/],
+    [{ message: { id: 'a b', parts: HELLO } }, 400, 'invalid', /body.message.id: 1 to 64 of/],
+    [{ message: { parts: HELLO, role: 'root' } }, 400, 'invalid', /body.message.role/],
+    [{ text: 'a', author: 'a\u0007b' }, 400, 'invalid', /body.author: holds a control character/],
+    [{ text: 'a', ifHead: -1 }, 400, 'invalid', /body.ifHead/],
+    [part({ data: 'a\0b' }), 400, 'invalid', /body.message: the character U\+0000/],
+    [part({ data: '\ud800' }), 400, 'invalid', /half a surrogate pair/],
+    [part({ constructor: 1 }), 400, 'invalid', /constructor is not allowed/],
+    [{ message: { parts: Array(257).fill(HELLO[0]) } }, 400, 'invalid', /body.message.parts/],
+    [{ text: 'x'.repeat(MESSAGE_LIMITS.bytes) }, 413, 'too_large', /over 262144 bytes/],
+    [
+      { message: { parts: HELLO, metadata: { a: 'é'.repeat(8_200) } } },
+      413,
+      'too_large',
+      /body.message.metadata/,
+    ],
+  ]
+  for (const [body, status, code, text] of cases) {
+    const answer = await call('POST', `${gateway}/v1/sessions/${session}/messages`, body)
+    const { error } = refusalSchema.parse(answer.body)
+    assert.deepEqual([answer.status, error.code], [status, code], JSON.stringify(body).slice(0, 80))
+    assert.match(error.text, text)
+  }
+  const raw = await fetch(`${gateway}/v1/sessions/${session}/messages`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{"text": "a", "__proto__": {"admin": true}}',
+  })
+  assert.equal(raw.status, 400)
+  assert.equal((await call('GET', `${gateway}/v1/sessions/${session}`)).body['head'], 0, 'nothing was stored')
+})

@@ -1,0 +1,22 @@
+// A pod in the test's own process, silent, on ports that nobody chose.
+import type { TestContext } from 'node:test'
+import { loadConfig } from '../../src/config.ts'
+import { createPod, type Pod } from '../../src/pod.ts'
+import { createLog } from '../../src/telemetry/log.ts'
+import { atEnd } from './cleanup.ts'
+
+export function newPod(t: TestContext, url: string): Pod {
+  const flags = { databaseUrl: url, port: '0', operatorPort: '0', transactionDeadlineMs: '60000' }
+  const log = createLog({ level: 'info', destination: { write: () => undefined } })
+  const pod = createPod(loadConfig({ environment: {}, flags }), { log })
+  atEnd(t, () => pod.stop())
+  return pod
+}
+
+/** Started: where its doors are, without a slash at the end. */
+export async function podOn(t: TestContext, url: string) {
+  const pod = newPod(t, url)
+  await pod.start()
+  const { gateway, admin } = pod.ports()
+  return { pod, gateway: `http://127.0.0.1:${gateway}`, admin: `http://127.0.0.1:${admin}` }
+}

@@ -1,0 +1,41 @@
+// Pods as OS processes, on ports that nobody chose.
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import { eventually } from './eventually.ts'
+import { runCli, type Program } from './program.ts'
+
+export const ANY_PORTS = { FLEETLINE_PORT: '0', FLEETLINE_OPERATOR_PORT: '0' }
+
+/** Where its doors are, without a slash at the end. */
+export type RunningPod = { readonly program: Program; readonly gateway: string; readonly admin: string }
+
+type Line = { readonly msg: string; readonly service?: string; readonly port?: number }
+
+export function linesOf(program: Program): Line[] {
+  return program
+    .output()
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line) as Line)
+}
+
+/** Answers when the pod is ready. A deadline of transactions that no busy machine meets. */
+export async function startPod(
+  t: TestContext,
+  url: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<RunningPod> {
+  const patience = { FLEETLINE_TRANSACTION_DEADLINE_MS: '120000', FLEETLINE_REQUEST_TIMEOUT_MS: '120000' }
+  const program = runCli(t, ['start'], { DATABASE_URL: url, ...ANY_PORTS, ...patience, ...env })
+  const lines = await eventually(
+    () => {
+      const said = linesOf(program)
+      assert.ok(said.some(({ msg }) => msg === 'ready'))
+      return said
+    },
+    { what: 'the pod to be ready', details: program.output },
+  )
+  const addressOf = (door: string) =>
+    `http://127.0.0.1:${lines.find(({ msg, service }) => msg === 'listening' && service === door)!.port!}`
+  return { program, gateway: addressOf('gateway'), admin: addressOf('admin') }
+}

@@ -1,0 +1,55 @@
+// M2: the checkers can fail, each in each of its ways.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { brokenByLog, type Entry, type Log, type Op } from '../support/history.ts'
+
+const OPS: readonly Op[] = [
+  { id: 'a', digest: '1', sentAt: 1, heardAt: 3, ok: 1 },
+  { id: 'b', digest: '2', sentAt: 2, heardAt: 4, ok: 2 },
+  { id: 'c', digest: '3', sentAt: 5 },
+  { id: 'a', digest: '1', sentAt: 6, heardAt: 7, ok: 1 },
+  { id: 'd', digest: '4', sentAt: 8, heardAt: 9, fail: 'stale' },
+]
+const ENTRIES: readonly Entry[] = [
+  { seq: 1, id: 'a', digest: '1' },
+  { seq: 2, id: 'b', digest: '2' },
+]
+
+function log(entries: readonly Entry[], head = entries.length): Log {
+  return { head, entries }
+}
+
+test('a good history has no violation, whether or not an unanswered message is there', () => {
+  assert.deepEqual(brokenByLog(OPS, log(ENTRIES)), [])
+  assert.deepEqual(brokenByLog(OPS, log([...ENTRIES, { seq: 3, id: 'c', digest: '3' }])), [])
+})
+
+test('every way to break the log is told by its number', () => {
+  const swapped: readonly Op[] = [
+    { id: 'a', digest: '1', sentAt: 1, heardAt: 2, ok: 2 },
+    { id: 'b', digest: '2', sentAt: 3, heardAt: 4, ok: 1 },
+  ]
+  const cases: readonly (readonly [number: string, ops: readonly Op[], log: Log])[] = [
+    ['L1', OPS, log(ENTRIES.slice(0, 1))],
+    ['L1', OPS, log([ENTRIES[0]!, { ...ENTRIES[1]!, digest: '9' }])],
+    ['L2', OPS, log([ENTRIES[0]!, { ...ENTRIES[1]!, seq: 3 }])],
+    ['L2', OPS, log(ENTRIES, 3)],
+    [
+      'L3',
+      swapped,
+      log([
+        { seq: 1, id: 'b', digest: '2' },
+        { seq: 2, id: 'a', digest: '1' },
+      ]),
+    ],
+    ['L4', OPS, log([...ENTRIES, { seq: 3, id: 'b', digest: '2' }])],
+    ['L4', [...OPS, { id: 'a', digest: '1', sentAt: 10, heardAt: 11, ok: 2 }], log(ENTRIES)],
+    ['L5', OPS, log([...ENTRIES, { seq: 3, id: 'd', digest: '4' }])],
+    ['L5', OPS, log([...ENTRIES, { seq: 3, id: 'x', digest: '5' }])],
+  ]
+  for (const [number, ops, found] of cases)
+    assert.ok(
+      brokenByLog(ops, found).some((broken) => broken.startsWith(number)),
+      `${number}: ${JSON.stringify(found)}`,
+    )
+})
