@@ -44,8 +44,12 @@ export function withOpenapi(
   return all
 }
 
-function operationOf({ summary, access, params, query, body, answers }: Route): Json {
-  const parameters = [...parametersOf('path', params), ...parametersOf('query', query)]
+function operationOf({ summary, access, params, query, headers, body, answers }: Route): Json {
+  const parameters = [
+    ...parametersOf('path', params),
+    ...parametersOf('query', query),
+    ...parametersOf('header', headers),
+  ]
   const shapes = Object.entries(answers).map(([status, shape]) => [status, answerOf(shape)])
   const refused = { description: 'Refused or failed.', content: { 'application/json': { schema: REFUSAL } } }
   return {
@@ -64,7 +68,7 @@ function operationOf({ summary, access, params, query, body, answers }: Route): 
   }
 }
 
-function parametersOf(place: 'path' | 'query', schema: z.ZodType | undefined): Json[] {
+function parametersOf(place: 'path' | 'query' | 'header', schema: z.ZodType | undefined): Json[] {
   if (!schema) return []
   const { properties = {}, required = [] } = schemaOf(schema, 'input') as {
     properties?: Record<string, Json>
@@ -79,11 +83,14 @@ function parametersOf(place: 'path' | 'query', schema: z.ZodType | undefined): J
 }
 
 function answerOf(shape: AnswerShape): Json {
-  const content =
-    'json' in shape
-      ? { 'application/json': { schema: schemaOf(shape.json) } }
-      : { [shape.text]: { schema: { type: 'string' } } }
-  return { description: shape.means, content }
+  return { description: shape.means, content: contentOf(shape) }
+}
+
+function contentOf(shape: AnswerShape): Json {
+  if ('json' in shape) return { 'application/json': { schema: schemaOf(shape.json) } }
+  if ('text' in shape) return { [shape.text]: { schema: { type: 'string' } } }
+  // OpenAPI 3.1 has no word for a stream: the schema is that of one event's data.
+  return { 'text/event-stream': { schema: schemaOf(shape.events) } }
 }
 
 function schemaOf(schema: z.ZodType, io: 'input' | 'output' = 'output'): Json {

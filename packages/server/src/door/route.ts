@@ -1,6 +1,7 @@
 // A route as a value: what it answers, to whom, in whose name. The door refuses to open over a route whose access is
 // not declared, or is declared wrongly (S2, security §4.1): `brokenRules` is that refusal, and it is pure.
 import type { z } from 'zod'
+import type { Event } from './events.ts'
 
 /** `probe`: anyone who reaches the port. `key`: an application. `admin`: an operator. */
 export type Audience = 'probe' | 'key' | 'admin'
@@ -13,21 +14,24 @@ export type Access = {
 
 export type Principal = { readonly tenant: string }
 
-export type Call<Params, Query, Body> = {
+export type Call<Params, Query, Body, Headers> = {
   /** Null where the route has no tenant. */
   readonly principal: Principal | null
   readonly params: Params
   readonly query: Query
+  readonly headers: Headers
   readonly body: Body
   readonly requestId: string
 }
 
-/** What a status means, and its body: JSON of a schema, or a text of the named media type. */
+/** What a status means, and its body: JSON of a schema, a text of the named media type, or events of a schema. */
 export type AnswerShape = { readonly means: string } & (
   | { readonly json: z.ZodType }
   | { readonly text: string }
+  | { readonly events: z.ZodType<Event['data']> }
 )
 
+/** The body of an answer with events is an `Events`. */
 export type Answer = { readonly status: number; readonly body: unknown }
 
 export type Route = {
@@ -38,21 +42,24 @@ export type Route = {
   readonly access: Access
   readonly params?: z.ZodType
   readonly query?: z.ZodType
+  /** Those that it reads, in lower case; no other reaches the handler. */
+  readonly headers?: z.ZodType
   readonly body?: z.ZodType
   readonly answers: Readonly<Record<number, AnswerShape>>
-  readonly handle: (call: Call<never, never, never>) => Answer | Promise<Answer>
+  readonly handle: (call: Call<never, never, never, never>) => Answer | Promise<Answer>
 }
 
-type Input<Params, Query, Body> = {
+type Input<Params, Query, Body, Headers> = {
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
+  readonly headers?: z.ZodType<Headers>
   readonly body?: z.ZodType<Body>
-  readonly handle: (call: Call<Params, Query, Body>) => Answer | Promise<Answer>
+  readonly handle: (call: Call<Params, Query, Body, Headers>) => Answer | Promise<Answer>
 }
 
 /** Ties what a handler is given to the route's schemas. */
-export function route<Params = undefined, Query = undefined, Body = undefined>(
-  definition: Omit<Route, keyof Input<Params, Query, Body>> & Input<Params, Query, Body>,
+export function route<Params = undefined, Query = undefined, Body = undefined, Headers = undefined>(
+  definition: Omit<Route, keyof Input<Params, Query, Body, Headers>> & Input<Params, Query, Body, Headers>,
 ): Route {
   return definition
 }

@@ -3,7 +3,7 @@
 //   a handler sees input that its schemas have parsed, and the tenant that the door found; no raw header
 //   every failure, also of what is no HTTP, is JSON of one shape, with a request id (S21)
 //   sizes and times are ours, not the library's (S18); what is logged has no text from outside but method and route (S22)
-// start() listens; stop() lets answers under way end, and after `stopMs` closes what is still open.
+// start() listens; stop() ends streams, lets other answers under way end, and after `stopMs` closes what is still open.
 import { STATUS_CODES } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
@@ -15,6 +15,7 @@ import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { sendEvents, type Event, type Events } from './events.ts'
 import { isLoopbackHost, isLoopbackOrigin } from './loopback.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
 import { brokenRules, nameOf, type Audience, type Principal, type Route } from './route.ts'
@@ -26,7 +27,7 @@ export type Door = Service & {
 
 type Limits = Pick<
   Config,
-  'bodyLimitBytes' | 'headerTimeoutMs' | 'requestTimeoutMs' | 'requestsPerSocket' | 'stopMs'
+  'bodyLimitBytes' | 'headerTimeoutMs' | 'requestTimeoutMs' | 'requestsPerSocket' | 'stallMs' | 'stopMs'
 >
 type Deps = {
   readonly name: string
@@ -53,8 +54,10 @@ const ONLY_TENANT: Principal = { tenant: 'dev' }
 
 export function createDoor(deps: Deps): Door {
   const { name, host, clock, log, limits } = deps
-  const server = buildServer(deps)
+  const stopping = new AbortController()
+  const server = buildServer(deps, stopping.signal)
   const close = async () => {
+    stopping.abort()
     const closed = server.close()
     await within(clock, limits.stopMs, closed, LATE).catch(async (error: unknown) => {
       if (error !== LATE) throw error
@@ -62,7 +65,7 @@ export function createDoor(deps: Deps): Door {
       await closed
     })
   }
-  let stopping: Promise<void> | undefined
+  let closing: Promise<void> | undefined
   const port = () => (server.server.address() as AddressInfo | null)?.port ?? deps.port
   return {
     name,
@@ -76,13 +79,13 @@ export function createDoor(deps: Deps): Door {
       })
       log.info('listening', { service: name, host, port: port() })
     },
-    stop: () => (stopping ??= close()),
+    stop: () => (closing ??= close()),
     port,
   }
 }
 
-/** The server before it listens. */
-export function buildServer(deps: Deps): FastifyInstance {
+/** The server before it listens; its streams end when the signal is aborted. */
+export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance {
   const broken = brokenRules(deps.routes, deps.audiences)
   if (broken.length > 0) throw new Bug(`The ${deps.name} door does not open: ${broken.join('; ')}`)
   const server = openServer(deps)
@@ -111,7 +114,7 @@ export function buildServer(deps: Deps): FastifyInstance {
     }
     return refuse(reply, refusal)
   })
-  for (const entry of deps.routes) addRoute(server, entry)
+  for (const entry of deps.routes) addRoute(server, entry, { deps, stopping })
   return server
 }
 
@@ -146,8 +149,8 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
   return server
 }
 
-function addRoute(server: FastifyInstance, entry: Route): void {
-  const { method, path, params, query, body, access, answers } = entry
+function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Opened): void {
+  const { method, path, params, query, headers, body, access, answers } = entry
   const handle = entry.handle as (call: object) => ReturnType<Route['handle']>
   server.route({
     method,
@@ -155,19 +158,54 @@ function addRoute(server: FastifyInstance, entry: Route): void {
     schema: {
       ...(params ? { params } : {}),
       ...(query ? { querystring: query } : {}),
+      ...(headers ? { headers } : {}),
       ...(body ? { body } : {}),
     },
     handler: async (request, reply) => {
-      const principal = access.tenant === 'caller' ? ONLY_TENANT : null
-      const { params: given, query: asked, body: sent, id: requestId } = request
-      const answer = await handle({ principal, params: given, query: asked, body: sent, requestId })
+      const answer = await handle({
+        principal: access.tenant === 'caller' ? ONLY_TENANT : null,
+        params: request.params,
+        query: request.query,
+        headers: headers && request.headers,
+        body: request.body,
+        requestId: request.id,
+      })
       const shape = answers[answer.status]
       if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
       reply.code(answer.status)
+      if ('events' in shape) return stream(reply, answer.body as Events, shape.events, { deps, stopping })
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
       return sendJson(reply, shape.json.parse(answer.body)) // what it does not declare does not leave
     },
   })
+}
+
+type Opened = { readonly deps: Deps; readonly stopping: AbortSignal }
+
+function stream(
+  reply: FastifyReply,
+  events: Events,
+  shape: z.ZodType<Event['data']>,
+  { deps, stopping }: Opened,
+) {
+  reply.hijack() // no time limit of the library: a stream lasts
+  void sendEvents(reply.raw, {
+    events: (signal) => declared(events(signal), shape),
+    headers: reply.getHeaders(),
+    stopping,
+    stallMs: deps.limits.stallMs,
+    clock: deps.clock,
+    onError: (error) =>
+      deps.log.error('stream failed', { service: deps.name, request_id: reply.request.id, error }),
+  })
+  return reply
+}
+
+async function* declared(
+  events: AsyncIterable<Event>,
+  shape: z.ZodType<Event['data']>,
+): AsyncGenerator<Event> {
+  for await (const { id, data } of events) yield { id, data: shape.parse(data) }
 }
 
 function parserOf(schema: z.ZodType, part: string) {

@@ -1,10 +1,25 @@
 // The application's port.
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
-import { sessionRoutes, type SessionDeps } from './session-routes.ts'
+import type { Tenants } from '../identity/tenants.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { messageRoutes } from './message-routes.ts'
+import { createSessionKeys } from './session-key.ts'
+import { sessionRoutes } from './session-routes.ts'
 
-type Deps = SessionDeps & { readonly version: string }
+type Deps = {
+  readonly version: string
+  readonly sessions: Sessions
+  readonly tenants: Tenants
+  readonly clock: Clock
+  readonly random: Random
+  readonly cell: number
+}
 
 export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
-  return withOpenapi(sessionRoutes(deps), { title: 'Fleetline, for applications', version, audience: 'key' })
+  const keyed = { ...deps, ...createSessionKeys(deps) }
+  const routes = [...sessionRoutes(keyed), ...messageRoutes(keyed)]
+  return withOpenapi(routes, { title: 'Fleetline, for applications', version, audience: 'key' })
 }

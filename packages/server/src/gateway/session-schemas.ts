@@ -1,5 +1,12 @@
 // What comes in over HTTP about sessions and messages, and what goes out. Parsed here, then trusted.
-import { MESSAGE_ID, MESSAGE_LIMITS, messageFault, SESSION_LIMITS, type Message } from '@fleetline/protocol'
+import {
+  MESSAGE_ID,
+  MESSAGE_LIMITS,
+  messageFault,
+  PAGE_LIMITS,
+  SESSION_LIMITS,
+  type Message,
+} from '@fleetline/protocol'
 import { z } from 'zod'
 import { Rejected } from '../errors.ts'
 
@@ -54,6 +61,54 @@ export const sendSchema = z
 export type Send = z.infer<typeof sendSchema>
 
 export const ackSchema = z.object({ id: z.string(), seq: z.int(), deduped: z.boolean() })
+
+function whole(min: number, max: number) {
+  const isWithin = (value: number) => value >= min && value <= max
+  return z
+    .string()
+    .regex(/^\d{1,10}$/, 'must be a whole number')
+    .transform(Number)
+    .refine(isWithin, `must be from ${min} to ${max}`)
+}
+
+const seq = whole(0, PAGE_LIMITS.seq)
+
+/** With neither, the last ones. */
+export const pageQuery = z
+  .object({
+    after: seq.optional(),
+    before: seq.optional(),
+    limit: whole(1, PAGE_LIMITS.items).default(50),
+  })
+  .refine(({ after, before }) => after === undefined || before === undefined, 'takes after or before')
+
+export const eventsQuery = z.object({ after: seq.default(0) })
+
+/** What a browser sends when it comes back; it knows better than the address that it first asked for. */
+export const eventsHeaders = z.object({ 'last-event-id': seq.optional() })
+
+const itemSchema = z.object({
+  seq: z.int(),
+  id: z.string(),
+  role: z.enum(['user', 'assistant', 'system']),
+  parts: z.array(z.looseObject({ type: z.string() })),
+  metadata: fieldsSchema.optional(),
+  author: z.object({ kind: z.enum(['user', 'agent', 'service']), id: z.string().optional() }),
+  at: z.string(),
+})
+
+export const pageSchema = z.object({ items: z.array(itemSchema), head: z.int() })
+
+export const frameSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('messages'), session: z.string(), ...pageSchema.shape }),
+  z.object({
+    type: z.literal('gap'),
+    session: z.string(),
+    reason: z.literal('diverged'),
+    from: z.int(),
+    to: z.int(),
+  }),
+])
 
 /** The message that was sent, whole; refuses what could not be stored, before it meets a batch (S15). */
 export function messageOf({ message, text }: Send, mintId: () => string): Message {

@@ -15,6 +15,7 @@ import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Database, Outcome, Query } from '../store/database.ts'
 import { isDataFault, isValueFault } from '../store/sqlstate.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import {
   nameOf,
   place,
@@ -24,6 +25,7 @@ import {
   type SessionKey,
   type Stored,
 } from './place.ts'
+import { AUTHOR_KINDS, ROLES } from './stored.ts'
 
 export type Appender = Service & {
   readonly append: (item: Append) => Promise<Appended>
@@ -33,14 +35,14 @@ type Deps = {
   readonly clock: Clock
   readonly random: Random
   readonly deadlineMs: number
+  readonly metrics: Metrics
+  /** Called after commit, before the answers: the new heads of the sessions that grew. */
+  readonly onGrown: (heads: Iterable<SessionKey & { readonly head: number }>) => void
 }
 
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 const BACKOFF = { baseMs: 5, capMs: 200 }
-
-const ROLES = ['user', 'assistant', 'system'] as const
-const AUTHOR_KINDS = ['user', 'agent', 'service'] as const
 
 // Locks are taken in the order of ids, so that two batches never wait for each other in a ring.
 export const SESSION_LOCK = `
@@ -75,14 +77,16 @@ const SESSION_WRITE = `
          v(tenant, session, seq, key, digest, role, author_kind, id, author, body)`
 
 export function createAppender(deps: Deps): Appender {
+  const { clock, metrics } = deps
   const batcher = createBatcher<Append, Appended>({
     name: 'append',
     ...BATCH,
     ...WAITING,
     weigh: ({ draft }) => draft.bytes,
     commit: async (items) => {
-      const { results } = await untilCommitted(deps, (query) => appendAll(query, items))
+      const { results, heads } = await untilCommitted(deps, (query) => appendAll(query, items))
       await crashPoint('append.committed')
+      deps.onGrown(heads.values())
       return results
     },
     isRefusal: isDataFault,
@@ -91,7 +95,20 @@ export function createAppender(deps: Deps): Appender {
     name: 'append',
     start: async () => undefined,
     stop: () => batcher.flush(),
-    append: (item) => batcher.add(item).catch((error: unknown) => Promise.reject(toSender(error))),
+    append: async (item) => {
+      const startMs = clock.monotonicMs()
+      let outcome = 'failed'
+      try {
+        const appended = await batcher.add(item)
+        outcome = appended.type === 'stored' && appended.deduped ? 'repeated' : appended.type
+        return appended
+      } catch (error) {
+        throw toSender(error)
+      } finally {
+        metrics.count('appends', { outcome })
+        metrics.observe('appendTime', { outcome }, clock.monotonicMs() - startMs)
+      }
+    },
   }
 }
 

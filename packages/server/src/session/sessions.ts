@@ -1,21 +1,36 @@
-// Sessions as the rest of the pod sees them: the directory of them, and the way into each one's log.
+// Sessions as the rest of the pod sees them: the directory of them, the way into each one's log, and the ways out.
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Database } from '../store/database.ts'
+import type { Hints } from '../store/hints.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import { createAppender, type Appender } from './append.ts'
 import { createDirectory, type Directory } from './directory.ts'
+import { createFeed } from './feed.ts'
+import { createFollow, type Follow } from './follow.ts'
+import { createReplay, type Replay } from './replay.ts'
 
-export type Sessions = Service & Directory & Pick<Appender, 'append'>
+export type Sessions = Service & Directory & Pick<Appender, 'append'> & Replay & Follow
 
-type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs'> & {
+type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
   readonly database: Pick<Database, 'transaction'>
+  readonly hints: Pick<Hints, 'listen' | 'send'>
+  readonly metrics: Metrics
   readonly clock: Clock
   readonly random: Random
 }
 
 export function createSessions(deps: Deps): Sessions {
-  const appender = createAppender({ ...deps, deadlineMs: deps.transactionDeadlineMs })
-  return { ...createDirectory(deps), ...appender, name: 'sessions' }
+  const feed = createFeed(deps)
+  const replay = createReplay(deps)
+  const appender = createAppender({ ...deps, deadlineMs: deps.transactionDeadlineMs, onGrown: feed.grown })
+  return {
+    ...createDirectory(deps),
+    ...appender,
+    ...replay,
+    ...createFollow({ ...replay, ...feed }),
+    name: 'sessions',
+  }
 }

@@ -59,6 +59,30 @@ export const METRICS = {
     help: 'Hints heard from PostgreSQL, also those that nobody here waits for.',
     labels: [],
   },
+  appends: {
+    kind: 'counter',
+    name: 'fleetline_appends_total',
+    help: 'Messages answered: stored, repeated, not-found, conflict, stale; or failed, which says nothing about the log.',
+    labels: ['outcome'],
+  },
+  appendTime: {
+    kind: 'seconds',
+    name: 'fleetline_append_seconds',
+    help: 'From a message at the write path to its answer: the wait for a batch and the commit.',
+    labels: ['outcome'],
+  },
+  followers: {
+    kind: 'gauge',
+    name: 'fleetline_followers',
+    help: 'Who follows a session through this pod now.',
+    labels: [],
+  },
+  lookupLag: {
+    kind: 'gauge',
+    name: 'fleetline_lookup_lag_seconds',
+    help: 'How long the oldest wish to look up a head has waited; grows while PostgreSQL cannot be read.',
+    labels: [],
+  },
 } as const satisfies Record<string, Metric>
 
 type Table = typeof METRICS

@@ -103,3 +103,23 @@ function ghosts(ops: readonly Op[], byId: ById): string[] {
     .filter((id) => !mayBe.has(id))
     .map((id) => `L5: ${id} is there, and nobody may have sent it`)
 }
+
+export type Reading = {
+  readonly after: number
+  readonly items: readonly { readonly seq: number; readonly id: string }[]
+}
+
+/** What a reader was told, against the log: D1, L6 and L9, one sentence each. */
+export function brokenByReading({ after, items }: Reading, { entries }: Log): string[] {
+  const stored = new Map(entries.map(({ seq, id }) => [seq, id]))
+  return items.flatMap(({ seq, id }, index) => {
+    const due = (items[index - 1]?.seq ?? after) + 1
+    return [
+      ...(seq === due ? [] : [`D1: seq ${seq} was told where ${due} was due`]),
+      ...(stored.has(seq) ? [] : [`L9: seq ${seq} was told and is not in the log`]),
+      ...(stored.has(seq) && stored.get(seq) !== id
+        ? [`L6: seq ${seq} is ${stored.get(seq)}, told as ${id}`]
+        : []),
+    ]
+  })
+}

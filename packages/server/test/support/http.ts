@@ -1,5 +1,6 @@
 // An application's calls to a pod.
-import type { Session } from '@fleetline/protocol'
+import { formatId, type Session } from '@fleetline/protocol'
+import type { Append, Appended } from '../../src/session/place.ts'
 
 export type Answered = { readonly status: number; readonly body: Record<string, unknown> }
 
@@ -17,4 +18,16 @@ export async function makeSession(gateway: string, body: object = {}): Promise<S
   const answer = await call('POST', `${gateway}/v1/sessions`, body)
   if (answer.status !== 201) throw new Error(`No session: ${JSON.stringify(answer)}`)
   return answer.body as Session
+}
+
+/** Sends over HTTP what a write path in this process would be given; an answer that tells nothing is a failure. */
+export function sendOver(gateway: string) {
+  return async ({ session, draft }: Append): Promise<Appended> => {
+    const { parts } = JSON.parse(draft.body) as { parts: unknown }
+    const url = `${gateway}/v1/sessions/${formatId('session', 0, session)}/messages`
+    const { status, body } = await call('POST', url, { message: { id: draft.id, role: draft.role, parts } })
+    if (status === 404) return { type: 'not-found' }
+    if (status !== 200) throw new Error(`Answered ${status}: ${JSON.stringify(body)}`)
+    return { type: 'stored', seq: body['seq'] as number, deduped: body['deduped'] as boolean }
+  }
 }

@@ -5,8 +5,10 @@ import { createPod, type Pod } from '../../src/pod.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { atEnd } from './cleanup.ts'
 
-export function newPod(t: TestContext, url: string): Pod {
-  const flags = { databaseUrl: url, port: '0', operatorPort: '0', transactionDeadlineMs: '60000' }
+type Flags = Readonly<Record<string, string>>
+
+export function newPod(t: TestContext, url: string, more: Flags = {}): Pod {
+  const flags = { databaseUrl: url, port: '0', operatorPort: '0', transactionDeadlineMs: '60000', ...more }
   const log = createLog({ level: 'info', destination: { write: () => undefined } })
   const pod = createPod(loadConfig({ environment: {}, flags }), { log })
   atEnd(t, () => pod.stop())
@@ -14,8 +16,8 @@ export function newPod(t: TestContext, url: string): Pod {
 }
 
 /** Started: where its doors are, without a slash at the end. */
-export async function podOn(t: TestContext, url: string) {
-  const pod = newPod(t, url)
+export async function podOn(t: TestContext, url: string, flags: Flags = {}) {
+  const pod = newPod(t, url, flags)
   await pod.start()
   const { gateway, admin } = pod.ports()
   return { pod, gateway: `http://127.0.0.1:${gateway}`, admin: `http://127.0.0.1:${admin}` }

@@ -1,11 +1,12 @@
 // Sessions as tests make and read them: by SQL, beside the code under test.
 import { randomBytes } from 'node:crypto'
-import { formatId, uuidV7 } from '@fleetline/protocol'
+import { formatId, parseId, uuidV7 } from '@fleetline/protocol'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { createAppender, type Appender } from '../../src/session/append.ts'
 import type { SessionKey } from '../../src/session/place.ts'
 import { valueOf, type Database } from '../../src/store/database.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import type { Entry, Log } from './history.ts'
 
 type Transactions = Pick<Database, 'transaction'>
@@ -27,6 +28,11 @@ export function idOf({ session }: SessionKey): string {
   return formatId('session', 0, session)
 }
 
+/** Of a session of the only tenant that there is. */
+export function keyOf(id: string): SessionKey {
+  return { tenant: 1, session: parseId('session', id)!.uuid }
+}
+
 export async function logOf(database: Transactions, { tenant, session }: SessionKey): Promise<Log> {
   const outcome = await database.transaction(async (query) => {
     const [row] = await query<{ head: number }>(
@@ -44,5 +50,12 @@ export async function logOf(database: Transactions, { tenant, session }: Session
 
 /** The write path of one pod, with patience for a busy machine. */
 export function appenderOn(database: Transactions): Appender {
-  return createAppender({ database, clock: systemClock(), random: systemRandom(), deadlineMs: 120_000 })
+  return createAppender({
+    database,
+    clock: systemClock(),
+    random: systemRandom(),
+    deadlineMs: 120_000,
+    metrics: createMetrics(),
+    onGrown: () => undefined,
+  })
 }

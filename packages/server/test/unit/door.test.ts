@@ -52,6 +52,7 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
       headerTimeoutMs: 30_000,
       requestTimeoutMs: 30_000,
       requestsPerSocket: 1_000,
+      stallMs: 30_000,
       stopMs: 30_000,
     },
     clock: systemClock(),
@@ -63,7 +64,7 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
 
 function ask(routes: readonly Route[], options: object, lines: string[] = []) {
   const headers = { host: 'localhost:4400', ...('headers' in options ? (options.headers as object) : {}) }
-  return buildServer(depsOf(routes, lines)).inject({ ...options, headers })
+  return buildServer(depsOf(routes, lines), new AbortController().signal).inject({ ...options, headers })
 }
 
 const POST_ECHO = { method: 'POST', url: '/v1/things/one', payload: { text: 'hello' } }
@@ -85,7 +86,7 @@ test('S2: a route that does not declare its access, or declares it wrongly, keep
 })
 
 test('S2: a route that somebody adds beside the table keeps the door shut', () => {
-  const server = buildServer(depsOf([ECHO]))
+  const server = buildServer(depsOf([ECHO]), new AbortController().signal)
   assert.throws(() => server.get('/v1/back', () => 'open'), /GET \/v1\/back is in no table of routes/)
   assert.throws(() => server.head('/v1/things/:id', () => ''), /HEAD \/v1\/things\/:id is in no table/)
 })

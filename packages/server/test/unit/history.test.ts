@@ -1,7 +1,7 @@
 // M2: the checkers can fail, each in each of its ways.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { brokenByLog, type Entry, type Log, type Op } from '../support/history.ts'
+import { brokenByLog, brokenByReading, type Entry, type Log, type Op } from '../support/history.ts'
 
 const OPS: readonly Op[] = [
   { id: 'a', digest: '1', sentAt: 1, heardAt: 3, ok: 1 },
@@ -52,4 +52,17 @@ test('every way to break the log is told by its number', () => {
       brokenByLog(ops, found).some((broken) => broken.startsWith(number)),
       `${number}: ${JSON.stringify(found)}`,
     )
+})
+
+test('the check of readers names a hole, a repeat, what was never stored, and another message at a seq', () => {
+  const entries = ['a', 'b', 'c'].map((id, index) => ({ seq: index + 1, id, digest: id }))
+  const told = (text: string) => [...text].map((id) => ({ seq: 'abcd'.indexOf(id) + 1, id }))
+  const broken = (after: number, items: { seq: number; id: string }[]) =>
+    brokenByReading({ after, items }, { head: 3, entries }).map((line) => line.slice(0, 2))
+  assert.deepEqual(broken(0, told('abc')), [])
+  assert.deepEqual(broken(1, told('bc')), [])
+  assert.deepEqual(broken(0, told('ac')), ['D1'])
+  assert.deepEqual(broken(0, told('aab')), ['D1'])
+  assert.deepEqual(broken(1, told('bcd')), ['L9'])
+  assert.deepEqual(broken(0, [{ seq: 1, id: 'b' }]), ['L6'])
 })

@@ -1,0 +1,60 @@
+// Events as an answer (`text/event-stream`). The next event is asked for when the socket has taken the one before, so a
+// reader costs one event of memory however slow it is; one that takes no byte for `stallMs` is closed, and the last id
+// that it has is where it resumes. A comment goes out now and then, so that nothing in between takes the stream for
+// dead. It ends when the reader leaves, when the door stops, and, told to the log, when its source fails.
+import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
+import type { Clock } from '../lib/clock.ts'
+
+export type Event = { readonly id: number; readonly data: { readonly type: string } }
+
+/** What a handler answers with: the source is asked for nothing more once the signal is aborted. */
+export type Events = (signal: AbortSignal) => AsyncIterable<Event>
+
+type Options = {
+  readonly events: Events
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly stopping: AbortSignal
+  readonly stallMs: number
+  readonly clock: Clock
+  readonly onError: (error: unknown) => void
+}
+
+const COMMENT = ':\n\n'
+const COMMENT_MS = 20_000
+
+/** Writes to a response that is nobody else's any more; resolves when the stream is over. */
+export async function sendEvents(raw: ServerResponse, options: Options): Promise<void> {
+  const gone = new AbortController()
+  raw.once('close', () => gone.abort())
+  raw.on('error', () => gone.abort()) // it will close; heard, so that nobody else has to
+  const signal = AbortSignal.any([gone.signal, options.stopping])
+  // Node's timer of a socket: while a write is under way, any byte taken begins it anew.
+  raw.setTimeout(options.stallMs, () => raw.writableLength > 0 && raw.destroy())
+  const headers = { ...options.headers, 'content-type': 'text/event-stream', connection: 'close' }
+  raw.writeHead(200, headers as Record<string, string>).write(COMMENT)
+  void keepAlive(raw, options.clock, signal)
+  try {
+    for await (const event of options.events(signal)) {
+      if (signal.aborted) break
+      if (!raw.write(textOf(event))) await once(raw, 'drain', { signal })
+    }
+    raw.end()
+  } catch (error) {
+    if (!signal.aborted) options.onError(error)
+    raw.destroy() // cut, not ended: the reader comes back for the rest
+  }
+}
+
+async function keepAlive(raw: ServerResponse, clock: Clock, signal: AbortSignal): Promise<void> {
+  const pause = () =>
+    clock.sleep(COMMENT_MS, signal).then(
+      () => !raw.writableEnded,
+      () => false, // aborted
+    )
+  while (await pause()) raw.write(COMMENT)
+}
+
+function textOf({ id, data }: Event): string {
+  return `event: ${data.type}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`
+}

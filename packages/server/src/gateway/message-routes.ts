@@ -1,0 +1,138 @@
+// What is said in a session, over HTTP: send, read a page, follow.
+import {
+  formatId,
+  PAGE_LIMITS,
+  uuidV7,
+  type Ack,
+  type Author,
+  type Message,
+  type Role,
+} from '@fleetline/protocol'
+import type { Event } from '../door/events.ts'
+import { route, type Route } from '../door/route.ts'
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import { draftOf } from '../session/draft.ts'
+import type { Told } from '../session/follow.ts'
+import type { Appended } from '../session/place.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { notFound, SESSION_ACCESS, type SessionKeys } from './session-key.ts'
+import {
+  ackSchema,
+  eventsHeaders,
+  eventsQuery,
+  frameSchema,
+  messageOf,
+  pageQuery,
+  pageSchema,
+  sendSchema,
+  sessionParams,
+} from './session-schemas.ts'
+
+type Deps = SessionKeys & {
+  readonly sessions: Pick<Sessions, 'append' | 'read' | 'follow'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly cell: number
+}
+
+const AUTHOR_KINDS: Readonly<Record<Role, Author['kind']>> = {
+  user: 'user',
+  assistant: 'agent',
+  system: 'service',
+}
+
+export function messageRoutes(deps: Deps): Route[] {
+  return [sendRoute(deps), pageRoute(deps), eventsRoute(deps)]
+}
+
+function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
+  const mintId = () => formatId('message', cell, uuidV7(clock.now(), random.bytes(10)))
+  return route({
+    method: 'POST',
+    path: '/v1/sessions/:session/messages',
+    summary: 'Appends a message. Sent again with the same id, it is there once and the answer is the same.',
+    access: SESSION_ACCESS,
+    params: sessionParams,
+    body: sendSchema,
+    answers: { 200: { means: 'Committed, at this seq.', json: ackSchema } },
+    handle: async ({ principal, params, body }) => {
+      const message = messageOf(body, mintId)
+      const appended = await sessions.append({
+        ...(await keyOf(principal, params.session)),
+        draft: draftOf({ ...message, author: authorOf(message, body.author) }),
+        ...(body.ifHead === undefined ? {} : { ifHead: body.ifHead }),
+      })
+      return { status: 200, body: ackOf(message.id, appended) }
+    },
+  })
+}
+
+function pageRoute({ sessions, keyOf }: Deps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/sessions/:session/messages',
+    summary:
+      'A page of the log, ascending: what follows `after`, or what stands before `before`; with neither, the last ones. A page of large messages is shorter than `limit`.',
+    access: SESSION_ACCESS,
+    params: sessionParams,
+    query: pageQuery,
+    answers: { 200: { means: 'The items, and the head.', json: pageSchema } },
+    handle: async ({ principal, params, query }) => {
+      const { after, before = PAGE_LIMITS.seq, limit } = query
+      const range = after === undefined ? { before, limit } : { after, limit }
+      const page = await sessions.read(await keyOf(principal, params.session), range)
+      if (!page) throw notFound()
+      return { status: 200, body: page }
+    },
+  })
+}
+
+function eventsRoute({ sessions, keyOf }: Deps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/sessions/:session/events',
+    summary:
+      'Follows the log as server-sent events: what is stored behind `after`, then what comes. The id of an event is where to go on: sent back as `Last-Event-ID`, nothing is missed.',
+    access: SESSION_ACCESS,
+    params: sessionParams,
+    query: eventsQuery,
+    headers: eventsHeaders,
+    answers: { 200: { means: 'A stream of frames; it has no end of its own.', events: frameSchema } },
+    handle: async ({ principal, params, query, headers }) => {
+      const after = headers['last-event-id'] ?? query.after
+      const following = await sessions.follow(await keyOf(principal, params.session), after)
+      if (!following) throw notFound()
+      return { status: 200, body: (signal: AbortSignal) => eventsOf(params.session, following(signal)) }
+    },
+  })
+}
+
+async function* eventsOf(session: string, told: AsyncIterable<Told>): AsyncGenerator<Event> {
+  for await (const frame of told) {
+    const data = { ...frame, session }
+    yield { id: frame.type === 'messages' ? frame.items.at(-1)!.seq : frame.to, data }
+  }
+}
+
+function authorOf({ role }: Message, id: string | undefined): Author {
+  return { kind: AUTHOR_KINDS[role], ...(id === undefined ? {} : { id }) }
+}
+
+function ackOf(id: string, appended: Appended): Ack {
+  switch (appended.type) {
+    case 'stored':
+      return { id, seq: appended.seq, deduped: appended.deduped }
+    case 'not-found':
+      throw notFound()
+    case 'conflict':
+      throw new Rejected('conflict', `The id ${id} is taken, at seq ${appended.seq}, by another message.`)
+    case 'stale': {
+      const { head } = appended
+      throw new Rejected('stale', `The head is ${head}, not the one in ifHead.`, {
+        fields: { current: { head } },
+      })
+    }
+  }
+}

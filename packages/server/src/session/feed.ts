@@ -1,0 +1,148 @@
+// Wakes who follows a session when it has grown. It carries no message: what is told to anybody was read by replay.ts,
+// so nothing leaves that is not committed, and a wake-up too many or too late does no harm. Guarantees:
+//   D2  a follower whose session has grown is woken, also if every hint is lost: by the next poll
+//   S4  followers are found by (tenant, session), never by a session's id alone
+//
+//   what happens                           who is woken
+//   a commit of this pod                   followers here, at once; other pods are sent a hint
+//   a hint, a poll, a new follower         the session's head is looked up, one statement for all that are to be looked
+//                                          up; a higher head wakes all whom it is news to
+//   a lookup fails                         nobody: the next poll looks again
+import type { Clock } from '../lib/clock.ts'
+import { valueOf, type Database } from '../store/database.ts'
+import type { Hints } from '../store/hints.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { nameOf, type SessionKey } from './place.ts'
+
+export type Head = SessionKey & { readonly head: number }
+
+export type Follower = {
+  /** Resolves when the session is known to have grown past `seq`, or the signal is aborted. */
+  readonly beyond: (seq: number, signal: AbortSignal) => Promise<void>
+  readonly leave: () => void
+}
+
+export type Feed = {
+  /** Whether it has as many followers as it takes. */
+  readonly isFull: () => boolean
+  readonly join: (key: SessionKey) => Follower
+  /** After commit only. */
+  readonly grown: (heads: Iterable<Head>) => void
+}
+
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly hints: Pick<Hints, 'listen' | 'send'>
+  readonly metrics: Metrics
+  readonly clock: Clock
+  readonly maxFollowers: number
+}
+
+type Waiting = { readonly seq: number; readonly wake: () => void }
+type Joined = SessionKey & {
+  head: number
+  followers: number
+  readonly waiting: Set<Waiting>
+  readonly unlisten: () => void
+}
+
+const HEADS = `
+  select s.tenant, s.id as session, s.head
+    from unnest($1::int[], $2::uuid[]) k(tenant, id)
+    join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id`
+
+export function createFeed(deps: Deps): Feed {
+  const sessions = new Map<string, Joined>()
+  let followers = 0
+  const grow = ({ head, ...key }: Head) => {
+    const joined = sessions.get(nameOf(key))
+    if (!joined || head <= joined.head) return
+    joined.head = head
+    joined.waiting.forEach(({ seq, wake }) => seq < head && wake())
+  }
+  const look = createLookup(deps, (heads) => heads.forEach(grow))
+  const enter = (key: SessionKey): Joined => {
+    const { tenant, session } = key
+    const unlisten = deps.hints.listen(topicOf(key), () => look(key))
+    const joined = { tenant, session, head: 0, followers: 0, waiting: new Set<Waiting>(), unlisten }
+    sessions.set(nameOf(key), joined)
+    return joined
+  }
+  const leave = (joined: Joined) => {
+    followers -= 1
+    joined.followers -= 1
+    if (joined.followers > 0) return
+    joined.unlisten()
+    sessions.delete(nameOf(joined))
+  }
+  deps.metrics.gauge('followers', () => [[{}, followers]])
+  return {
+    grown: (heads) => {
+      for (const head of heads) {
+        grow(head)
+        deps.hints.send(topicOf(head))
+      }
+    },
+    isFull: () => followers >= deps.maxFollowers,
+    join: (key) => {
+      const joined = sessions.get(nameOf(key)) ?? enter(key)
+      followers += 1
+      joined.followers += 1
+      look(key) // what was committed since its follower read: no seam
+      return { beyond: (seq, signal) => beyond(joined, seq, signal), leave: () => leave(joined) }
+    },
+  }
+}
+
+function topicOf({ tenant, session }: SessionKey): string {
+  return `s:${tenant}:${session}`
+}
+
+async function beyond(joined: Joined, seq: number, signal: AbortSignal): Promise<void> {
+  if (joined.head > seq || signal.aborted) return
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const wake = () => resolve()
+  const waiting = { seq, wake }
+  joined.waiting.add(waiting)
+  signal.addEventListener('abort', wake, { once: true })
+  await promise
+  signal.removeEventListener('abort', wake)
+  joined.waiting.delete(waiting)
+}
+
+/** Looks up heads, one statement at a time: what is asked for meanwhile goes together into the next. */
+function createLookup(
+  { database, clock, metrics }: Deps,
+  found: (heads: readonly Head[]) => void,
+): (key: SessionKey) => void {
+  const wanted = new Map<string, SessionKey>()
+  let running = false
+  let sinceMs: number | undefined
+  metrics.gauge('lookupLag', () => [[{}, sinceMs === undefined ? 0 : (clock.monotonicMs() - sinceMs) / 1000]])
+  const read = async (keys: readonly SessionKey[]) => {
+    const outcome = await database.transaction((query) =>
+      query<Head>(HEADS, [keys.map(({ tenant }) => tenant), keys.map(({ session }) => session)]),
+    )
+    return valueOf(outcome, 'Heads cannot be read')
+  }
+  const run = async () => {
+    running = true
+    await Promise.resolve() // a poll calls listener after listener: they share a statement
+    while (wanted.size > 0) {
+      const [keys, startMs] = [[...wanted.values()], clock.monotonicMs()]
+      wanted.clear()
+      try {
+        found(await read(keys))
+        sinceMs = wanted.size > 0 ? startMs : undefined
+      } catch {
+        // the next poll asks again
+      }
+    }
+    running = false
+  }
+  return (key) => {
+    wanted.set(nameOf(key), key)
+    sinceMs ??= clock.monotonicMs()
+    if (!running) void run()
+  }
+}

@@ -1,0 +1,77 @@
+// THE READ PATH: a page of a session's log, by one statement, so that head and items are of one moment. On the primary:
+// who was acknowledged finds the message here (L1), and what is not committed is found by nobody (L9).
+import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
+import { Bug } from '../errors.ts'
+import { valueOf, type Database } from '../store/database.ts'
+import { AUTHOR_KINDS, ROLES } from './stored.ts'
+import type { SessionKey } from './place.ts'
+
+/** The items behind a seq, or the last ones before it. */
+export type Range = ({ readonly after: number } | { readonly before: number }) & {
+  readonly limit: number
+  readonly maxBytes?: number
+}
+
+export type Replay = {
+  /** Undefined: there is no such session. */
+  readonly read: (key: SessionKey, range: Range) => Promise<Page | undefined>
+}
+
+// Only the bodies of the page are unpacked: 100 of the largest would be 25 MiB.
+const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
+  with s as (select head from fleetline.sessions where tenant = $1 and id = $2)
+  select s.head, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text
+    from s left join lateral (
+      select *, sum(bytes) over (order by seq ${order}) - bytes as bytes_before from (
+        select seq, id, role, author_kind, author, at, body, bytes from fleetline.messages
+         where tenant = $1 and session = $2 and seq ${beyond} $3 order by seq ${order} limit $4) m
+    ) p on p.bytes_before < $5
+   order by p.seq`
+const AFTER = pageOf('>', 'asc')
+const BEFORE = pageOf('<', 'desc')
+
+type Row = { readonly head: number } & (
+  | { readonly seq: null }
+  | {
+      readonly seq: number
+      readonly id: string
+      readonly role: number
+      readonly author_kind: number
+      readonly author: string | null
+      readonly at: Date
+      readonly body: string
+    }
+)
+
+export function createReplay({ database }: { readonly database: Pick<Database, 'transaction'> }): Replay {
+  return {
+    read: async ({ tenant, session }, range) => {
+      const { limit, maxBytes = PAGE_LIMITS.bytes } = range
+      const [text, seq] = 'after' in range ? [AFTER, range.after] : [BEFORE, range.before]
+      const outcome = await database.transaction((query) =>
+        query<Row>(text, [tenant, session, seq, limit, maxBytes]),
+      )
+      const rows = valueOf(outcome, 'The session cannot be read')
+      return rows[0] && { items: rows.flatMap(itemOf), head: rows[0].head }
+    },
+  }
+}
+
+function itemOf(row: Row): Item[] {
+  if (row.seq === null) return []
+  const { seq, id, author, at } = row
+  const [role, kind] = [ROLES[row.role], AUTHOR_KINDS[row.author_kind]]
+  if (!role || !kind)
+    throw new Bug('A message is stored with a role or an author that this release does not know')
+  const body = JSON.parse(row.body) as Pick<Item, 'parts' | 'metadata'>
+  return [
+    {
+      seq,
+      id,
+      role,
+      ...body,
+      author: { kind, ...(author === null ? {} : { id: author }) },
+      at: at.toISOString(),
+    },
+  ]
+}

@@ -1,0 +1,127 @@
+// Reading and following over HTTP, on one pod in this process.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { get, type IncomingMessage } from 'node:http'
+import { test, type TestContext } from 'node:test'
+import type { Page } from '@fleetline/protocol'
+import { createParser } from 'eventsource-parser'
+import { refusalSchema } from '../../src/door/refusal.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call, makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { readEvents, untilSeq } from '../support/reader.ts'
+import { openDatabase } from '../support/store.ts'
+
+async function open(t: TestContext, flags: Readonly<Record<string, string>> = {}) {
+  const url = await databaseFor(t)
+  const running = await podOn(t, url, flags)
+  const { session } = await makeSession(running.gateway)
+  const at = `${running.gateway}/v1/sessions/${session}`
+  const say = async (text: string) => (await call('POST', `${at}/messages`, { text })).body['seq'] as number
+  return { ...running, url, session, at, say }
+}
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, n) => from + n)
+
+test('a page as it was written; what is asked for in a wrong way is refused by its field', async (t) => {
+  const { gateway, session, at, say } = await open(t)
+  const message = {
+    id: 'm-1',
+    role: 'assistant',
+    parts: [{ type: 'text', text: 'hi' }],
+    metadata: { model: 'x' },
+  }
+  await call('POST', `${at}/messages`, { message, author: 'bot' })
+  await say('second')
+  const page = (await call('GET', `${at}/messages?limit=1&after=0`)).body as Page
+  const { at: time, ...item } = page.items[0]!
+  assert.deepEqual([item, page.head], [{ seq: 1, ...message, author: { kind: 'agent', id: 'bot' } }, 2])
+  assert.ok(Math.abs(Date.parse(time) - Date.now()) < 600_000, time)
+  const seqs = async (query: string) =>
+    ((await call('GET', `${at}/messages${query}`)).body as Page).items.map(({ seq }) => seq)
+  assert.deepEqual([await seqs(''), await seqs('?before=2'), await seqs('?after=2')], [[1, 2], [1], []])
+  for (const [path, text] of [
+    ['messages?after=1&before=2', /takes after or before/],
+    ['messages?limit=101', /limit: must be from 1 to 100/],
+    ['messages?after=2147483648', /after: must be from 0 to 2147483647/],
+    ['events?after=-1', /after: must be a whole number/],
+  ] as const) {
+    const { status, body } = await call('GET', `${gateway}/v1/sessions/${session}/${path}`)
+    assert.deepEqual([status, text.test(refusalSchema.parse(body).error.text)], [400, true], path)
+  }
+})
+
+test('D1: from stored to live without a seam; who comes back with Last-Event-ID misses nothing', async (t) => {
+  const { pod, at, say } = await open(t)
+  for (const n of numbers(1, 3)) await say(`stored ${n}`)
+  const first = await readEvents(t, `${at}/events?after=1`)
+  await untilSeq(first, 3)
+  assert.deepEqual(first.events.at(-1), { event: 'messages', id: '3', data: first.events.at(-1)!.data })
+  await say('live')
+  await untilSeq(first, 4)
+  assert.deepEqual(
+    first.items.map(({ seq }) => seq),
+    [2, 3, 4],
+  )
+  first.cut()
+  await say('while away')
+  const second = await readEvents(t, `${at}/events?after=1`, { 'last-event-id': first.lastId()! })
+  await untilSeq(second, 5)
+  assert.deepEqual(
+    second.items.map(({ seq }) => seq),
+    [5],
+  )
+  await pod.stop() // ends the stream, and does not wait for its reader
+  assert.equal(await second.ended, true)
+})
+
+test('D3: who asks for what follows a seq beyond the head is told to begin anew; a full pod says so', async (t) => {
+  const { session, at, say } = await open(t, { maxFollowers: '1' })
+  await say('only')
+  const reader = await readEvents(t, `${at}/events?after=11`)
+  await untilSeq(reader, 1)
+  assert.deepEqual(reader.frames[0], { type: 'gap', session, reason: 'diverged', from: 12, to: 0 })
+  assert.equal(reader.events[0]!.id, '0', 'cut here, it resumes at the beginning')
+  const full = await call('GET', `${at}/events`)
+  assert.deepEqual([full.status, refusalSchema.parse(full.body).error.code], [503, 'unavailable'])
+})
+
+test('D3: a reader that takes nothing is closed, and resumes behind the last id that it has', async (t) => {
+  const { admin, url, session, at } = await open(t, { stallMs: '300' })
+  const database = await openDatabase(t, url)
+  await database.transaction(async (query) => {
+    await query(
+      `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
+       select now(), tenant, id, n, gen_random_uuid(), n, 0, 0, n::text,
+              jsonb_build_object('parts', jsonb_build_array(jsonb_build_object('type', 'text', 'text', repeat('x', 250000))))
+         from fleetline.sessions, generate_series(1, 120) n`,
+    )
+    await query('update fleetline.sessions set head = 120')
+  })
+  const [stalled] = (await once(get(`${at}/events`), 'response')) as [IncomingMessage] // and nobody reads it
+  atEnd(t, () => stalled.destroy())
+  const followers = async () =>
+    /^fleetline_followers (\d+)$/m.exec(await (await fetch(`${admin}/metrics`)).text())?.[1]
+  await eventually(async () => assert.equal(await followers(), '0'), {
+    what: 'the stalled follower to be closed',
+  })
+
+  let lastId = '0'
+  const parser = createParser({ onEvent: ({ id = '' }) => (lastId = id) })
+  const drain = async () => {
+    for await (const text of stalled.setEncoding('utf8')) parser.feed(text as string)
+  }
+  await assert.rejects(drain(), { code: 'ECONNRESET' }, 'it was cut, not ended')
+  assert.ok(Number(lastId) < 120)
+  const other = await podOn(t, url, { stallMs: '600000' })
+  const resumed = await readEvents(t, `${other.gateway}/v1/sessions/${session}/events`, {
+    'last-event-id': lastId,
+  })
+  await untilSeq(resumed, 120)
+  assert.deepEqual(
+    resumed.items.map(({ seq }) => seq),
+    numbers(Number(lastId) + 1, 120),
+  )
+})

@@ -1,0 +1,46 @@
+// S3: on every route that names a session, one of another tenant is answered like one that does not exist, byte for
+// byte but for the request id. The routes are those of the table: one that is added is asked too.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayRoutes } from '../../src/gateway/routes.ts'
+import { databaseFor } from '../support/database.ts'
+import { makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { idOf, sessionFor } from '../support/sessions.ts'
+import { openDatabase } from '../support/store.ts'
+
+const NOTHING = undefined as never
+const PARTS = { version: '', sessions: NOTHING, tenants: NOTHING, clock: NOTHING, random: NOTHING, cell: 0 }
+
+/** What each route with a body is sent. */
+const BODIES: Readonly<Record<string, object>> = {
+  'POST /v1/sessions/:session/messages': { text: 'hello' },
+}
+
+test('S3: a session of another tenant cannot be told from one that does not exist, on any route', async (t) => {
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url)
+  const foreign = idOf(await sessionFor(await openDatabase(t, url), 'other'))
+  const { session: own } = await makeSession(gateway)
+  const absent = own.replace(/.{6}$/, '000000')
+
+  const routes = gatewayRoutes(PARTS).filter(({ path }) => path.includes(':session'))
+  assert.ok(routes.length >= 4)
+  for (const { method, path, body } of routes) {
+    const name = `${method} ${path}`
+    const sent = BODIES[name]
+    assert.equal(sent !== undefined, body !== undefined, `${name}: a body in this test, if it takes one`)
+    const ask = async (session: string) => {
+      const answer = await fetch(`${gateway}${path.replace(':session', session).replace(':user', 'ada')}`, {
+        method,
+        ...(sent ? { body: JSON.stringify(sent), headers: { 'content-type': 'application/json' } } : {}),
+      })
+      const [text, requestId] = [await answer.text(), answer.headers.get('x-request-id')!]
+      const headers = [...answer.headers].filter(([key]) => key !== 'x-request-id' && key !== 'date')
+      return { status: answer.status, headers, text: text.replace(requestId, '') }
+    }
+    const [theirs, nobodys] = [await ask(foreign), await ask(absent)]
+    assert.deepEqual([name, theirs], [name, nobodys])
+    assert.equal(theirs.status, 404, name)
+  }
+})

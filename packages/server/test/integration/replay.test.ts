@@ -1,0 +1,154 @@
+// The read path on PostgreSQL: pages, followers, and the mutant that must turn the check of readers red.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { loadConfig } from '../../src/config.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import type { Told } from '../../src/session/follow.ts'
+import type { SessionKey } from '../../src/session/place.ts'
+import { createReplay } from '../../src/session/replay.ts'
+import { createSessions, type Sessions } from '../../src/session/sessions.ts'
+import type { Database, Query } from '../../src/store/database.ts'
+import { createHints, type Hints } from '../../src/store/hints.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { brokenByReading, textDraft } from '../support/history.ts'
+import { appenderOn, logOf, sessionFor } from '../support/sessions.ts'
+import { openDatabase } from '../support/store.ts'
+
+async function open(t: TestContext) {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  return { url, database, key: await sessionFor(database) }
+}
+
+async function say(
+  database: Database,
+  key: SessionKey,
+  ids: readonly string[],
+  text?: string,
+): Promise<void> {
+  const { append } = appenderOn(database)
+  await Promise.all(ids.map((id) => append({ ...key, draft: textDraft(id, text) })))
+}
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, n) => from + n)
+
+test('a page from any seq, both ways, ends at its limit or at its bytes, and is never empty of what is there', async (t) => {
+  const { database, key } = await open(t)
+  const { read } = createReplay({ database })
+  await say(
+    database,
+    key,
+    numbers(1, 30).map((n) => `m${n}`),
+    'x'.repeat(1_000),
+  )
+  const seqsOf = async (range: Parameters<typeof read>[1]) =>
+    (await read(key, range))?.items.map(({ seq }) => seq)
+  assert.deepEqual(await seqsOf({ after: 0, limit: 10 }), numbers(1, 10))
+  assert.deepEqual(await seqsOf({ after: 25, limit: 10 }), numbers(26, 30))
+  assert.deepEqual(await seqsOf({ after: 30, limit: 10 }), [])
+  assert.deepEqual(await seqsOf({ before: 31, limit: 10 }), numbers(21, 30))
+  assert.deepEqual(await seqsOf({ before: 4, limit: 10 }), numbers(1, 3))
+  assert.deepEqual(await seqsOf({ before: 1, limit: 10 }), [])
+  const body = Buffer.byteLength(JSON.stringify({ parts: [{ text: 'x'.repeat(1_000), type: 'text' }] }))
+  const three = { limit: 10, maxBytes: 3 * body } // PostgreSQL writes a few spaces more: three are over it
+  assert.deepEqual(await seqsOf({ after: 10, ...three }), numbers(11, 13))
+  assert.deepEqual(await seqsOf({ before: 10, ...three }), numbers(7, 9))
+  assert.deepEqual(await seqsOf({ after: 0, limit: 10, maxBytes: 1 }), [1])
+  assert.equal((await read(key, { after: 12, limit: 1 }))?.head, 30)
+  assert.equal(
+    await read({ ...key, tenant: key.tenant + 1 }, { after: 0, limit: 1 }),
+    undefined,
+    'not theirs',
+  )
+})
+
+/** Sessions as a pod has them, on a database and hints of its own. */
+async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) => Hints = (hints) => hints) {
+  const [clock, random, metrics] = [systemClock(), systemRandom(), createMetrics()]
+  const hints = createHints({ url, clock, random, metrics, pollMs: 50, probeMs: 30_000 })
+  atEnd(t, () => hints.stop())
+  await hints.start()
+  const config = loadConfig({ environment: {}, flags: { transactionDeadlineMs: '120000' } })
+  const database = await openDatabase(t, url)
+  return createSessions({ ...config, database, hints: change(hints), metrics, clock, random })
+}
+
+/** Follows until the test ends. */
+async function followed(t: TestContext, sessions: Sessions, key: SessionKey, after = 0) {
+  const leaving = new AbortController()
+  const told: Told[] = []
+  const following = await sessions.follow(key, after)
+  const over = (async () => {
+    for await (const frame of following!(leaving.signal)) told.push(frame)
+  })()
+  atEnd(t, async () => {
+    leaving.abort()
+    await over
+  })
+  return () => told.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
+}
+
+test('D1 D2: followers on another pod get to the head with every hint lost, by the poll', async (t) => {
+  const { url, database, key } = await open(t)
+  const deaf = (hints: Hints): Hints => ({
+    ...hints,
+    listen: (topic, listener) => hints.listen(topic, (source) => source === 'poll' && listener(source)),
+  })
+  const [writing, reading] = [await sessionsOn(t, url), await sessionsOn(t, url, deaf)]
+  const other = await sessionFor(database, 'other')
+  const write = async (from: number, to: number) => {
+    for (const n of numbers(from, to)) await writing.append({ ...key, draft: textDraft(`m${n}`) })
+  }
+  await write(1, 7)
+  const items = [
+    await followed(t, reading, key),
+    await followed(t, reading, key), // what wakes one wakes its neighbour
+    await followed(t, reading, key, 7),
+    await followed(t, reading, other),
+  ]
+  await write(8, 20)
+  await eventually(
+    () =>
+      assert.deepEqual(
+        items.map((read) => read().length),
+        [20, 20, 13, 0],
+      ), // S4: nothing for the stranger
+    { what: 'all followers to be at the head' },
+  )
+  const log = await logOf(database, key)
+  for (const [index, after] of [0, 0, 7].entries())
+    assert.deepEqual(brokenByReading({ after, items: items[index]!() }, log), [])
+})
+
+test('mutant, deliver before commit: L9 turns red; the true read path tells nothing of a write that fails', async (t) => {
+  const { database, key } = await open(t)
+  const readings: Record<string, { seq: number; id: string }[]> = {}
+  /** Reads at the moment before a commit that never comes. */
+  const look = async (open: Query) => {
+    const inside: Pick<Database, 'transaction'> = {
+      transaction: async (work) => ({ type: 'committed', value: await work(open) }),
+    }
+    for (const [name, source] of Object.entries({ mutant: inside, ours: database }))
+      readings[name] = [
+        ...(await createReplay({ database: source }).read(key, { after: 0, limit: 10 }))!.items,
+      ]
+  }
+  const dying: Pick<Database, 'transaction'> = {
+    transaction: (work, options) =>
+      database.transaction(async (query) => {
+        await work(query)
+        await look(query)
+        throw new Error('the pod dies here')
+      }, options),
+  }
+  await assert.rejects(appenderOn(dying).append({ ...key, draft: textDraft('a') }))
+  const log = await logOf(database, key)
+  const broken = (items: Record<string, { seq: number; id: string }[]>[string]) =>
+    brokenByReading({ after: 0, items }, log)
+  assert.deepEqual(broken(readings['mutant']!), ['L9: seq 1 was told and is not in the log'])
+  assert.deepEqual([readings['ours'], log.head], [[], 0])
+})

@@ -1,0 +1,61 @@
+// A follower of a session as an application runs one: server-sent events over fetch, with what it was told.
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import type { Frame, Item } from '@fleetline/protocol'
+import { EventSourceParserStream, type EventSourceMessage } from 'eventsource-parser/stream'
+import { atEnd } from './cleanup.ts'
+import { eventually } from './eventually.ts'
+
+export type Reader = {
+  readonly events: readonly EventSourceMessage[]
+  readonly frames: readonly Frame[]
+  readonly items: readonly Item[]
+  readonly lastId: () => string | undefined
+  /** Cuts its connection. */
+  readonly cut: () => void
+  /** True: the stream ended. False: it was cut. */
+  readonly ended: Promise<boolean>
+}
+
+export async function readEvents(
+  t: TestContext,
+  url: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Reader> {
+  const cutting = new AbortController()
+  atEnd(t, () => cutting.abort())
+  const answer = await fetch(url, { headers, signal: cutting.signal })
+  assert.deepEqual(
+    [answer.status, answer.headers.get('content-type'), answer.headers.get('connection')],
+    [200, 'text/event-stream', 'close'],
+  )
+  const [events, frames, items] = [[] as EventSourceMessage[], [] as Frame[], [] as Item[]]
+  const parsed = answer.body!.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream())
+  const take = async () => {
+    for await (const event of parsed) {
+      const frame = JSON.parse(event.data) as Frame
+      events.push(event)
+      frames.push(frame)
+      if (frame.type === 'messages') items.push(...frame.items)
+    }
+  }
+  const ended = take().then(
+    () => true,
+    () => false,
+  )
+  const lastId = () => events.at(-1)?.id
+  return { events, frames, items, lastId, cut: () => cutting.abort(), ended }
+}
+
+export async function untilSeq({ items, frames }: Reader, seq: number, how?: 'at least'): Promise<void> {
+  await eventually(
+    () => {
+      const last = items.at(-1)?.seq ?? 0
+      assert.ok(how === 'at least' ? last >= seq : last === seq)
+    },
+    {
+      what: `the reader to be at seq ${seq}`,
+      details: () => `It is at ${items.at(-1)?.seq}, after ${frames.length} frames.`,
+    },
+  )
+}
