@@ -2,11 +2,15 @@
 import type { Config, Flags } from '../config.ts'
 import type { Output } from './output.ts'
 
+export type Options = Readonly<Record<string, string | boolean | undefined>>
+
 export type Call = {
   /** Settings given as flags, as texts. */
   readonly flags: Flags
+  /** The command's arguments, in the order of its table; one that was left out is undefined. */
+  readonly args: readonly (string | undefined)[]
   /** The command's own options. */
-  readonly options: Readonly<Record<string, string | boolean | undefined>>
+  readonly options: Options
   readonly output: Output
 }
 
@@ -14,6 +18,8 @@ export type Command = {
   /** Its words: `migrate up`. */
   readonly name: string
   readonly summary: string
+  /** How commander writes them, `<session>` or `[text]`, and what they are. */
+  readonly args?: readonly (readonly [name: string, text: string])[]
   /** Which settings it takes as flags. */
   readonly settings: readonly (keyof Config)[]
   /** Options that are no settings: how commander writes them, and what they do. */

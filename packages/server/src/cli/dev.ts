@@ -1,9 +1,9 @@
 // fleetline dev: a fleet in this directory, until it is asked to stop. A second request to stop is not waited for.
-import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
 import type { Command } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
 import { createFleet } from './dev/fleet.ts'
+import { wholeOf } from './options.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 
@@ -19,7 +19,12 @@ export const DEV: Command = {
     const clock = systemClock()
     const say = (message: string, fields = {}) =>
       showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
-    const fleet = createFleet({ flags, count: countOf(options['pods']), output, clock })
+    const fleet = createFleet({
+      flags,
+      count: wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS }),
+      output,
+      clock,
+    })
     const stop = stopSignal()
     const starting = fleet.start()
     starting.catch(() => undefined) // of no interest once it is asked to stop
@@ -34,10 +39,4 @@ export const DEV: Command = {
     say('stopped')
     return EXIT.done
   },
-}
-
-function countOf(option: string | boolean | undefined): number {
-  const count = Number(option ?? DEFAULT_PODS)
-  if (Number.isInteger(count) && count >= 1 && count <= MOST_PODS) return count
-  throw new Rejected('invalid', `--pods must be a whole number from 1 to ${MOST_PODS}`)
 }

@@ -39,6 +39,8 @@ export type Output = {
   one(row: Row): void
   /** Many things under the named columns; JSON keeps every field. */
   list(columns: readonly string[], rows: readonly Row[]): void
+  /** The next of things that come one by one: no header, no widths. */
+  next(cells: readonly unknown[], row: Row): void
   /** A line of data that has a form of its own. */
   line(text: string): void
   /** To people, on stderr; silent under --json. */
@@ -63,6 +65,8 @@ export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Outpu
       const header = stdout.isTTY === true ? [columns.map((column) => column.toUpperCase())] : []
       layOut([...header, ...cells]).forEach(print)
     },
+    next: (cells, row) =>
+      print(isJson ? JSON.stringify(row) : cells.map(cell).join(stdout.isTTY === true ? '  ' : '\t')),
     line: print,
     note: (text) => void (isJson || stderr.write(`${text}\n`)),
     fail: (error) => {

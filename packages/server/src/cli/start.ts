@@ -1,5 +1,5 @@
 // fleetline start: one pod in this process, until it is asked to stop. A second request to stop is not waited for.
-import { loadConfig, SETTINGS, type Config } from '../config.ts'
+import { loadConfig, POD_SETTINGS } from '../config.ts'
 import type { Command } from './command.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
@@ -7,7 +7,7 @@ import { stopSignal } from './stop-signal.ts'
 export const START: Command = {
   name: 'start',
   summary: 'Run a pod. Its log is JSON on stdout; SIGTERM or Ctrl-C stops it.',
-  settings: Object.keys(SETTINGS) as (keyof Config)[],
+  settings: POD_SETTINGS,
   run: async ({ flags }) => {
     const config = loadConfig({ flags })
     // Loaded when it is wanted: every other command answers in half the time without it.

@@ -43,6 +43,7 @@ type Deps = {
 }
 
 const HEADER_BYTES = 16 * 1024
+const PARAM_LENGTH = 9 * 128 // a user's id of 128 characters that are three bytes each, percent-encoded
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
 const LOOK_MS = 1_000 // Node looks for late requests this often; its own 30 s would make 10 s up to 40
 const LATE = new Error('Answers are still under way')
@@ -129,6 +130,7 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
     requestTimeout: limits.requestTimeoutMs,
     handlerTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
+    routerOptions: { maxParamLength: PARAM_LENGTH },
     maxRequestsPerSocket: limits.requestsPerSocket,
     forceCloseConnections: 'idle',
     return503OnClosing: false, // what arrives on an open connection is served, and told to close
@@ -145,7 +147,7 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
       refuse(reply.headers(headersOf(request.id)), refusalOf(error))
     },
   })
-  server.setValidatorCompiler(({ schema, httpPart }) => parserOf(schema as z.ZodType, httpPart ?? 'request'))
+  server.setValidatorCompiler(({ schema, httpPart }) => parserOf(schema as z.ZodType, partOf(httpPart)))
   return server
 }
 
@@ -206,6 +208,11 @@ async function* declared(
   shape: z.ZodType<Event['data']>,
 ): AsyncGenerator<Event> {
   for await (const { id, data } of events) yield { id, data: shape.parse(data) }
+}
+
+/** What Fastify calls a part of a request, as we do. */
+function partOf(name = 'request'): string {
+  return name === 'querystring' ? 'query' : name
 }
 
 function parserOf(schema: z.ZodType, part: string) {

@@ -5,6 +5,7 @@ import type { Tenants } from '../identity/tenants.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
+import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
 import { createSessionKeys } from './session-key.ts'
 import { sessionRoutes } from './session-routes.ts'
@@ -20,6 +21,6 @@ type Deps = {
 
 export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
   const keyed = { ...deps, ...createSessionKeys(deps) }
-  const routes = [...sessionRoutes(keyed), ...messageRoutes(keyed)]
+  const routes = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
   return withOpenapi(routes, { title: 'Fleetline, for applications', version, audience: 'key' })
 }

@@ -10,6 +10,8 @@ export const SESSION_ACCESS = { audience: 'key', tenant: 'caller' } as const sat
 
 export type SessionKeys = {
   readonly tenantOf: (principal: Principal | null) => Promise<number>
+  /** Of an id that a session of this cell may have. */
+  readonly uuidOf: (id: string) => string | undefined
   readonly keyOf: (principal: Principal | null, id: string) => Promise<SessionKey>
 }
 
@@ -20,12 +22,17 @@ export function createSessionKeys({ tenants, cell }: Deps): SessionKeys {
     if (!principal) throw new Bug('A route of sessions has no tenant')
     return tenants.numberOf(principal.tenant)
   }
+  const uuidOf = (text: string) => {
+    const id = parseId('session', text)
+    return id?.cell === cell ? id.uuid : undefined
+  }
   return {
     tenantOf,
+    uuidOf,
     keyOf: async (principal, text) => {
-      const id = parseId('session', text)
-      if (id?.cell !== cell) throw notFound()
-      return { tenant: await tenantOf(principal), session: id.uuid }
+      const session = uuidOf(text)
+      if (session === undefined) throw notFound()
+      return { tenant: await tenantOf(principal), session }
     },
   }
 }

@@ -1,12 +1,19 @@
-// Sessions over HTTP: which there are. What is said in them: message-routes.ts.
+// Sessions over HTTP: which there are, one by one and in a list. What is said in them: message-routes.ts.
 import { route, type Route } from '../door/route.ts'
+import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { notFound, SESSION_ACCESS, type SessionKeys } from './session-key.ts'
-import { newSessionSchema, sessionParams, sessionSchema } from './session-schemas.ts'
+import {
+  newSessionSchema,
+  sessionParams,
+  sessionSchema,
+  sessionsQuery,
+  sessionsSchema,
+} from './session-schemas.ts'
 
-type Deps = SessionKeys & { readonly sessions: Pick<Sessions, 'create' | 'find'> }
+type Deps = SessionKeys & { readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'> }
 
-export function sessionRoutes({ sessions, tenantOf, keyOf }: Deps): Route[] {
+export function sessionRoutes({ sessions, tenantOf, uuidOf, keyOf }: Deps): Route[] {
   return [
     route({
       method: 'POST',
@@ -17,6 +24,18 @@ export function sessionRoutes({ sessions, tenantOf, keyOf }: Deps): Route[] {
       answers: { 201: { means: 'Made.', json: sessionSchema } },
       handle: async ({ principal, body }) => {
         return { status: 201, body: await sessions.create(await tenantOf(principal), body) }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/sessions',
+      summary: 'Sessions, the newest first: those made before the session `before`, or the last ones made.',
+      access: SESSION_ACCESS,
+      query: sessionsQuery,
+      answers: { 200: { means: 'At most `limit`; fewer are the last.', json: sessionsSchema } },
+      handle: async ({ principal, query: { before, limit } }) => {
+        const range = before === undefined ? { limit } : { before: placeOf(before), limit }
+        return { status: 200, body: { sessions: await sessions.list(await tenantOf(principal), range) } }
       },
     }),
     route({
@@ -33,4 +52,11 @@ export function sessionRoutes({ sessions, tenantOf, keyOf }: Deps): Route[] {
       },
     }),
   ]
+
+  /** A place in the list: whether that session is there does not matter, nor whose it is. */
+  function placeOf(id: string): string {
+    const uuid = uuidOf(id)
+    if (uuid === undefined) throw new Rejected('invalid', 'query.before: is not the id of a session here')
+    return uuid
+  }
 }

@@ -22,6 +22,7 @@ function line(maxLength: number) {
 const userId = line(SESSION_LIMITS.userIdLength)
 
 export const sessionParams = z.object({ session: z.string() })
+export const memberParams = z.object({ session: z.string(), user: userId })
 
 export const newSessionSchema = z.object({
   title: line(SESSION_LIMITS.titleLength).nullable().default(null),
@@ -35,6 +36,11 @@ export const sessionSchema = z.object({
   createdAt: z.string(),
   updatedAt: z.string(),
 })
+
+export const sessionsSchema = z.object({ sessions: z.array(sessionSchema) })
+
+export const memberSchema = z.object({ user: z.string() })
+export const membersSchema = z.object({ members: z.array(memberSchema) })
 
 const fieldsSchema = z.record(z.string(), z.unknown())
 
@@ -73,13 +79,13 @@ function whole(min: number, max: number) {
 
 const seq = whole(0, PAGE_LIMITS.seq)
 
+const limit = whole(1, PAGE_LIMITS.items).default(50)
+
+export const sessionsQuery = z.object({ before: z.string().optional(), limit })
+
 /** With neither, the last ones. */
 export const pageQuery = z
-  .object({
-    after: seq.optional(),
-    before: seq.optional(),
-    limit: whole(1, PAGE_LIMITS.items).default(50),
-  })
+  .object({ after: seq.optional(), before: seq.optional(), limit })
   .refine(({ after, before }) => after === undefined || before === undefined, 'takes after or before')
 
 export const eventsQuery = z.object({ after: seq.default(0) })

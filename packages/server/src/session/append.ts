@@ -7,14 +7,14 @@
 // What ended as not committed because of a lock or a deadlock is tried again until the deadline. An unknown outcome is
 // told as unavailable: the sender repeats under the same id, and finds the truth.
 import { Rejected, Retry } from '../errors.ts'
-import { backoffMs } from '../lib/backoff.ts'
 import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
-import type { Database, Outcome, Query } from '../store/database.ts'
+import { valueOf, type Database, type Outcome, type Query } from '../store/database.ts'
 import { isDataFault, isValueFault } from '../store/sqlstate.ts'
+import { untilCommitted } from '../store/until-committed.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import {
   nameOf,
@@ -42,7 +42,6 @@ type Deps = {
 
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
-const BACKOFF = { baseMs: 5, capMs: 200 }
 
 // Locks are taken in the order of ids, so that two batches never wait for each other in a ring.
 export const SESSION_LOCK = `
@@ -84,7 +83,7 @@ export function createAppender(deps: Deps): Appender {
     ...WAITING,
     weigh: ({ draft }) => draft.bytes,
     commit: async (items) => {
-      const { results, heads } = await untilCommitted(deps, (query) => appendAll(query, items))
+      const { results, heads } = committed(await untilCommitted(deps, (query) => appendAll(query, items)))
       await crashPoint('append.committed')
       deps.onGrown(heads.values())
       return results
@@ -117,26 +116,10 @@ function toSender(error: unknown): unknown {
   return new Rejected('invalid', 'PostgreSQL cannot store this message', { cause: error })
 }
 
-async function untilCommitted<T>(deps: Deps, work: (query: Query) => Promise<T>): Promise<T> {
-  const { database, clock, random } = deps
-  const endMs = clock.monotonicMs() + deps.deadlineMs
-  for (let failures = 0; ; failures += 1) {
-    const leftMs = Math.max(1, Math.ceil(endMs - clock.monotonicMs()))
-    const outcome = await database.transaction(work, { deadlineMs: leftMs })
-    if (outcome.type === 'committed') return outcome.value
-    const pauseMs = backoffMs(BACKOFF, failures, random)
-    const isWorthIt = outcome.type === 'not-committed' && outcome.failure === 'again'
-    if (!isWorthIt || clock.monotonicMs() + pauseMs >= endMs) throw failureOf(outcome)
-    await clock.sleep(pauseMs)
-  }
-}
-
-function failureOf(outcome: Exclude<Outcome<unknown>, { type: 'committed' }>): Error {
-  const { type, error: cause } = outcome
-  if (type === 'unknown')
-    return new Retry('unavailable', 'Whether the message was stored is not known', { cause })
-  if (outcome.failure === 'refused' && cause instanceof Error) return cause
-  return new Retry('unavailable', 'The message was not stored', { cause })
+function committed<T>(outcome: Outcome<T>): T {
+  if (outcome.type === 'unknown')
+    throw new Retry('unavailable', 'Whether the message was stored is not known', { cause: outcome.error })
+  return valueOf(outcome, 'The message was not stored')
 }
 
 async function appendAll(query: Query, items: readonly Append[]): Promise<Placed> {

@@ -12,7 +12,12 @@ export type Directory = {
   /** A repeat after an unknown outcome makes another session; the first then stays empty. */
   create(tenant: number, session: NewSession): Promise<Session>
   find(key: SessionKey): Promise<Session | undefined>
+  /** The newest first: those made before the session `before`, or the last ones made. */
+  list(tenant: number, range: ListRange): Promise<readonly Session[]>
 }
+
+export type ListRange = { readonly before?: string; readonly limit: number }
+
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
   readonly clock: Clock
@@ -29,6 +34,12 @@ const ADD_MEMBERS = `
   select $1, $2, m from unnest($3::text[]) m on conflict do nothing`
 
 const FIND = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and id = $2`
+
+// By the primary key: ids are in the order of time, and an order by what every append changes would need an index that
+// every append changes.
+const LIST = `
+  select ${COLUMNS} from fleetline.sessions where tenant = $1 and id < $2 order by id desc limit $3`
+const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 type Row = {
   readonly id: string
@@ -61,6 +72,10 @@ export function createDirectory({ database, clock, random, cell }: Deps): Direct
       const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, session]))
       const [row] = valueOf(outcome, 'The session cannot be read')
       return row && sessionOf(row)
+    },
+    list: async (tenant, { before = BEHIND_ALL, limit }) => {
+      const outcome = await database.transaction((query) => query<Row>(LIST, [tenant, before, limit]))
+      return valueOf(outcome, 'The sessions cannot be read').map(sessionOf)
     },
   }
 }

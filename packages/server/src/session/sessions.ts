@@ -1,4 +1,5 @@
-// Sessions as the rest of the pod sees them: the directory of them, the way into each one's log, and the ways out.
+// Sessions as the rest of the pod sees them: which there are, who belongs to them, the way into each one's log, and the
+// ways out.
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -10,9 +11,10 @@ import { createAppender, type Appender } from './append.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createFeed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
+import { createMembers, type Members } from './members.ts'
 import { createReplay, type Replay } from './replay.ts'
 
-export type Sessions = Service & Directory & Pick<Appender, 'append'> & Replay & Follow
+export type Sessions = Service & Directory & Members & Pick<Appender, 'append'> & Replay & Follow
 
 type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
   readonly database: Pick<Database, 'transaction'>
@@ -25,9 +27,11 @@ type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
 export function createSessions(deps: Deps): Sessions {
   const feed = createFeed(deps)
   const replay = createReplay(deps)
-  const appender = createAppender({ ...deps, deadlineMs: deps.transactionDeadlineMs, onGrown: feed.grown })
+  const deadlineMs = deps.transactionDeadlineMs
+  const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown })
   return {
     ...createDirectory(deps),
+    ...createMembers({ ...deps, deadlineMs }),
     ...appender,
     ...replay,
     ...createFollow({ ...replay, ...feed }),

@@ -68,7 +68,8 @@ test("the README's five minutes", async (t) => {
     const command = line
       .replace('localhost:4400', `localhost:${api}`)
       .replace('localhost:4401', `localhost:${operator}`)
-    const { stdout } = await promisify(execFile)('sh', ['-c', command], { cwd: clone, env: ENV })
+    const env = { ...ENV, FLEETLINE_URL: `http://localhost:${api}` }
+    const { stdout } = await promisify(execFile)('sh', ['-c', command], { cwd: clone, env })
     answers.push(stdout)
   }
   const expected = [
@@ -77,6 +78,7 @@ test("the README's five minutes", async (t) => {
     /"openapi":"3.1/,
     /0001_schema\tapplied/,
     /databaseUrl\t/,
+    /^session\tses_/,
   ]
   assert.equal(answers.length, expected.length)
   for (const [index, answer] of answers.entries()) assert.match(answer, expected[index]!)

@@ -2,9 +2,10 @@
 // byte but for the request id. The routes are those of the table: one that is added is asked too.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Session } from '@fleetline/protocol'
 import { gatewayRoutes } from '../../src/gateway/routes.ts'
 import { databaseFor } from '../support/database.ts'
-import { makeSession } from '../support/http.ts'
+import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { idOf, sessionFor } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
@@ -25,7 +26,7 @@ test('S3: a session of another tenant cannot be told from one that does not exis
   const absent = own.replace(/.{6}$/, '000000')
 
   const routes = gatewayRoutes(PARTS).filter(({ path }) => path.includes(':session'))
-  assert.ok(routes.length >= 4)
+  assert.ok(routes.length >= 7)
   for (const { method, path, body } of routes) {
     const name = `${method} ${path}`
     const sent = BODIES[name]
@@ -43,4 +44,9 @@ test('S3: a session of another tenant cannot be told from one that does not exis
     assert.deepEqual([name, theirs], [name, nobodys])
     assert.equal(theirs.status, 404, name)
   }
+  const listed = await call('GET', `${gateway}/v1/sessions`)
+  assert.deepEqual(
+    (listed.body as { sessions: Session[] }).sessions.map(({ session }) => session),
+    [own],
+  )
 })

@@ -1,7 +1,7 @@
 // Sessions over HTTP, on one pod in this process.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { MESSAGE_LIMITS } from '@fleetline/protocol'
+import { MESSAGE_LIMITS, SESSION_LIMITS, type Session } from '@fleetline/protocol'
 import { refusalSchema } from '../../src/door/refusal.ts'
 import { databaseFor } from '../support/database.ts'
 import { call, makeSession } from '../support/http.ts'
@@ -42,6 +42,58 @@ test('a session is made, written to and found; repeats, conflicts and stale head
   assert.deepEqual([stale.status, error.code, error.current], [409, 'stale', { head: 2 }])
   assert.deepEqual((await send({ message: { id: 'm-3', parts: HELLO }, ifHead: 2 })).body['seq'], 3)
   assert.deepEqual((await call('GET', url)).body['head'], 3)
+})
+
+test('sessions are listed from the newest on, page by page', async (t) => {
+  const { gateway } = await podOn(t, await databaseFor(t))
+  const sessions = await Promise.all(
+    ['a', 'b', 'c', 'd', 'e'].map((title) => makeSession(gateway, { title })),
+  )
+  const made = sessions
+    .map(({ session }) => session)
+    .toSorted()
+    .toReversed() // ids are in the order of time
+  const list = async (query: string) => {
+    const { status, body } = await call('GET', `${gateway}/v1/sessions${query}`)
+    assert.equal(status, 200, query)
+    return (body['sessions'] as Session[]).map(({ session }) => session)
+  }
+  assert.deepEqual(await list(''), made)
+  assert.deepEqual(await list('?limit=2'), made.slice(0, 2))
+  assert.deepEqual(await list(`?limit=2&before=${made[1]}`), made.slice(2, 4))
+  assert.deepEqual(await list(`?before=${made[4]}`), [])
+  for (const query of ['before=ses_1', `before=${made[0]!.replace('ses_0000', 'ses_0001')}`, 'limit=101'])
+    assert.equal((await call('GET', `${gateway}/v1/sessions?${query}`)).status, 400, query)
+})
+
+test('members come and go, each once; the limit holds for those who come at one time', async (t) => {
+  const { gateway } = await podOn(t, await databaseFor(t))
+  const users = Array.from({ length: SESSION_LIMITS.members - 2 }, (_, n) => `u${n}`)
+  const { session } = await makeSession(gateway, { members: users })
+  const url = `${gateway}/v1/sessions/${session}/members`
+  const members = async () => {
+    const { body } = await call('GET', url)
+    return (body['members'] as { user: string }[]).map(({ user }) => user)
+  }
+  assert.deepEqual(new Set(await members()), new Set(users))
+
+  const longest = '\u{4e16}'.repeat(SESSION_LIMITS.userIdLength)
+  const asked = [longest, 'ada@example.com', 'late', 'later']
+  const answers = await Promise.all(asked.map((user) => call('PUT', `${url}/${encodeURIComponent(user)}`)))
+  const refused = answers.filter(({ status }) => status !== 200)
+  assert.deepEqual(
+    refused.map(({ status, body }) => [status, refusalSchema.parse(body).error.code]),
+    [
+      [400, 'too_many'],
+      [400, 'too_many'],
+    ],
+  )
+  assert.equal((await members()).length, SESSION_LIMITS.members)
+  assert.deepEqual(await call('PUT', `${url}/u0`), { status: 200, body: { user: 'u0' } }, 'is one already')
+  for (const _ of ['now', 'already'])
+    assert.deepEqual(await call('DELETE', `${url}/u0`), { status: 200, body: { user: 'u0' } })
+  assert.ok(!(await members()).includes('u0'))
+  assert.equal((await call('PUT', `${url}/a%07b`)).status, 400)
 })
 
 test('S15: what cannot be stored is refused at the door, with the field that is wrong', async (t) => {

@@ -54,6 +54,7 @@ export function showPanel(output: Output, panel: Panel): void {
   output.line(`fleetline ${panel.version}   dev fleet, not for production`)
   for (const [name, value, hint] of rows)
     output.line(`  ${name.padEnd(10)}${value.padEnd(width + 3)}${hint}`.trimEnd())
+  output.line(`try   fleetline sessions create --url ${new URL(panel.api).origin}`)
   output.line(`try   curl ${panel.operator}/readyz`)
 }
 

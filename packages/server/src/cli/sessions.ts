@@ -1,0 +1,56 @@
+// fleetline sessions create | ls | get | send | tail. What they do is loaded when it is wanted: every other command
+// answers in half the time without it.
+import { PAGE_LIMITS } from '@fleetline/protocol'
+import type { Call, Command } from './command.ts'
+
+const verb = (name: 'create' | 'list' | 'get' | 'send') => async (call: Call) =>
+  (await import('./sessions/verbs.ts'))[name](call)
+
+const SESSION = ['<session>', 'its id'] as const
+
+export const SESSIONS: readonly Command[] = [
+  {
+    name: 'sessions create',
+    summary: 'Make a session.',
+    settings: ['url'],
+    options: [['--title <title>', 'what people call it']],
+    run: verb('create'),
+  },
+  {
+    name: 'sessions ls',
+    summary: 'List sessions, the newest first.',
+    settings: ['url'],
+    options: [
+      ['--before <session>', 'only those made before this one'],
+      ['--limit <number>', `at most so many, from 1 to ${PAGE_LIMITS.items} (default 50)`],
+    ],
+    run: verb('list'),
+  },
+  {
+    name: 'sessions get',
+    summary: 'Show a session.',
+    args: [SESSION],
+    settings: ['url'],
+    run: verb('get'),
+  },
+  {
+    name: 'sessions send',
+    summary: 'Append a message. It is stored when this answers.',
+    args: [SESSION, ['<text>', 'what it says']],
+    settings: ['url'],
+    options: [
+      ['--author <user>', 'who says it'],
+      ['--id <id>', 'of the message: sent twice under one id, it is there once (default: a new one)'],
+      ['--if-head <seq>', 'only if this is the last seq'],
+    ],
+    run: verb('send'),
+  },
+  {
+    name: 'sessions tail',
+    summary: 'Follow a session: what is stored, then what comes. Ctrl-C stops it.',
+    args: [SESSION],
+    settings: ['url'],
+    options: [['--after <seq>', 'begin behind this seq (default 0, at the first message)']],
+    run: async (call) => (await import('./sessions/tail.ts')).tail(call),
+  },
+]

@@ -1,0 +1,99 @@
+// What a command asks a fleet, over HTTP, as any application does. A refusal is thrown as the error that it was there:
+// it is told as one of ours, and becomes the same exit code.
+import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
+import { createParser, type EventSourceMessage } from 'eventsource-parser'
+import type { z } from 'zod'
+import { refusalSchema } from '../../door/refusal.ts'
+import { Abort, Rejected, Retry } from '../../errors.ts'
+import { within, type Clock } from '../../lib/clock.ts'
+
+export type Api = {
+  /** The body of the answer, checked. */
+  readonly ask: <T>(request: Asked<T>) => Promise<T>
+  /** Answers when the stream is open: its events behind the one with this id, until it ends or is lost. */
+  readonly openEvents: (
+    path: string,
+    lastId: string,
+    signal: AbortSignal,
+  ) => Promise<AsyncIterable<EventSourceMessage>>
+}
+
+type Asked<T> = {
+  readonly method: 'GET' | 'POST'
+  /** Below /v1. */
+  readonly path: string
+  readonly body?: unknown
+  readonly answer: z.ZodType<T>
+}
+
+const SILENCE_MS = 60_000 // a pod says something every 20 s
+const SILENT = new Retry('unavailable', 'Nothing was heard for a minute')
+const EVENT_LENGTH = 4 * PAGE_LIMITS.bytes // more than a page with all its escapes and names
+
+export function createApi(url: string, clock: Clock): Api {
+  const reach = async (path: string, init: RequestInit): Promise<Response> => {
+    const answer = await fetch(new URL(`/v1${path}`, url), init).catch((cause: unknown) => {
+      init.signal?.throwIfAborted()
+      throw new Retry('unavailable', `There is no answer from ${url}: is a fleet running there? See --url`, {
+        cause,
+      })
+    })
+    if (!answer.ok) throw await failureOf(answer, `${init.method ?? 'GET'} /v1${path}`)
+    return answer
+  }
+  return {
+    ask: async ({ method, path, body, answer: schema }) => {
+      const headers = { 'content-type': 'application/json' }
+      const sent = body === undefined ? {} : { body: JSON.stringify(body), headers }
+      const answer = await reach(path, { method, ...sent })
+      const parsed = schema.safeParse(await jsonOf(answer))
+      if (parsed.success) return parsed.data
+      throw stranger(url)
+    },
+    openEvents: async (path, lastId, signal) => {
+      const { body } = await reach(path, { headers: { 'last-event-id': lastId }, signal })
+      if (!body) throw stranger(url)
+      return eventsOf(body, clock)
+    },
+  }
+}
+
+async function* eventsOf(
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+  clock: Clock,
+): AsyncGenerator<EventSourceMessage> {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader()
+  const events: EventSourceMessage[] = []
+  const parser = createParser({ onEvent: (event) => events.push(event), maxBufferSize: EVENT_LENGTH })
+  try {
+    for (;;) {
+      const { done, value } = await within(clock, SILENCE_MS, reader.read(), SILENT)
+      if (done) return
+      parser.feed(value)
+      yield* events.splice(0)
+    }
+  } finally {
+    reader.cancel().catch(() => undefined) // it was lost already
+  }
+}
+
+function stranger(url: string): Abort {
+  return new Abort('internal', `${url} does not answer as this release of Fleetline does`)
+}
+
+async function failureOf(answer: Response, request: string): Promise<Error> {
+  const refusal = refusalSchema.safeParse(await jsonOf(answer))
+  if (!refusal.success)
+    return new Abort('internal', `${request} was answered with ${answer.status}, not by Fleetline`)
+  const { code, text, retryable, requestId } = refusal.data.error
+  const said = `${text.replace(/\.?$/, '.')} ${ERROR_CODES[code].advice} (${request}, ${requestId})`
+  return retryable ? new Retry(code, said) : new Rejected(code, said)
+}
+
+async function jsonOf(answer: Response): Promise<unknown> {
+  try {
+    return await answer.json()
+  } catch {
+    return undefined
+  }
+}

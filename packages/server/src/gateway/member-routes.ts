@@ -1,0 +1,62 @@
+// The members of a session over HTTP.
+import { SESSION_LIMITS } from '@fleetline/protocol'
+import { route, type Route } from '../door/route.ts'
+import { Rejected } from '../errors.ts'
+import type { MemberChange } from '../session/members.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { notFound, SESSION_ACCESS, type SessionKeys } from './session-key.ts'
+import { memberParams, memberSchema, membersSchema, sessionParams } from './session-schemas.ts'
+
+type Deps = SessionKeys & { readonly sessions: Pick<Sessions, 'members' | 'addMember' | 'removeMember'> }
+
+export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
+  const access = SESSION_ACCESS
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/sessions/:session/members',
+      summary: 'All members of a session.',
+      access,
+      params: sessionParams,
+      answers: { 200: { means: 'In the order of their ids.', json: membersSchema } },
+      handle: async ({ principal, params }) => {
+        const users = await sessions.members(await keyOf(principal, params.session))
+        if (!users) throw notFound()
+        return { status: 200, body: { members: users.map((user) => ({ user })) } }
+      },
+    }),
+    route({
+      method: 'PUT',
+      path: '/v1/sessions/:session/members/:user',
+      summary: `Makes a user a member; at most ${SESSION_LIMITS.members} of a session are.`,
+      access,
+      params: memberParams,
+      answers: { 200: { means: 'A member, now or already.', json: memberSchema } },
+      handle: async ({ principal, params: { session, user } }) => {
+        return answerOf(user, await sessions.addMember(await keyOf(principal, session), user))
+      },
+    }),
+    route({
+      method: 'DELETE',
+      path: '/v1/sessions/:session/members/:user',
+      summary: 'Takes a user out of a session.',
+      access,
+      params: memberParams,
+      answers: { 200: { means: 'No member, now or already.', json: memberSchema } },
+      handle: async ({ principal, params: { session, user } }) => {
+        return answerOf(user, await sessions.removeMember(await keyOf(principal, session), user))
+      },
+    }),
+  ]
+}
+
+function answerOf(user: string, change: MemberChange) {
+  switch (change) {
+    case 'done':
+      return { status: 200, body: { user } }
+    case 'full':
+      throw new Rejected('too_many', `A session has at most ${SESSION_LIMITS.members} members.`)
+    case 'not-found':
+      throw notFound()
+  }
+}

@@ -1,0 +1,75 @@
+// Who belongs to a session. Both changes may be repeated. The session's row is locked first, so that no two pods
+// together put more than the limit into it.
+import { SESSION_LIMITS } from '@fleetline/protocol'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import { untilCommitted } from '../store/until-committed.ts'
+import type { SessionKey } from './place.ts'
+
+/** What became of a change; `full`: the session has as many as it may have, and this user is none of them. */
+export type MemberChange = 'done' | 'full' | 'not-found'
+
+export type Members = {
+  /** In the order of their ids; undefined if there is no such session. */
+  readonly members: (key: SessionKey) => Promise<readonly string[] | undefined>
+  readonly addMember: (key: SessionKey, user: string) => Promise<MemberChange>
+  readonly removeMember: (key: SessionKey, user: string) => Promise<MemberChange>
+}
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly deadlineMs: number
+}
+
+const LIST = `
+  select array(select user_id from fleetline.members where tenant = $1 and session = $2 order by user_id) as users
+    from fleetline.sessions where tenant = $1 and id = $2`
+
+const LOCK = `select from fleetline.sessions where tenant = $1 and id = $2 for no key update`
+
+// A statement of its own, so that its snapshot is younger than the lock.
+const COUNT = `
+  select count(*)::int as count, coalesce(bool_or(user_id = $3), false) as has
+    from fleetline.members where tenant = $1 and session = $2`
+
+const ADD = `insert into fleetline.members (tenant, session, user_id) values ($1, $2, $3)`
+
+const REMOVE = `delete from fleetline.members where tenant = $1 and session = $2 and user_id = $3`
+
+export function createMembers(deps: Deps): Members {
+  const change = async (
+    { tenant, session }: SessionKey,
+    user: string,
+    work: (query: Query, values: readonly unknown[]) => Promise<MemberChange>,
+  ) => {
+    const outcome = await untilCommitted(deps, async (query) => {
+      const found = await query(LOCK, [tenant, session])
+      return found.length === 0 ? 'not-found' : work(query, [tenant, session, user])
+    })
+    return valueOf(outcome, 'Whether the members were changed is not known')
+  }
+  return {
+    members: async ({ tenant, session }) => {
+      const outcome = await deps.database.transaction((query) =>
+        query<{ users: string[] }>(LIST, [tenant, session]),
+      )
+      return valueOf(outcome, 'The members cannot be read')[0]?.users
+    },
+    addMember: (key, user) => change(key, user, add),
+    removeMember: (key, user) =>
+      change(key, user, async (query, values) => {
+        await query(REMOVE, values)
+        return 'done'
+      }),
+  }
+}
+
+async function add(query: Query, values: readonly unknown[]): Promise<MemberChange> {
+  const [row] = await query<{ count: number; has: boolean }>(COUNT, values)
+  if (row!.has) return 'done'
+  if (row!.count >= SESSION_LIMITS.members) return 'full'
+  await query(ADD, values)
+  return 'done'
+}

@@ -1,0 +1,79 @@
+// docs/guides/sessions.md as a reader types it, against two pods: each block is run, and prints what the page says it
+// does, but for ids, times and the width of columns.
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { promisify } from 'node:util'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { startPod } from '../support/pods.ts'
+import { withoutSettings } from '../support/program.ts'
+
+const ROOT = join(import.meta.dirname, '../../../..')
+const PAGE = readFileSync(join(ROOT, 'docs/guides/sessions.md'), 'utf8')
+
+type Block = { readonly language: string; readonly text: string }
+
+function blocksOf(section: string): Block[] {
+  const [, text = ''] = PAGE.split(`\n## ${section}\n`)
+  const found = text.split('\n## ')[0]!.matchAll(/```(\w+)\n([^]*?)```/g)
+  return Array.from(found, ([, language, block]) => ({ language: language!, text: block! }))
+}
+
+const isCode = ({ language }: Block) => language === 'sh' || language === 'js'
+const joined = (blocks: readonly Block[]) => blocks.map(({ text }) => text).join('')
+
+/** As the page prints it: ids and times are others each time, and a terminal has wider columns than a pipe. */
+function plain(output: string): string {
+  return output
+    .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}/g, 'ID')
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME')
+    .replaceAll(/[\t ]+/g, ' ')
+    .trim()
+}
+
+/** A shell that runs on. Its programs end with this file, whose process group they belong to. */
+function terminal(t: TestContext, script: string, env: NodeJS.ProcessEnv): () => string {
+  const child = spawn('sh', ['-c', script], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'inherit'] })
+  let output = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
+  atEnd(t, () => {
+    child.kill()
+    child.stdout.destroy()
+    child.unref()
+  })
+  return () => output
+}
+
+test('the guide to sessions does what it says', async (t) => {
+  const url = await databaseFor(t)
+  const pods = await Promise.all([startPod(t, url), startPod(t, url)])
+  const here = (text: string) =>
+    text
+      .replaceAll('localhost:4410', new URL(pods[0].gateway).host)
+      .replaceAll(/localhost:44[02]0/g, new URL(pods[1].gateway).host)
+  const env = { ...withoutSettings(process.env), FLEETLINE_URL: pods[1].gateway }
+  const run = async (file: string, args: string[], more = {}) =>
+    (await promisify(execFile)(file, args, { cwd: ROOT, env: { ...env, ...more } })).stdout
+
+  const written = blocksOf('Write and reread')
+  const script = here(joined(written.filter(isCode)))
+  const [output, session = ''] = (await run('sh', ['-c', `${script}\necho "SESSION $SESSION"`])).split(
+    'SESSION ',
+  )
+  assert.equal(plain(output!), plain(joined(written.filter((block) => !isCode(block)))))
+
+  const withSession = { SESSION: session.trim() }
+  const [follow, write, shown] = blocksOf('Two terminals, two pods').map(({ text }) => here(text))
+  const terminalOf = (block: string) => `${here(written[0]!.text)}${block}`
+  const told = terminal(t, terminalOf(follow!), { ...env, ...withSession })
+  await run('sh', ['-c', terminalOf(write!)], withSession)
+  await eventually(() => assert.equal(plain(told()), plain(shown!)), { what: 'the tail', details: told })
+
+  const [program, printed] = blocksOf('From a program').map(({ text }) => here(text))
+  const answer = await run(process.execPath, ['--input-type=module', '-e', program!], withSession)
+  assert.equal(plain(answer), plain(printed!))
+})
