@@ -62,7 +62,7 @@ export const SESSION_SEEN = `
    where m.session = k.session and m.key = k.key`
 
 // The time is the statement's, not the transaction's, which began before the lock: within a session it follows the seq.
-const SESSION_WRITE = `
+export const SESSION_WRITE = `
   with stepped as (
     update fleetline.sessions s set head = v.head, updated_at = statement_timestamp()
       from unnest($1::int[], $2::uuid[], $3::int[]) v(tenant, id, head)

@@ -1,6 +1,6 @@
 // A message on its way into the log, made ready before it meets a batch: the key that its id stands for, the digest of
 // its content, and its body as the JSON text that is stored. Pure.
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { Author, Message, Role } from '@fleetline/protocol'
 
 export type Draft = {
@@ -30,7 +30,7 @@ export function draftOf(message: Message & { readonly author: Author }): Draft {
 
 /** The first 16 bytes of SHA-256, in the form of a UUID. */
 function keyOf(id: string): string {
-  const hex = createHash('sha256').update(id).digest('hex')
+  const hex = hash('sha256', id)
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20, 32)].join(
     '-',
   )
@@ -38,7 +38,7 @@ function keyOf(id: string): string {
 
 /** Of content, not of bytes: the order of an object's fields does not count. */
 function digestOf(content: unknown): string {
-  return createHash('sha256').update(canonical(content)).digest().readBigInt64BE(0).toString()
+  return hash('sha256', canonical(content), 'buffer').readBigInt64BE(0).toString()
 }
 
 function canonical(value: unknown): string {

@@ -58,7 +58,7 @@ export function createLog({ level, destination }: Options): Log {
     const at =
       (name: LogLevel) =>
       (message: string, fields: LogFields = {}) =>
-        lines[name](allowed({ ...bound, ...fields }), message)
+        lines.isLevelEnabled(name) && lines[name](allowed({ ...bound, ...fields }), message)
     return {
       debug: at('debug'),
       info: at('info'),

@@ -75,8 +75,11 @@ function outOfOrder(ops: readonly Op[]): string[] {
   const heard = ops.filter(({ ok }) => ok !== undefined).toSorted((a, b) => a.heardAt! - b.heardAt!)
   const broken: string[] = []
   let [next, highest] = [0, 0]
-  // A repeat is acknowledged at the seq of the first: only the first of an id is held against the others.
-  const first = [...Map.groupBy(ops, ({ id }) => id).values()].map(([op]) => op!)
+  // A repeat is acknowledged at the seq of the first: an id is held against the others from when it was first sent.
+  const first = [...Map.groupBy(ops, ({ id }) => id).values()].map((tries) => ({
+    ...tries[0]!,
+    ok: tries.find(({ ok }) => ok !== undefined)?.ok,
+  }))
   for (const op of first.toSorted((a, b) => a.sentAt - b.sentAt)) {
     for (; next < heard.length && heard[next]!.heardAt! < op.sentAt; next += 1)
       highest = Math.max(highest, heard[next]!.ok!)

@@ -1,6 +1,6 @@
 // Pods as OS processes, on ports that nobody chose.
 import assert from 'node:assert/strict'
-import type { TestContext } from 'node:test'
+import type { Scope } from './cleanup.ts'
 import { eventually } from './eventually.ts'
 import { runCli, type Program } from './program.ts'
 
@@ -21,7 +21,7 @@ export function linesOf(program: Program): Line[] {
 
 /** Answers when the pod is ready. A deadline of transactions that no busy machine meets. */
 export async function startPod(
-  t: TestContext,
+  t: Scope,
   url: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<RunningPod> {

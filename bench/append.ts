@@ -1,0 +1,162 @@
+// Appends over HTTP through one pod, against the same batched statements bare: 64 writers, fsync on. The writers of both
+// are in this process, so that a cell differs from the other by the pod alone. Afterwards every acknowledged message is
+// looked for in the log.
+import { randomBytes } from 'node:crypto'
+import { formatId, uuidV7 } from '@fleetline/protocol'
+import { migrateUp } from '../packages/server/src/store/migrate.ts'
+import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
+import { startCluster, type Cluster } from '../packages/server/test/support/cluster.ts'
+import { startPod, type RunningPod } from '../packages/server/test/support/pods.ts'
+import { openBareEngine } from './bare/append.ts'
+import { closedLoop, type Acked, type Measured } from './support/closed-loop.ts'
+import { openHttpWriter } from './support/http-writer.ts'
+import { rounded, type Bench, type Report } from './support/report.ts'
+import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
+
+const WRITERS = 64
+const SESSIONS = 10_000
+const STORED_EACH = 3
+const PARTS = [{ type: 'text', text: 'm'.repeat(512) }]
+const DURABLE = {
+  fsync: 'on',
+  autovacuum: 'on',
+  synchronous_commit: 'on',
+  synchronous_standby_names: '',
+  shared_buffers: '512MB',
+  max_wal_size: '4GB',
+}
+
+type Times = { readonly warmMs: number; readonly measuredMs: number; readonly rounds: number }
+const FULL: Times = { warmMs: 2_000, measuredMs: 15_000, rounds: 5 }
+const QUICK: Times = { warmMs: 500, measuredMs: 4_000, rounds: 4 }
+
+type Result = Measured & { readonly coresOfPod: number; readonly coresOfWriters: number }
+
+export const appendBench: Bench = async ({ quick }, scope) => {
+  const times = quick ? QUICK : FULL
+  const cluster = await startCluster(15, DURABLE)
+  atEnd(scope, () => cluster.stop())
+  const url = cluster.urlOf('postgres')
+  await migrateUp({ url })
+  const sessions = await fill(cluster)
+  const pod = await startPod(scope, url)
+  const run = { sessions, ...times }
+  const results = await runRounds(
+    [
+      { name: 'ours', run: (round) => ours(scope, pod, { ...run, prefix: `ours-${round}` }) },
+      { name: 'bare', run: (round) => bare(url, pod, { ...run, prefix: `bare-${round}` }) },
+    ],
+    times.rounds,
+  )
+  return reportOf(cluster, results)
+}
+
+async function fill(cluster: Cluster): Promise<string[]> {
+  const sessions = Array.from({ length: SESSIONS }, () => uuidV7(Date.now(), randomBytes(10)))
+  await cluster.admin(`
+    insert into fleetline.sessions (tenant, id, head)
+    select 1, id, ${STORED_EACH} from unnest('{${sessions.join()}}'::uuid[]) id`)
+  await cluster.admin(`
+    insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
+    select now(), 1, s.id, n, gen_random_uuid(), 0, 0, 0, 'stored-' || n, '${JSON.stringify({ parts: PARTS })}'
+      from fleetline.sessions s, generate_series(1, ${STORED_EACH}) n`)
+  await cluster.admin('vacuum analyze')
+  await cluster.admin('checkpoint')
+  return sessions
+}
+
+type Run = Omit<Parameters<typeof closedLoop>[0], 'senders'>
+
+async function ours(scope: Scope, pod: RunningPod, run: Run): Promise<Result> {
+  const writers = await Promise.all(Array.from({ length: WRITERS }, () => openHttpWriter(pod.gateway)))
+  atEnd(scope, () => writers.forEach((writer) => writer.close()))
+  const senders = writers.map((writer) => async (session: string, id: string) => {
+    const path = `/v1/sessions/${formatId('session', 0, session)}/messages`
+    const { seq } = await writer.post(path, JSON.stringify({ message: { id, parts: PARTS } }))
+    return seq as number
+  })
+  const result = await withCores(pod, () => closedLoop({ ...run, senders }))
+  writers.forEach((writer) => writer.close())
+  return result
+}
+
+async function bare(url: string, pod: RunningPod, run: Run): Promise<Result> {
+  const engine = await openBareEngine(url)
+  try {
+    const send = (session: string, id: string) =>
+      engine.append({ session, id, body: JSON.stringify({ parts: PARTS }) })
+    return await withCores(pod, () => closedLoop({ ...run, senders: Array(WRITERS).fill(send) }))
+  } finally {
+    await engine.close()
+  }
+}
+
+/** How many cores the pod and this process kept busy. */
+async function withCores(pod: RunningPod, work: () => Promise<Measured>): Promise<Result> {
+  const [startMs, podS, own] = [performance.now(), await cpuSecondsOf(pod), process.cpuUsage()]
+  const measured = await work()
+  const seconds = (performance.now() - startMs) / 1000
+  const { user, system } = process.cpuUsage(own)
+  return {
+    ...measured,
+    coresOfPod: ((await cpuSecondsOf(pod)) - podS) / seconds,
+    coresOfWriters: (user + system) / 1e6 / seconds,
+  }
+}
+
+async function cpuSecondsOf({ admin }: RunningPod): Promise<number> {
+  const text = await (await fetch(`${admin}/metrics`)).text()
+  return Number(/^process_cpu_seconds_total (\S+)/m.exec(text)![1])
+}
+
+async function reportOf(cluster: Cluster, results: ReadonlyMap<string, readonly Result[]>): Promise<Report> {
+  const all = [...results.values()].flat()
+  const lost = await lostOf(
+    cluster,
+    all.flatMap(({ acked }) => acked),
+  )
+  const holes = await holesIn(cluster)
+  const rates = (name: string) => results.get(name)!.map(({ rate }) => rate)
+  const { rows } = await cluster.admin('show server_version')
+  return {
+    ratios: { vs_bare_64: ratioOf(rates('ours'), rates('bare')) },
+    counts: { acked: all.reduce((sum, { acked }) => sum + acked.length, 0), lost, holes },
+    table: [
+      ['cell', 'appends/s', 'least–most', 'p50 ms', 'p99 ms', 'cores: pod', 'cores: writers'],
+      ...Array.from(results, ([name, rounds]) => rowOf(name, rounds)),
+    ],
+    faults: lost + holes === 0 ? [] : [`${lost} acknowledged messages lost, ${holes} sessions with holes`],
+    postgres: String(rows[0]!['server_version']).split(' ')[0]!,
+  }
+}
+
+function rowOf(name: string, rounds: readonly Result[]): (string | number)[] {
+  const rates = rounds.map(({ rate }) => rate)
+  const latenciesMs = rounds.flatMap((round) => round.latenciesMs)
+  const median = (of: (round: Result) => number) => medianOf(rounds.map(of)).toFixed(2)
+  return [
+    `${name}, ${WRITERS} writers`,
+    Math.round(medianOf(rates)),
+    `${Math.round(Math.min(...rates))}–${Math.round(Math.max(...rates))}`,
+    rounded(quantileOf(latenciesMs, 0.5)),
+    rounded(quantileOf(latenciesMs, 0.99)),
+    name === 'ours' ? median(({ coresOfPod }) => coresOfPod) : '–',
+    median(({ coresOfWriters }) => coresOfWriters),
+  ]
+}
+
+/** Acknowledged, and not in the log at the seq of its acknowledgement. */
+async function lostOf(cluster: Cluster, acked: readonly Acked[]): Promise<number> {
+  const { rows } = await cluster.admin(
+    `select concat_ws(' ', session, id, seq) as entry from fleetline.messages where seq > ${STORED_EACH}`,
+  )
+  const log = new Set(rows.map(({ entry }) => entry))
+  return acked.filter(({ session, id, seq }) => !log.has(`${session} ${id} ${seq}`)).length
+}
+
+async function holesIn(cluster: Cluster): Promise<number> {
+  const { rowCount } = await cluster.admin(`
+    select s.id from fleetline.sessions s join fleetline.messages m on m.tenant = s.tenant and m.session = s.id
+     group by s.id, s.head having count(*) <> s.head or max(m.seq) <> s.head`)
+  return rowCount ?? 0
+}

@@ -1,0 +1,55 @@
+// What a bench says: ratios and counts under names that tools read, a table for people, the machine and the commit.
+import { execFileSync } from 'node:child_process'
+import { cpus, release, totalmem } from 'node:os'
+import type { Scope } from '../../packages/server/test/support/cleanup.ts'
+
+export type Bench = (options: { readonly quick: boolean }, scope: Scope) => Promise<Report>
+
+export type Report = {
+  readonly ratios: Readonly<Record<string, number>>
+  readonly counts: Readonly<Record<string, number>>
+  readonly table: readonly (readonly (string | number)[])[]
+  /** What must not be, whatever the speed. */
+  readonly faults: readonly string[]
+  readonly postgres: string
+}
+
+type Published = ReturnType<typeof publish>
+
+export function publish(
+  run: { readonly bench: string; readonly quick: boolean },
+  { ratios, counts, postgres }: Report,
+) {
+  const machine = {
+    cpu: cpus()[0]?.model ?? 'unknown',
+    cores: cpus().length,
+    memoryGiB: Math.round(totalmem() / 2 ** 30),
+    kernel: release(),
+    node: process.versions.node,
+    postgres,
+  }
+  return { ...run, ratios: roundedAll(ratios), counts, machine, commit: commitOf() }
+}
+
+export function machineLine({ machine, commit }: Published): string {
+  const { cpu, cores, memoryGiB, kernel, node, postgres } = machine
+  return `${cpu}, ${cores} cores, ${memoryGiB} GiB, Linux ${kernel}, Node ${node}, PostgreSQL ${postgres}, commit ${commit}`
+}
+
+/** Markdown, the first row above the line. */
+export function tableOf([head = [], ...rows]: Report['table']): string {
+  return [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n')
+}
+
+export function rounded(value: number): number {
+  return Number(value.toPrecision(3))
+}
+
+function roundedAll(values: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, rounded(value)]))
+}
+
+function commitOf(): string {
+  const git = (...args: string[]) => execFileSync('git', args, { encoding: 'utf8' }).trim()
+  return `${git('rev-parse', '--short', 'HEAD')}${git('status', '--porcelain') === '' ? '' : ' with changes'}`
+}
