@@ -31,7 +31,7 @@ export type Page = { readonly items: readonly Item[]; readonly head: number }
 
 export const PAGE_LIMITS = {
   items: 100,
-  /** A page ends before the item that would take its bodies over this; it has one item at least. */
+  /** A page ends with the item whose body takes it to this or beyond. */
   bytes: 2_097_152,
   seq: 2_147_483_647,
 } as const

@@ -38,7 +38,6 @@ export const MESSAGE_LIMITS = {
   /** How deep objects and arrays may stand in each other, and how many fields and entries all of them may have. */
   depth: 64,
   keys: 10_000,
-  idLength: 64,
 } as const
 
 export const MESSAGE_ID: RegExp = /^[A-Za-z0-9_-]{1,64}$/

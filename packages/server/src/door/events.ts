@@ -1,7 +1,8 @@
 // Events as an answer (`text/event-stream`). The next event is asked for when the socket has taken the one before, so a
 // reader costs one event of memory however slow it is; one that takes no byte for `stallMs` is closed, and the last id
 // that it has is where it resumes. A comment goes out now and then, so that nothing in between takes the stream for
-// dead. It ends when the reader leaves, when the door stops, and, told to the log, when its source fails.
+// dead. It ends when the reader leaves, when the door stops, and, told to the log, when its source fails. A reader who
+// left, or was told that it took too long, before the stream could begin gets none; its source is told all the same.
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../lib/clock.ts'
@@ -23,8 +24,22 @@ type Options = {
 const COMMENT = ':\n\n'
 const COMMENT_MS = 20_000
 
-/** Writes to a response that is nobody else's any more; resolves when the stream is over. */
+/** Writes to a response that is nobody else's any more; resolves when the stream is over, and never rejects. */
 export async function sendEvents(raw: ServerResponse, options: Options): Promise<void> {
+  try {
+    if (raw.headersSent || raw.destroyed) await letGo(options.events)
+    else await streamTo(raw, options)
+  } catch (error) {
+    options.onError(error)
+  }
+}
+
+/** A source gives back what it holds when it is asked, once, under an aborted signal. */
+async function letGo(events: Events): Promise<void> {
+  await events(AbortSignal.abort())[Symbol.asyncIterator]().next()
+}
+
+async function streamTo(raw: ServerResponse, options: Options): Promise<void> {
   const gone = new AbortController()
   raw.once('close', () => gone.abort())
   raw.on('error', () => gone.abort()) // it will close; heard, so that nobody else has to

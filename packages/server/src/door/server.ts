@@ -191,6 +191,8 @@ function stream(
   { deps, stopping }: Opened,
 ) {
   reply.hijack() // no time limit of the library: a stream lasts
+  // The library counts what ended well; most streams end with their reader.
+  reply.raw.once('close', () => reply.raw.writableFinished || record(deps, reply.request, reply))
   void sendEvents(reply.raw, {
     events: (signal) => declared(events(signal), shape),
     headers: reply.getHeaders(),

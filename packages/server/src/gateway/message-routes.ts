@@ -52,7 +52,7 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/sessions/:session/messages',
-    summary: 'Appends a message. Sent again with the same id, it is there once and the answer is the same.',
+    summary: 'Appends a message. Sent again with the same id, it is there once and the seq is the same.',
     access: SESSION_ACCESS,
     params: sessionParams,
     body: sendSchema,

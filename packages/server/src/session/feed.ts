@@ -7,7 +7,12 @@
 //   a commit of this pod                   followers here, at once; other pods are sent a hint
 //   a hint, a poll, a new follower         the session's head is looked up, one statement for all that are to be looked
 //                                          up; a higher head wakes all whom it is news to
+//   a lookup finds a lower head            all: the log is another one (a restore, a failover that lost its end), or the
+//                                          lookup is older than a commit of this pod; who reads finds out, and one more
+//                                          lookup settles it
 //   a lookup fails                         nobody: the next poll looks again
+//
+// A log that was cut and has grown past the old head between two lookups is not noticed here.
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
@@ -16,16 +21,18 @@ import { nameOf, type SessionKey } from './place.ts'
 
 export type Head = SessionKey & { readonly head: number }
 
-export type Follower = {
-  /** Resolves when the session is known to have grown past `seq`, or the signal is aborted. */
-  readonly beyond: (seq: number, signal: AbortSignal) => Promise<void>
+/** Resolves when the session may have another head than `seq`, or the signal is aborted. */
+export type Beyond = (seq: number, signal: AbortSignal) => Promise<void>
+
+/** Of one follower. */
+export type Place = {
+  readonly join: (key: SessionKey) => Beyond
   readonly leave: () => void
 }
 
 export type Feed = {
-  /** Whether it has as many followers as it takes. */
-  readonly isFull: () => boolean
-  readonly join: (key: SessionKey) => Follower
+  /** Counted from now until it leaves; undefined: there are as many followers as it takes. */
+  readonly reserve: () => Place | undefined
   /** After commit only. */
   readonly grown: (heads: Iterable<Head>) => void
 }
@@ -60,7 +67,14 @@ export function createFeed(deps: Deps): Feed {
     joined.head = head
     joined.waiting.forEach(({ seq, wake }) => seq < head && wake())
   }
-  const look = createLookup(deps, (heads) => heads.forEach(grow))
+  const find = ({ head, ...key }: Head) => {
+    const joined = sessions.get(nameOf(key))
+    if (!joined || head >= joined.head) return grow({ head, ...key })
+    joined.head = head
+    joined.waiting.forEach(({ wake }) => wake())
+    look(key)
+  }
+  const { look, rest } = createLookup(deps, (heads) => heads.forEach(find))
   const enter = (key: SessionKey): Joined => {
     const { tenant, session } = key
     const unlisten = deps.hints.listen(topicOf(key), () => look(key))
@@ -68,12 +82,12 @@ export function createFeed(deps: Deps): Feed {
     sessions.set(nameOf(key), joined)
     return joined
   }
-  const leave = (joined: Joined) => {
-    followers -= 1
+  const part = (joined: Joined) => {
     joined.followers -= 1
     if (joined.followers > 0) return
     joined.unlisten()
     sessions.delete(nameOf(joined))
+    if (sessions.size === 0) rest()
   }
   deps.metrics.gauge('followers', () => [[{}, followers]])
   return {
@@ -83,13 +97,22 @@ export function createFeed(deps: Deps): Feed {
         deps.hints.send(topicOf(head))
       }
     },
-    isFull: () => followers >= deps.maxFollowers,
-    join: (key) => {
-      const joined = sessions.get(nameOf(key)) ?? enter(key)
+    reserve: () => {
+      if (followers >= deps.maxFollowers) return undefined
       followers += 1
-      joined.followers += 1
-      look(key) // what was committed since its follower read: no seam
-      return { beyond: (seq, signal) => beyond(joined, seq, signal), leave: () => leave(joined) }
+      let joined: Joined | undefined
+      return {
+        join: (key) => {
+          const mine = (joined = sessions.get(nameOf(key)) ?? enter(key))
+          mine.followers += 1
+          look(key) // what was committed since its follower read: no seam
+          return (seq, signal) => beyond(mine, seq, signal)
+        },
+        leave: () => {
+          followers -= 1
+          if (joined) part(joined)
+        },
+      }
     },
   }
 }
@@ -114,7 +137,7 @@ async function beyond(joined: Joined, seq: number, signal: AbortSignal): Promise
 function createLookup(
   { database, clock, metrics }: Deps,
   found: (heads: readonly Head[]) => void,
-): (key: SessionKey) => void {
+): { readonly look: (key: SessionKey) => void; readonly rest: () => void } {
   const wanted = new Map<string, SessionKey>()
   let running = false
   let sinceMs: number | undefined
@@ -140,9 +163,16 @@ function createLookup(
     }
     running = false
   }
-  return (key) => {
-    wanted.set(nameOf(key), key)
-    sinceMs ??= clock.monotonicMs()
-    if (!running) void run()
+  return {
+    look: (key) => {
+      wanted.set(nameOf(key), key)
+      sinceMs ??= clock.monotonicMs()
+      if (!running) void run()
+    },
+    /** Nobody waits for a head any more. */
+    rest: () => {
+      wanted.clear()
+      sinceMs = undefined
+    },
   }
 }

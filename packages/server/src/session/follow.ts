@@ -2,17 +2,18 @@
 // is; at the head it waits for the feed. It holds one page at a time and asks for the next when the one before was
 // taken, so that its speed is its own. Guarantees:
 //   D1  behind seq k it tells k+1, k+2, … and nothing else; a hole in the log is a bug, and ends it loudly
-//   D3  one who asks for what follows a seq beyond the head is told so, and goes on from the beginning
+//   D3  one who is at a seq beyond the head, from the start or because the log was cut, is told so, and goes on from
+//       the beginning
 import type { GapFrame, MessagesFrame, Page } from '@fleetline/protocol'
 import { Bug, Retry } from '../errors.ts'
-import type { Feed } from './feed.ts'
+import type { Feed, Place } from './feed.ts'
 import type { SessionKey } from './place.ts'
 import type { Replay } from './replay.ts'
 
 /** A frame before it bears the session's name. */
 export type Told = Omit<MessagesFrame, 'session'> | Omit<GapFrame, 'session'>
 
-/** Ends when the signal is aborted. */
+/** Ends when the signal is aborted. It holds a place among the followers, which it gives back when it is asked and ends. */
 export type Following = (signal: AbortSignal) => AsyncGenerator<Told, void, undefined>
 
 export type Follow = {
@@ -20,17 +21,23 @@ export type Follow = {
   readonly follow: (key: SessionKey, after: number) => Promise<Following | undefined>
 }
 
-type Deps = Replay & Pick<Feed, 'isFull' | 'join'>
+type Deps = Replay & Pick<Feed, 'reserve'>
 
 // One page is one frame: what a reader takes before it has a new place to resume from.
 const PAGE = { limit: 100, maxBytes: 256 * 1024 }
 
-export function createFollow({ read, isFull, join }: Deps): Follow {
+export function createFollow({ read, reserve }: Deps): Follow {
   return {
     follow: async (key, after) => {
-      if (isFull()) throw new Retry('unavailable', 'This pod has as many followers as it takes')
-      const first = await read(key, { after, ...PAGE })
-      return first && ((signal) => tell({ read, join }, key, { after, first, signal }))
+      const place = reserve()
+      if (!place) throw new Retry('unavailable', 'This pod has as many followers as it takes')
+      let first: Page | undefined
+      try {
+        first = await read(key, { after, ...PAGE })
+      } finally {
+        if (!first) place.leave()
+      }
+      return first && ((signal) => tell({ read, place }, key, { after, first, signal }))
     },
   }
 }
@@ -38,26 +45,28 @@ export function createFollow({ read, isFull, join }: Deps): Follow {
 type Start = { readonly after: number; readonly first: Page; readonly signal: AbortSignal }
 
 async function* tell(
-  { read, join }: Omit<Deps, 'isFull'>,
+  { read, place }: Replay & { readonly place: Place },
   key: SessionKey,
   { after, first, signal }: Start,
 ): ReturnType<Following> {
-  const isBeyond = after > first.head
-  if (isBeyond) yield { type: 'gap', reason: 'diverged', from: after + 1, to: 0 }
-  const follower = join(key)
   try {
-    let last = isBeyond ? 0 : after
-    let page: Page | undefined = isBeyond ? { items: [], head: 0 } : first
-    while (page && !signal.aborted) {
-      mustBeDense(page, last)
-      if (page.items.length > 0) yield { type: 'messages', ...page }
-      last = page.items.at(-1)?.seq ?? last
-      if (last >= page.head) await follower.beyond(last, signal)
+    const beyond = place.join(key)
+    let last = after
+    for (let page: Page | undefined = first; page && !signal.aborted;) {
+      if (last > page.head) {
+        yield { type: 'gap', reason: 'diverged', from: last + 1, to: 0 }
+        last = 0
+      } else {
+        mustBeDense(page, last)
+        if (page.items.length > 0) yield { type: 'messages', ...page }
+        last = page.items.at(-1)?.seq ?? last
+        if (last >= page.head) await beyond(last, signal)
+      }
       if (signal.aborted) return
       page = await read(key, { after: last, ...PAGE })
     }
   } finally {
-    follower.leave()
+    place.leave()
   }
 }
 

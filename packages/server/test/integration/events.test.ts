@@ -5,6 +5,7 @@ import { get, type IncomingMessage } from 'node:http'
 import { test, type TestContext } from 'node:test'
 import type { Page } from '@fleetline/protocol'
 import { createParser } from 'eventsource-parser'
+import pg from 'pg'
 import { refusalSchema } from '../../src/door/refusal.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
@@ -21,6 +22,11 @@ async function open(t: TestContext, flags: Readonly<Record<string, string>> = {}
   const at = `${running.gateway}/v1/sessions/${session}`
   const say = async (text: string) => (await call('POST', `${at}/messages`, { text })).body['seq'] as number
   return { ...running, url, session, at, say }
+}
+
+async function metricOf(admin: string, name: string): Promise<string | undefined> {
+  const lines = (await (await fetch(`${admin}/metrics`)).text()).split('\n')
+  return lines.find((line) => line.startsWith(`${name} `))?.slice(name.length + 1)
 }
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, n) => from + n)
@@ -88,6 +94,36 @@ test('D3: who asks for what follows a seq beyond the head is told to begin anew;
   assert.deepEqual([full.status, refusalSchema.parse(full.body).error.code], [503, 'unavailable'])
 })
 
+test('a reader counts from when it asks, and one that leaves before its stream began does not stay', async (t) => {
+  const { admin, url, at, say } = await open(t, { maxFollowers: '1' })
+  await say('first')
+  const metric = (name: string) => metricOf(admin, name)
+  const streams =
+    'fleetline_http_requests_total{door="gateway",route="/v1/sessions/:session/events",status="200"}'
+  const locked = new pg.Client(url)
+  await locked.connect()
+  atEnd(t, () => locked.end())
+  await locked.query('begin; lock table fleetline.messages') // its first read waits here
+  const leaving = get(`${at}/events`)
+  leaving.on('error', () => undefined)
+  await eventually(async () => assert.equal(await metric('fleetline_followers'), '1'), {
+    what: 'it to count',
+  })
+  assert.equal((await call('GET', `${at}/events`)).status, 503, 'and there is room for one')
+  leaving.destroy()
+  await locked.query('rollback')
+  await eventually(async () => assert.equal(await metric('fleetline_followers'), '0'), {
+    what: 'it to be gone',
+  })
+
+  const reader = await readEvents(t, `${at}/events`)
+  await untilSeq(reader, 1)
+  reader.cut()
+  await eventually(async () => assert.ok(Number(await metric(streams)) >= 1), {
+    what: 'a stream that was left to count',
+  })
+})
+
 test('D3: a reader that takes nothing is closed, and resumes behind the last id that it has', async (t) => {
   const { admin, url, session, at } = await open(t, { stallMs: '300' })
   const database = await openDatabase(t, url)
@@ -102,8 +138,7 @@ test('D3: a reader that takes nothing is closed, and resumes behind the last id 
   })
   const [stalled] = (await once(get(`${at}/events`), 'response')) as [IncomingMessage] // and nobody reads it
   atEnd(t, () => stalled.destroy())
-  const followers = async () =>
-    /^fleetline_followers (\d+)$/m.exec(await (await fetch(`${admin}/metrics`)).text())?.[1]
+  const followers = () => metricOf(admin, 'fleetline_followers')
   await eventually(async () => assert.equal(await followers(), '0'), {
     what: 'the stalled follower to be closed',
   })

@@ -89,7 +89,9 @@ async function followed(t: TestContext, sessions: Sessions, key: SessionKey, aft
     leaving.abort()
     await over
   })
-  return () => told.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
+  return Object.assign(() => told.flatMap((frame) => (frame.type === 'messages' ? frame.items : [])), {
+    told,
+  })
 }
 
 test('D1 D2: followers on another pod get to the head with every hint lost, by the poll', async (t) => {
@@ -122,6 +124,28 @@ test('D1 D2: followers on another pod get to the head with every hint lost, by t
   const log = await logOf(database, key)
   for (const [index, after] of [0, 0, 7].entries())
     assert.deepEqual(brokenByReading({ after, items: items[index]!() }, log), [])
+})
+
+test('D3: a log that was cut is told as such to who stayed and to who comes back, and both go on with it', async (t) => {
+  const { url, database, key } = await open(t)
+  const sessions = await sessionsOn(t, url)
+  const write = (n: number) => sessions.append({ ...key, draft: textDraft(`m${n}`) })
+  for (const n of numbers(1, 10)) await write(n)
+  const stayed = await followed(t, sessions, key)
+  await eventually(() => assert.equal(stayed().length, 10), { what: 'the first to be at the head' })
+  await database.transaction(async (query) => {
+    await query('delete from fleetline.messages where seq > 5')
+    await query('update fleetline.sessions set head = 5')
+  })
+  const back = await followed(t, sessions, key, 10)
+  const seen = (reader: typeof back) =>
+    reader.told.map((frame) => (frame.type === 'gap' ? 'gap' : frame.items.map(({ seq }) => seq).join()))
+  const both = () => [seen(stayed).slice(seen(stayed).indexOf('gap')), seen(back)]
+  const again = ['gap', '1,2,3,4,5']
+  await eventually(() => assert.deepEqual(both(), [again, again]), { what: 'both to begin anew' })
+  await write(11)
+  const more = [...again, '6']
+  await eventually(() => assert.deepEqual(both(), [more, more]), { what: 'both to go on' })
 })
 
 test('mutant, deliver before commit: L9 turns red; the true read path tells nothing of a write that fails', async (t) => {

@@ -1,9 +1,13 @@
 // What `fleetline sessions …` prints and where, and the exit code of each kind of failure; in this process.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
 import type { Options } from '../../src/cli/command.ts'
 import { createOutput } from '../../src/cli/output.ts'
 import { SESSIONS } from '../../src/cli/sessions.ts'
+import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { podOn } from '../support/pod.ts'
 
@@ -64,4 +68,30 @@ test('data goes to stdout as a table, tabs or JSON; a failure to stderr, with it
     assert.match(err, text)
     assert.deepEqual([code, out], [expected, ''], err)
   }
+})
+
+test('what something in between answers, and an answer that breaks off, may be asked again: exit 5', async (t) => {
+  const answers: Record<string, (response: ServerResponse) => void> = {
+    bad: (response) =>
+      void response.writeHead(502, { 'content-type': 'text/html' }).end('<h1>Bad Gateway</h1>'),
+    cut: (response) => {
+      response.writeHead(200, { 'content-length': '100' }).write('{"id":')
+      response.socket!.end()
+    },
+    odd: (response) => void response.writeHead(418).end('a teapot'),
+  }
+  const server = createServer(({ url }, response) => answers[url!.split('/')[3]!]!(response))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  atEnd(t, () => server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const sent = async (session: string) => {
+    const { code, err } = await type({ url }, 'send', [session, 'hi'], { id: 'm-1' })
+    return [code, err]
+  }
+  const [bad, cut, odd] = [await sent('bad'), await sent('cut'), await sent('odd')]
+  assert.deepEqual([bad[0], cut[0], odd[0]], [5, 5, 1])
+  assert.match(String(bad[1]), /502, not by Fleetline.*sent again with --id m-1/)
+  assert.match(String(cut[1]), /broke off.*sent again with --id m-1/)
+  assert.match(String(odd[1]), /418, not by Fleetline/)
 })

@@ -13,6 +13,7 @@ import { systemRandom } from '../../src/lib/random.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { eventually } from '../support/eventually.ts'
 
 const ECHO = route({
   method: 'POST',
@@ -205,6 +206,36 @@ test('a port that is taken is told by its number', async (t) => {
   const second = createDoor({ ...depsOf([ECHO]), port })
   atEnd(t, () => second.stop())
   await assert.rejects(second.start(), new RegExp(`Port ${port} of 127.0.0.1 is taken`))
+})
+
+test('a reader who was told that it took too long gets no stream, and its source is let go', async (t) => {
+  const opening = Promise.withResolvers<void>()
+  const asked: boolean[] = []
+  const slow = route({
+    method: 'GET',
+    path: '/v1/slow',
+    summary: 'Takes longer than it may.',
+    access: { audience: 'key', tenant: 'none' },
+    answers: { 200: { means: 'Events.', events: z.object({ type: z.string() }) } },
+    handle: async () => {
+      await opening.promise
+      const body = async function* (signal: AbortSignal) {
+        asked.push(signal.aborted)
+        yield* []
+      }
+      return { status: 200, body }
+    },
+  })
+  const lines: string[] = []
+  const { limits, ...deps } = depsOf([slow], lines)
+  const door = createDoor({ ...deps, limits: { ...limits, requestTimeoutMs: 50 } })
+  await door.start()
+  atEnd(t, () => door.stop())
+  const answer = await fetch(`http://127.0.0.1:${door.port()}/v1/slow`)
+  assert.equal(refusalSchema.parse(await answer.json()).error.code, 'unavailable')
+  opening.resolve()
+  await eventually(() => assert.deepEqual(asked, [true]), { what: 'the source to be let go' })
+  assert.ok(!lines.some((line) => line.includes('stream failed')), lines.join(''))
 })
 
 test('the OpenAPI document says what the table says', () => {

@@ -42,6 +42,11 @@ test('every way to break the log is told by its number', () => {
         { seq: 2, id: 'a', digest: '1' },
       ]),
     ],
+    [
+      'L3', // sent after 2 was heard; the answer was lost, and the repeat is told 1
+      [OPS[1]!, { id: 'c', digest: '3', sentAt: 5 }, { id: 'c', digest: '3', sentAt: 6, heardAt: 7, ok: 1 }],
+      log([{ seq: 1, id: 'c', digest: '3' }, ENTRIES[1]!]),
+    ],
     ['L4', OPS, log([...ENTRIES, { seq: 3, id: 'b', digest: '2' }])],
     ['L4', [...OPS, { id: 'a', digest: '1', sentAt: 10, heardAt: 11, ok: 2 }], log(ENTRIES)],
     ['L5', OPS, log([...ENTRIES, { seq: 3, id: 'd', digest: '4' }])],

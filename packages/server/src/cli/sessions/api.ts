@@ -1,5 +1,6 @@
 // What a command asks a fleet, over HTTP, as any application does. A refusal is thrown as the error that it was there:
-// it is told as one of ours, and becomes the same exit code.
+// it is told as one of ours, and becomes the same exit code. An answer that broke off, and a failure of something that
+// stands in between, say nothing about what was done: both may be asked again.
 import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
@@ -83,16 +84,21 @@ function stranger(url: string): Abort {
 
 async function failureOf(answer: Response, request: string): Promise<Error> {
   const refusal = refusalSchema.safeParse(await jsonOf(answer))
-  if (!refusal.success)
-    return new Abort('internal', `${request} was answered with ${answer.status}, not by Fleetline`)
+  if (!refusal.success) {
+    const text = `${request} was answered with ${answer.status}, not by Fleetline`
+    return answer.status >= 500 ? new Retry('unavailable', text) : new Abort('internal', text)
+  }
   const { code, text, retryable, requestId } = refusal.data.error
   const said = `${text.replace(/\.?$/, '.')} ${ERROR_CODES[code].advice} (${request}, ${requestId})`
   return retryable ? new Retry(code, said) : new Rejected(code, said)
 }
 
 async function jsonOf(answer: Response): Promise<unknown> {
+  const text = await answer.text().catch((cause: unknown) => {
+    throw new Retry('unavailable', 'The answer broke off', { cause })
+  })
   try {
-    return await answer.json()
+    return JSON.parse(text)
   } catch {
     return undefined
   }
