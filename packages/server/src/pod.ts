@@ -1,10 +1,12 @@
 // A pod, read top to bottom: what it stands on first, what people reach last. It stops the other way round, each part
 // within `stopMs`, so that the operator's port is the last to close and says meanwhile that the pod stops.
+import { hostname } from 'node:os'
 import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
 import type { Config } from './config.ts'
 import { createDoor } from './door/server.ts'
 import { Abort } from './errors.ts'
+import { createFleet } from './fleet/fleet.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { createTenants } from './identity/tenants.ts'
 import { systemClock } from './lib/clock.ts'
@@ -34,16 +36,18 @@ export function createPod(config: Config, options: { readonly log?: Log } = {}):
   const database = createDatabase({ ...config, url, clock, metrics }) //              connections, transactions
   const schema = schemaGuard(database) //                                             the schema this release was written for
   const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
+  const name = config.podName || hostname()
+  const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version }) // who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
   const sessions = createSessions({ ...config, database, hints, metrics, clock, random }) // the log, its readers
-  const readiness = createReadiness({ clock, database, hints }) //                     what /readyz says
+  const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
   const door = { host: config.host, limits: config, clock, random, log, metrics }
   const admin = createDoor({
     ...door,
     name: 'admin',
     port: config.operatorPort,
     audiences: ['probe', 'admin'],
-    routes: adminRoutes({ readiness, metrics, version }),
+    routes: adminRoutes({ readiness, metrics, fleet, version }),
   })
   const gateway = createDoor({
     ...door,
@@ -53,7 +57,7 @@ export function createPod(config: Config, options: { readonly log?: Log } = {}):
     routes: gatewayRoutes({ version, sessions, tenants, clock, random, cell: config.cell }),
   })
 
-  const parts = [database, schema, hints, sessions, readiness, admin, gateway]
+  const parts = [database, schema, hints, fleet, sessions, readiness, admin, gateway]
   const limits = { clock, stopMs: config.stopMs + GRACE_MS }
   const pod = compose(
     'pod',
@@ -61,9 +65,10 @@ export function createPod(config: Config, options: { readonly log?: Log } = {}):
   )
   return {
     ...pod,
-    stop: () => {
+    stop: async () => {
       readiness.drain()
-      return pod.stop()
+      await fleet.drain() // the others hear at once that it takes nothing new
+      await pod.stop()
     },
     ports: () => ({ gateway: gateway.port(), admin: admin.port() }),
   }

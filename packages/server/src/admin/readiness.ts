@@ -4,6 +4,7 @@
 // and does not. Reasons are fixed phrases: whoever reaches the port reads them.
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { z } from 'zod'
+import type { Fleet } from '../fleet/fleet.ts'
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
@@ -32,6 +33,7 @@ type Deps = {
   readonly clock: Clock
   readonly database: Pick<Database, 'transaction' | 'longestWaitMs'>
   readonly hints: Pick<Hints, 'status'>
+  readonly fleet: Pick<Fleet, 'isFenced' | 'beatAgeMs'>
 }
 
 const LOOK_MS = 1_000
@@ -40,7 +42,7 @@ const ANSWER_MS = 4_000
 const LONG_WAIT_MS = 1_000
 const LATE_LOOP_MS = 500
 
-export function createReadiness({ clock, database, hints }: Deps): Readiness {
+export function createReadiness({ clock, database, hints, fleet }: Deps): Readiness {
   const loop = monitorEventLoopDelay({ resolution: 20 })
   const startMs = clock.monotonicMs()
   const known = { answeredMs: startMs, lookedMs: startMs, lateMs: 0, schema: codeNumber() }
@@ -60,6 +62,9 @@ export function createReadiness({ clock, database, hints }: Deps): Readiness {
       failing: since(known.answeredMs) > SILENT_MS && `no answer in the last ${SILENT_MS} ms`,
     }),
     schema: check(since(known.answeredMs), { failing: outsideWindow(known.schema, codeNumber()) ?? false }),
+    beat: check(Math.round(Math.min(fleet.beatAgeMs(), since(startMs))), {
+      failing: fleet.isFenced() && 'no beat came through: the others may count this pod as dead',
+    }),
     hints: check(Math.round(hints.status().ageMs), {
       degraded: !hints.status().isListening && 'not listening: other pods are heard by the poll alone',
     }),

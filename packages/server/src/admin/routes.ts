@@ -2,16 +2,19 @@
 import { z } from 'zod'
 import { withOpenapi } from '../door/openapi.ts'
 import { route, type Route } from '../door/route.ts'
+import type { Fleet } from '../fleet/fleet.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { podOf, podsSchema } from './pod-schemas.ts'
 import { reportSchema, type Readiness } from './readiness.ts'
 
 type Deps = {
   readonly readiness: Pick<Readiness, 'report'>
   readonly metrics: Pick<Metrics, 'text'>
+  readonly fleet: Pick<Fleet, 'pods'>
   readonly version: string
 }
 
-export function adminRoutes({ readiness, metrics, version }: Deps): Route[] {
+export function adminRoutes({ readiness, metrics, fleet, version }: Deps): Route[] {
   const routes = [
     route({
       method: 'GET',
@@ -43,6 +46,14 @@ export function adminRoutes({ readiness, metrics, version }: Deps): Route[] {
       access: { audience: 'admin', tenant: 'none' },
       answers: { 200: { means: 'One line per series.', text: 'text/plain; version=0.0.4; charset=utf-8' } },
       handle: async () => ({ status: 200, body: await metrics.text() }),
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/pods',
+      summary: 'The pods: those that live, the oldest first, then the dead of the last hour.',
+      access: { audience: 'admin', tenant: 'none' },
+      answers: { 200: { means: 'At most 1000 of them.', json: podsSchema } },
+      handle: async () => ({ status: 200, body: { pods: (await fleet.pods()).map(podOf) } }),
     }),
   ]
   return withOpenapi(routes, { title: 'Fleetline, for operators', version, audience: 'admin' })

@@ -1,4 +1,4 @@
-// One connection to PostgreSQL outside the pool, for what must not share one: hints, migrations.
+// One connection to PostgreSQL outside the pool, for what must not share one: hints, beats, migrations.
 import pg from 'pg'
 import { Retry } from '../errors.ts'
 
@@ -17,7 +17,7 @@ export async function connect({ url, name, connectMs, statementMs }: Options): P
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: connectMs,
-    ...(statementMs === undefined ? {} : { query_timeout: statementMs }),
+    ...(statementMs === undefined ? {} : { query_timeout: statementMs, statement_timeout: statementMs }),
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     application_name: name,

@@ -20,6 +20,8 @@ export type LogFields = {
   readonly code?: string
   readonly duration_ms?: number
   readonly reason?: string
+  readonly pod?: number
+  readonly term?: number
   readonly error?: unknown
 }
 
@@ -43,6 +45,8 @@ const ALLOWED: { readonly [Field in keyof LogFields]-?: true } = {
   code: true,
   duration_ms: true,
   reason: true,
+  pod: true,
+  term: true,
   error: true,
 }
 

@@ -59,6 +59,42 @@ export const METRICS = {
     help: 'Hints heard from PostgreSQL, also those that nobody here waits for.',
     labels: [],
   },
+  beatAge: {
+    kind: 'gauge',
+    name: 'fleetline_beat_age_seconds',
+    help: 'Since this pod sent the last beat that came through; near the ttl it starts nothing.',
+    labels: [],
+  },
+  detection: {
+    kind: 'seconds',
+    name: 'fleetline_detection_seconds',
+    help: 'From the last beat of a pod to when this pod, as leader, counted it as dead.',
+    labels: [],
+  },
+  leaderless: {
+    kind: 'seconds',
+    name: 'fleetline_leaderless_seconds',
+    help: 'How long there was no leader before this pod took the term.',
+    labels: [],
+  },
+  pods: {
+    kind: 'gauge',
+    name: 'fleetline_pods',
+    help: 'Pods as this one last saw them.',
+    labels: ['state'],
+  },
+  leads: {
+    kind: 'gauge',
+    name: 'fleetline_leader',
+    help: '1 on the pod that leads, else 0.',
+    labels: [],
+  },
+  term: {
+    kind: 'gauge',
+    name: 'fleetline_term',
+    help: 'The term as this pod last saw it; each leader has its own, and it only grows.',
+    labels: [],
+  },
   appends: {
     kind: 'counter',
     name: 'fleetline_appends_total',

@@ -26,7 +26,15 @@ test('a pod says that it is healthy, by the name of every check', async (t) => {
     },
     { what: 'the pod to be ready and to listen' },
   )
-  assert.deepEqual(Object.keys(report.checks), ['database', 'schema', 'hints', 'pool', 'loop', 'draining'])
+  assert.deepEqual(Object.keys(report.checks), [
+    'database',
+    'schema',
+    'beat',
+    'hints',
+    'pool',
+    'loop',
+    'draining',
+  ])
   assert.ok(Object.values(report.checks).every(({ ageMs }) => ageMs >= 0))
   const { gateway, admin } = pod.ports()
   const alive = await fetch(`http://127.0.0.1:${admin}/livez`)

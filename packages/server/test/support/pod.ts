@@ -8,7 +8,8 @@ import { atEnd } from './cleanup.ts'
 type Flags = Readonly<Record<string, string>>
 
 export function newPod(t: TestContext, url: string, more: Flags = {}): Pod {
-  const flags = { databaseUrl: url, port: '0', operatorPort: '0', transactionDeadlineMs: '60000', ...more }
+  const patience = { transactionDeadlineMs: '60000', ttlMs: '60000', beatMs: '200' }
+  const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: () => undefined } })
   const pod = createPod(loadConfig({ environment: {}, flags }), { log })
   atEnd(t, () => pod.stop())

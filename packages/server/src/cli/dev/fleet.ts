@@ -45,6 +45,7 @@ export function createFleet({ flags, count, output, clock }: Wish): Service {
     logFile: folder.at(`pod-${index + 1}.log`),
     settings: () => ({
       databaseUrl: urlOf(),
+      podName: `pod-${index + 1}`,
       host: config.host,
       port: String(gateway),
       operatorPort: String(admin),

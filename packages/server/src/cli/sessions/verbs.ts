@@ -7,7 +7,7 @@ import { systemRandom } from '../../lib/random.ts'
 import type { Call } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
-import { createApi, type Api } from './api.ts'
+import { createApi, type Api } from '../api.ts'
 
 export async function create({ flags, options, output }: Call): Promise<number> {
   const { title = null } = options

@@ -4,9 +4,9 @@
 import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
-import { refusalSchema } from '../../door/refusal.ts'
-import { Abort, Rejected, Retry } from '../../errors.ts'
-import { within, type Clock } from '../../lib/clock.ts'
+import { refusalSchema } from '../door/refusal.ts'
+import { Abort, Rejected, Retry } from '../errors.ts'
+import { within, type Clock } from '../lib/clock.ts'
 
 export type Api = {
   /** The body of the answer, checked. */

@@ -1,0 +1,36 @@
+// Who leads? Pure: what a pod saw of the fleet in, what it does about it out. The answer is advice; the compare-and-set
+// on the term is the guarantee (P2).
+//   the leader's row names            and                              this pod
+//   me                                I am live                        leads with that term
+//   me                                I am not                         gives the term up
+//   a healthy pod                     –                                follows
+//   nobody, or a pod that is not live it is my turn                    takes the next term
+//   a live pod whose beat is old      it is my turn, and I may judge   takes the next term
+//   otherwise                         –                                waits
+// It is the turn of the oldest pod that is healthy. A healthy leader keeps its term, also beside an older pod that was
+// silent for a while: moving it would gain nothing.
+
+export type Member = { readonly id: number; readonly state: 'live' | 'draining'; readonly beatAgeMs: number }
+
+export type View = {
+  readonly term: number
+  readonly leader: number | null
+  /** All pods that are not dead. */
+  readonly members: readonly Member[]
+}
+
+/** What a pod knows of itself. */
+export type Self = { readonly id: number; readonly mayJudge: boolean }
+
+export type Decision = 'lead' | 'give-up' | 'follow' | 'take' | 'wait'
+
+export function decide(view: View, self: Self, ttlMs: number): Decision {
+  const isHealthy = (member: Member) => member.state === 'live' && member.beatAgeMs <= ttlMs
+  const live = view.members.filter(({ state }) => state === 'live')
+  const [me, leader] = [self.id, view.leader].map((id) => live.find((member) => member.id === id))
+  if (view.leader === self.id) return me ? 'lead' : 'give-up'
+  if (!me || (leader && isHealthy(leader))) return 'follow'
+  if (leader && !self.mayJudge) return 'wait'
+  const oldest = Math.min(...view.members.filter(isHealthy).map(({ id }) => id))
+  return oldest === self.id ? 'take' : 'wait'
+}

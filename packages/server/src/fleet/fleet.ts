@@ -1,0 +1,131 @@
+// This process as a pod among pods. On one connection, beat after beat: say that it lives, look who else does, and lead
+// if it is its turn. Beats stand on the database's clock, trust on its own.
+//   this process   event                                becomes
+//   –              start                                live, under a new id (P7)
+//   live           beat confirmed                       live, trusted
+//   live           beats fail                           live, fenced after ttl − margin: it starts nothing (P3)
+//   live           its beat changes no row: buried      live, under a new id; what ran under the old one is aborted
+//   live           drain                                draining: its term is given up, beats go on
+//   draining       its beat changes no row: buried      dead
+//   any            stop                                 dead, as it writes itself
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import { every } from '../lib/every.ts'
+import { compose, type Service } from '../lib/lifecycle.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { createDuties } from './duties.ts'
+import { createLeader, ownDuties } from './leader.ts'
+import { createLink } from './link.ts'
+import { beat, drain, join, leave, list, type PodRow } from './pods.ts'
+import { createTrust } from './trust.ts'
+
+/** One life of this process: what is done in its name ends with `signal`. */
+export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
+
+export type Fleet = Service & {
+  /** Undefined before the start, and once it is buried while it drains. */
+  self(): Incarnation | undefined
+  /** May nothing be started now? */
+  isFenced(): boolean
+  /** Milliseconds since before the last confirmed beat was sent. */
+  beatAgeMs(): number
+  /** From now on this pod takes nothing new. Never rejects: if it cannot be written, the others see that beats end. */
+  drain(): Promise<void>
+  pods(): Promise<PodRow[]>
+}
+type Deps = {
+  readonly url: string
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly log: Log
+  readonly name: string
+  readonly version: string
+  readonly beatMs: number
+  readonly ttlMs: number
+  readonly stopMs: number
+}
+type Life = Incarnation & { readonly end: (reason: Error) => void }
+
+const BURIED = new Error('This pod was counted as dead')
+const LEAST_BEATS = 3 // in one ttl: a single lost beat is no death
+
+export function createFleet(deps: Deps): Fleet {
+  const { database, clock, metrics, log, ttlMs, beatMs, stopMs } = deps
+  if (ttlMs < LEAST_BEATS * beatMs)
+    throw new Rejected('invalid', `FLEETLINE_TTL_MS must be at least ${LEAST_BEATS} times FLEETLINE_BEAT_MS`)
+  const trust = createTrust(deps, clock)
+  const leader = createLeader({ ...deps, trust })
+  const link = createLink({ url: deps.url, statementMs: Math.min(ttlMs, stopMs) })
+  let life: Life | undefined
+  let isDraining = false
+  let isSilent = false
+
+  const begin = (id: number, sentMs: number): Life => {
+    const ending = new AbortController()
+    trust.confirm(sentMs)
+    log.info('joined the fleet', { pod: id })
+    return { id, signal: ending.signal, end: (reason) => ending.abort(reason) }
+  }
+  const buried = (dead: Life) => {
+    log.warn('counted as dead by the others', { pod: dead.id })
+    trust.reset()
+    leader.lose()
+    life = undefined
+    dead.end(BURIED)
+  }
+  const tick = async (query: Query) => {
+    const sentMs = clock.monotonicMs()
+    if (life && (await beat(query, life.id))) trust.confirm(sentMs)
+    else if (life) buried(life)
+    if (!life && isDraining) return
+    life ??= begin(await join(query, deps.name, deps.version), sentMs)
+    if (isSilent) log.info('beats come through again')
+    isSilent = false
+    await leader.follow(query, life.id)
+  }
+  const missed = (error: unknown) => {
+    trust.miss()
+    if (!isSilent) log.warn('a beat did not come through', { error })
+    isSilent = true
+  }
+  const write = async (work: (query: Query, pod: number) => Promise<void>) => {
+    const me = life
+    if (!me) return
+    const outcome = await database.transaction((query) => work(query, me.id), { deadlineMs: stopMs })
+    if (outcome.type !== 'committed')
+      log.warn('the fleet was not told that this pod stops', { pod: me.id, error: outcome.error })
+  }
+  const lives: Service = {
+    name: 'fleet.life',
+    start: async () => {
+      const sentMs = clock.monotonicMs()
+      const outcome = await database.transaction((query) => join(query, deps.name, deps.version))
+      life = begin(valueOf(outcome, 'The pod could not join the fleet'), sentMs)
+    },
+    stop: async () => {
+      await write(leave)
+      life?.end(new Error('The pod stops'))
+      link.close()
+    },
+  }
+  const term = () => (isDraining || trust.isFenced() ? undefined : leader.term())
+  metrics.gauge('beatAge', () => [[{}, trust.ageMs() / 1000]])
+  return {
+    ...compose('fleet', [
+      lives,
+      every({ clock, name: 'fleet.beat', everyMs: beatMs, onError: missed }, () => link.use(tick)),
+      createDuties({ clock, log, tickMs: beatMs, term, duties: ownDuties({ ...deps, trust }) }),
+    ]),
+    self: () => life,
+    isFenced: () => trust.isFenced(),
+    beatAgeMs: () => trust.ageMs(),
+    drain: async () => {
+      isDraining = true
+      await write(drain)
+    },
+    pods: async () => valueOf(await database.transaction(list), 'The pods cannot be read'),
+  }
+}

@@ -1,0 +1,124 @@
+// The rows of pods and of the leader. Ages are the database's: pods with different clocks agree on them. Every write of
+// a leader names its term and its pod in the WHERE: under an older term it changes no row (P2).
+import type { Query } from '../store/database.ts'
+import type { Member, View } from './election.ts'
+
+export type Term = { readonly term: number; readonly pod: number }
+export type Buried = { readonly id: number; readonly name: string; readonly ageMs: number }
+export type PodRow = {
+  readonly pod: number
+  readonly name: string
+  readonly version: string
+  readonly state: 'live' | 'draining' | 'dead'
+  readonly isLeader: boolean
+  readonly bornAt: Date
+  readonly beatAgeMs: number
+  readonly endedAt: Date | null
+}
+
+const JOIN = 'insert into fleetline.pods (name, version) values ($1, $2) returning id'
+
+const BEAT = `
+  update fleetline.pods set beat_at = clock_timestamp() where id = $1 and state <> 'dead' returning id`
+
+// One row per pod that is not dead; if there is none, the leader's row alone.
+const LOOK = `
+  select l.term, l.pod as leader, p.id, p.state,
+         (extract(epoch from clock_timestamp() - p.beat_at) * 1000)::float8 as "beatAgeMs"
+    from fleetline.leader l left join fleetline.pods p on p.state <> 'dead'`
+
+// The compare-and-set: of all who saw the same term one takes the next. The fleet was without a leader since the last
+// one's last beat, or since it gave up, or since this pod was born.
+export const TAKE = `
+  update fleetline.leader l set term = l.term + 1, pod = $1, since = clock_timestamp()
+    from fleetline.leader o left join fleetline.pods p on p.id = o.pod, fleetline.pods me
+   where l.term = $2 and me.id = $1 and me.state = 'live'
+  returning l.term, (extract(epoch from
+    clock_timestamp() - greatest(coalesce(p.beat_at, o.since), me.born_at)) * 1000)::float8 as "leaderlessMs"`
+
+const GIVE_UP = 'update fleetline.leader set pod = null, since = clock_timestamp() where pod = $1'
+const DRAIN = `update fleetline.pods set state = 'draining' where id = $1 and state = 'live'`
+const LEAVE = `update fleetline.pods set state = 'dead', ended_at = clock_timestamp() where id = $1 and state <> 'dead'`
+
+// $1 term · $2 the leader's pod · $3 ttl in ms. That the leader's own beat is young shows that beats came through: a
+// statement that waited in a frozen server, or behind one, buries nobody. A beat that commits while this waits for its
+// row is seen: the condition is checked again on the row as it is then.
+export const BURY = `
+  update fleetline.pods p set state = 'dead', ended_at = clock_timestamp()
+   where p.state <> 'dead' and p.beat_at < clock_timestamp() - $3::float8 * interval '1 ms'
+     and exists (select from fleetline.leader l join fleetline.pods me on me.id = l.pod
+                  where l.term = $1 and l.pod = $2
+                    and me.beat_at > clock_timestamp() - $3::float8 / 2 * interval '1 ms')
+  returning p.id, p.name, (extract(epoch from p.ended_at - p.beat_at) * 1000)::float8 as "ageMs"`
+
+// Dead pods are kept for an hour: people look, and what they held is looked for again and again.
+export const FORGET = `
+  delete from fleetline.pods p
+   where p.state = 'dead' and p.ended_at < clock_timestamp() - interval '1 hour'
+     and exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)
+  returning p.id`
+
+const LIST = `
+  select p.id as pod, p.name, p.version, p.state, p.id is not distinct from l.pod as "isLeader", p.born_at as "bornAt",
+         greatest(0, (extract(epoch from clock_timestamp() - p.beat_at) * 1000))::int8::float8 as "beatAgeMs",
+         p.ended_at as "endedAt"
+    from fleetline.pods p, fleetline.leader l
+   order by p.state = 'dead', case when p.state = 'dead' then -p.id else p.id end limit 1000`
+
+/** A new incarnation; answers its id. */
+export async function join(query: Query, name: string, version: string): Promise<number> {
+  const [row] = await query<{ id: number }>(JOIN, [name, version])
+  return row!.id
+}
+
+/** Whether the pod is still among the living. */
+export async function beat(query: Query, pod: number): Promise<boolean> {
+  return (await query(BEAT, [pod])).length > 0
+}
+
+export async function look(query: Query): Promise<View> {
+  type Seen = Member & { readonly term: string; readonly leader: number | null }
+  const rows = await query<Seen | (Seen & { readonly id: null })>(LOOK)
+  const { term, leader } = rows[0]!
+  const members = rows.filter(({ id }) => id !== null)
+  return { term: Number(term), leader, members }
+}
+
+/** The term that this pod now has, and how long there was no leader; undefined if another was faster. */
+export async function take(
+  query: Query,
+  pod: number,
+  seenTerm: number,
+): Promise<(Term & { readonly leaderlessMs: number }) | undefined> {
+  const [row] = await query<{ term: string; leaderlessMs: number }>(TAKE, [pod, seenTerm])
+  return row && { term: Number(row.term), pod, leaderlessMs: row.leaderlessMs }
+}
+
+/** Only this incarnation ever writes its id there, so that its id is fence enough. */
+export async function giveUp(query: Query, pod: number): Promise<void> {
+  await query(GIVE_UP, [pod])
+}
+
+/** From now on it takes nothing new. */
+export async function drain(query: Query, pod: number): Promise<void> {
+  await query(DRAIN, [pod])
+  await giveUp(query, pod)
+}
+
+export async function leave(query: Query, pod: number): Promise<void> {
+  await query(LEAVE, [pod])
+  await giveUp(query, pod)
+}
+
+export async function bury(query: Query, { term, pod }: Term, ttlMs: number): Promise<Buried[]> {
+  return query<Buried>(BURY, [term, pod, ttlMs])
+}
+
+export async function forget(query: Query, { term, pod }: Term): Promise<number> {
+  return (await query(FORGET, [term, pod])).length
+}
+
+/** Those that live, the oldest first; then the dead of the last hour, the latest first. */
+export async function list(query: Query): Promise<PodRow[]> {
+  return query<PodRow>(LIST)
+}

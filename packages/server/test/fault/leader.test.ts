@@ -1,0 +1,54 @@
+// P1 P2 P7: the leader is stopped in its tracks, counted as dead and woken again; another is asked to go.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { leaderOf, podRows, stateOf, untilBuried } from '../support/fleet.ts'
+import { startPod } from '../support/pods.ts'
+import { openDatabase } from '../support/store.ts'
+
+test('a leader that slept wakes as another pod and leads no more; one that is asked to go leaves at once', async (t) => {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  const sleeper = await startPod(t, url, { FLEETLINE_POD_NAME: 'sleeper' })
+  const details = () => sleeper.program.output()
+  const old = await eventually(
+    async () => {
+      const leader = await leaderOf(database)
+      assert.ok(leader !== undefined)
+      return leader
+    },
+    { what: 'the first pod to lead', details },
+  )
+  const heir = await startPod(t, url, { FLEETLINE_POD_NAME: 'heir' })
+  const heirId = (await podRows(database)).find(({ name }) => name === 'heir')!.pod
+  sleeper.program.kill('SIGSTOP')
+  await untilBuried(database, old, heir.program.output)
+  assert.equal(await leaderOf(database), heirId)
+  sleeper.program.kill('SIGCONT')
+  const isBack = { what: 'the sleeper to be back under a new id', details }
+  await eventually(async () => {
+    const rows = (await podRows(database)).filter(({ name }) => name === 'sleeper')
+    assert.deepEqual(
+      rows.map(({ pod, state }) => [pod > old, state]),
+      [
+        [true, 'live'],
+        [false, 'dead'],
+      ],
+    )
+  }, isBack)
+  assert.equal(await leaderOf(database), heirId)
+  assert.equal((await fetch(`${sleeper.admin}/readyz`)).status, 200)
+
+  heir.program.kill('SIGTERM')
+  await eventually(() => assert.ok(heir.program.hasEnded()), {
+    what: 'the heir to end',
+    details: heir.program.output,
+  })
+  assert.deepEqual(await heir.program.ended, { code: 0, signal: null })
+  assert.equal(await stateOf(database, heirId), 'dead', 'as it wrote itself: nobody aged its beat')
+  await eventually(async () => assert.ok((await leaderOf(database))! > heirId), {
+    what: 'a new leader',
+    details,
+  })
+})

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { decide, type View } from '../../src/fleet/election.ts'
+import { createTrust } from '../../src/fleet/trust.ts'
+import { manualClock } from '../support/clock.ts'
+
+const LIMITS = { beatMs: 1_000, ttlMs: 5_000 }
+
+test('P3: trust is as old as the moment before the last confirmed beat was sent, and ends a margin before the ttl', async () => {
+  const clock = manualClock()
+  const trust = createTrust(LIMITS, clock)
+  assert.deepEqual([trust.isFenced(), trust.ageMs()], [true, Number.POSITIVE_INFINITY])
+  const sentMs = clock.monotonicMs()
+  await clock.advance(3_000) // the answer came late: what it proves is as old as the question
+  trust.confirm(sentMs)
+  assert.deepEqual([trust.isFenced(), trust.ageMs()], [false, 3_000])
+  await clock.advance(1_000)
+  assert.equal(trust.isFenced(), false)
+  await clock.advance(1)
+  assert.equal(trust.isFenced(), true)
+  trust.confirm(clock.monotonicMs())
+  assert.equal(trust.isFenced(), false)
+  trust.reset()
+  assert.equal(trust.isFenced(), true, 'what the last incarnation knew is worth nothing')
+})
+
+test('a pod judges others only five beats after its own came through again', async () => {
+  const clock = manualClock()
+  const trust = createTrust(LIMITS, clock)
+  const beatFor = async (beats: number) => {
+    for (let n = 0; n < beats; n += 1) {
+      trust.confirm(clock.monotonicMs())
+      await clock.advance(LIMITS.beatMs)
+    }
+  }
+  await beatFor(4)
+  assert.equal(trust.mayJudge(), false)
+  await beatFor(1)
+  assert.equal(trust.mayJudge(), true)
+  trust.miss()
+  assert.equal(trust.mayJudge(), false, 'its own beat failed: perhaps everybody’s did')
+  await beatFor(5)
+  assert.equal(trust.mayJudge(), true)
+  await clock.advance(4_000) // nothing failed, but nothing came through either
+  await beatFor(1)
+  assert.equal(trust.mayJudge(), false)
+})
+
+test('who leads: the oldest healthy pod, and a healthy leader keeps its term', () => {
+  const [young, old] = [0, LIMITS.ttlMs + 1]
+  const view = (leader: number | null, ...ages: readonly number[]): View => ({
+    term: 7,
+    leader,
+    members: ages.map((beatAgeMs, index) => ({ id: index + 1, state: 'live', beatAgeMs })),
+  })
+  const as = (id: number, seen: View, mayJudge = true) => decide(seen, { id, mayJudge }, LIMITS.ttlMs)
+  const draining = (seen: View, pod: number): View => ({
+    ...seen,
+    members: seen.members.map((member) => (member.id === pod ? { ...member, state: 'draining' } : member)),
+  })
+  const cases: readonly (readonly [what: string, found: string, expected: string])[] = [
+    ['nobody leads, I am the oldest', as(1, view(null, young, young)), 'take'],
+    ['nobody leads, another is older', as(2, view(null, young, young)), 'wait'],
+    ['nobody leads, the older one is silent', as(2, view(null, old, young)), 'take'],
+    ['I lead', as(2, view(2, young, young)), 'lead'],
+    ['I lead and drain', as(2, draining(view(2, young, young), 2)), 'give-up'],
+    ['a younger pod leads', as(1, view(2, young, young)), 'follow'],
+    ['the leader is silent', as(2, view(1, old, young)), 'take'],
+    ['the leader is silent, and I may not judge', as(2, view(1, old, young), false), 'wait'],
+    ['the leader drains', as(2, draining(view(1, young, young), 1), false), 'take'],
+    ['the leader is dead', as(1, view(9, young, young), false), 'take'],
+    ['the leader is dead, and I drain', as(1, draining(view(9, young, young), 1)), 'follow'],
+  ]
+  for (const [what, found, expected] of cases) assert.equal(found, expected, what)
+})
