@@ -11,12 +11,12 @@ test('asked to stop, a pod stops in order and exits 0', async (t) => {
   program.kill('SIGTERM')
   await eventually(() => assert.ok(program.hasEnded()), { what: 'the pod to end', details: program.output })
   assert.deepEqual(await program.ended, { code: 0, signal: null })
+  const own = linesOf(program).filter(({ msg }) => ['ready', 'stopping', 'stopped'].includes(msg))
   assert.deepEqual(
-    linesOf(program)
-      .map(({ msg }) => msg)
-      .slice(-3),
+    own.map(({ msg }) => msg),
     ['ready', 'stopping', 'stopped'],
   )
+  assert.equal(linesOf(program).at(-1)?.msg, 'stopped')
 })
 
 test('what keeps a pod from starting has one sentence and an exit code of its kind', async (t) => {
