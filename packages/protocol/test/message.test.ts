@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { MESSAGE_LIMITS, messageFault, type Part } from '../src/index.ts'
+import { JSON_LIMITS, messageFault, type Part } from '../src/index.ts'
 
 function nested(depth: number): unknown {
   let value: unknown = 'deep'
@@ -24,10 +24,10 @@ test('what jsonb would refuse, or would not keep as it was, is found before', ()
     [part({ data: JSON.parse('{"__proto__": 1}') as unknown }), /__proto__ is not allowed/],
     [{ parts: [], metadata: { constructor: 1 } }, /constructor is not allowed/],
     [part({ data: JSON.parse('1e400') as unknown }), /out of range/],
-    [part({ data: nested(MESSAGE_LIMITS.depth - 3) }), undefined],
-    [part({ data: nested(MESSAGE_LIMITS.depth) }), /deeper than 64/],
+    [part({ data: nested(JSON_LIMITS.depth - 3) }), undefined],
+    [part({ data: nested(JSON_LIMITS.depth) }), /deeper than 64/],
     [part({ data: nested(300_000) }), /deeper than 64/],
-    [part({ data: Array.from({ length: MESSAGE_LIMITS.keys }, () => 0) }), /more than 10000/],
+    [part({ data: Array.from({ length: JSON_LIMITS.keys }, () => 0) }), /more than 10000/],
   ]
   for (const [content, fault] of cases) {
     const found = messageFault(content)

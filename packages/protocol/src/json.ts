@@ -1,0 +1,38 @@
+// What may be stored as JSON, and what may not: `jsonFault` says so before anything is written. It is bounded, whatever
+// it is given.
+
+/** How deep objects and arrays may stand in each other, and how many fields and entries all of them may have. */
+export const JSON_LIMITS = { depth: 64, keys: 10_000 } as const
+
+const PROTOTYPE_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
+
+/** Why a value cannot be stored, or undefined if it can. Sizes in bytes are the server's to count. */
+export function jsonFault(whole: unknown): string | undefined {
+  let keys = 0
+  const walk = (value: unknown, depth: number): string | undefined => {
+    if (typeof value === 'string') return textFault(value)
+    if (typeof value === 'number') return Number.isFinite(value) ? undefined : 'a number is out of range'
+    if (typeof value !== 'object' || value === null) return undefined
+    if (depth > JSON_LIMITS.depth) return `nested deeper than ${JSON_LIMITS.depth}`
+    const entries = Object.entries(value)
+    keys += entries.length
+    if (keys > JSON_LIMITS.keys) return `more than ${JSON_LIMITS.keys} fields and entries`
+    for (const [key, inner] of entries) {
+      const fault = keyFault(key) ?? walk(inner, depth + 1)
+      if (fault !== undefined) return fault
+    }
+    return undefined
+  }
+  return walk(whole, 0)
+}
+
+/** A key that would reach a prototype when somebody copies the object. */
+function keyFault(key: string): string | undefined {
+  return PROTOTYPE_KEYS.has(key) ? `the field name ${key} is not allowed` : textFault(key)
+}
+
+/** What PostgreSQL's jsonb refuses, told before it fails a batch. */
+function textFault(text: string): string | undefined {
+  if (text.includes('\0')) return 'the character U+0000 cannot be stored'
+  return text.isWellFormed() ? undefined : 'half a surrogate pair cannot be stored'
+}

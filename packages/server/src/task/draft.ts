@@ -1,0 +1,101 @@
+// A task on its way into the queue, made ready before it meets a batch: checked, with its id and its input as the JSON
+// text that is stored. Pure: time and chance are arguments.
+import { jsonFault, parseId, TASK_LIMITS, TASK_NAME, uuidV7, type Id } from '@fleetline/protocol'
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+
+export type TaskSpec = {
+  readonly machine: string
+  readonly input?: unknown
+  readonly queue?: string
+  /** 7 first, 0 last. */
+  readonly priority?: number
+  /** Not before this, by the clock of the database. */
+  readonly runAt?: Date
+  readonly maxAttempts?: number
+  /** Enqueued again under its id, a task is there once: also after it ended, while its history is kept. */
+  readonly id?: Id<'task'>
+}
+
+export type Draft = {
+  readonly id: string
+  /** Whether the caller chose the id, so that it may come again. */
+  readonly isNamed: boolean
+  readonly tenant: number
+  readonly queue: string
+  readonly machine: string
+  readonly priority: number
+  readonly runAt: Date | null
+  /** Null: that of the track. */
+  readonly maxAttempts: number | null
+  readonly input: string
+}
+
+type Deps = { readonly clock: Clock; readonly random: Random; readonly cell: number }
+
+export const DEFAULT_QUEUE = 'default'
+
+export function draftOf(deps: Deps, tenant: number, spec: TaskSpec): Draft {
+  const {
+    machine,
+    input = null,
+    queue = DEFAULT_QUEUE,
+    priority = 3,
+    runAt = null,
+    maxAttempts = null,
+  } = spec
+  refuseUnless(TASK_NAME.test(queue), 'queue', `must match ${TASK_NAME.source}`)
+  refuseUnless(TASK_NAME.test(machine), 'machine', `must match ${TASK_NAME.source}`)
+  refuseUnless(
+    isWithin(priority, 0, TASK_LIMITS.priority),
+    'priority',
+    `must be from 0 to ${TASK_LIMITS.priority}`,
+  )
+  refuseUnless(runAt === null || !Number.isNaN(runAt.getTime()), 'runAt', 'must be a date')
+  refuseUnless(
+    maxAttempts === null || isWithin(maxAttempts, 1, TASK_LIMITS.attempts),
+    'maxAttempts',
+    `must be from 1 to ${TASK_LIMITS.attempts}`,
+  )
+  return {
+    id: spec.id === undefined ? uuidV7(deps.clock.now(), deps.random.bytes(10)) : uuidOf(spec.id, deps.cell),
+    isNamed: spec.id !== undefined,
+    tenant,
+    queue,
+    machine,
+    priority,
+    runAt,
+    maxAttempts,
+    input: storable('input', input, TASK_LIMITS.inputBytes),
+  }
+}
+
+/** As JSON text; refuses what PostgreSQL could not store, or what is over its limit. */
+export function storable(name: string, value: unknown, bytes: number): string {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(value) as string | undefined // a function, say, has none
+  } catch (cause) {
+    throw new Rejected('invalid', `${name}: cannot be written as JSON`, { cause })
+  }
+  if (text === undefined) throw new Rejected('invalid', `${name}: cannot be written as JSON`)
+  if (Buffer.byteLength(text) > bytes) throw new Rejected('too_large', `${name}: over ${bytes} bytes of JSON`)
+  const fault = jsonFault(JSON.parse(text))
+  if (fault !== undefined) throw new Rejected('invalid', `${name}: ${fault}`)
+  return text
+}
+
+function uuidOf(id: string, cell: number): string {
+  const parsed = parseId('task', id)
+  refuseUnless(parsed?.cell === cell, 'id', 'is not the id of a task here')
+  return parsed!.uuid
+}
+
+function isWithin(value: number, min: number, max: number): boolean {
+  return Number.isInteger(value) && value >= min && value <= max
+}
+
+function refuseUnless(holds: boolean, field: string, text: string): void {
+  if (!holds) throw new Rejected('invalid', `${field}: ${text}`)
+}

@@ -1,0 +1,17 @@
+// Tasks whose time has come, by the clock of the database, become ready, at the end of the line. Any pod does it for all.
+import type { Query } from '../store/database.ts'
+
+const MOST = 1_000
+
+export const PROMOTE = `
+  with due as (
+    select ctid as tid from fleetline.tasks
+     where state = 'waiting' and run_at <= now() order by run_at limit $1 for update skip locked)
+  update fleetline.tasks t set state = 'ready', place = nextval('fleetline.place')
+   where t.ctid = any (array(select tid from due)) returning t.id`
+
+/** How many there were, and whether there may be more. */
+export async function promote(query: Query): Promise<{ readonly count: number; readonly isAll: boolean }> {
+  const { length: count } = await query(PROMOTE, [MOST])
+  return { count, isAll: count < MOST }
+}

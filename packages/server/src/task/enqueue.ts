@@ -1,0 +1,186 @@
+// The way into the queue. Guarantees:
+//   Q10  a task is there exactly if the transaction that enqueued it committed: ours, or the caller's own
+//   Q1   an answer comes after the commit. What ended as unknown is sent again under the same id until it is known
+//   S15  a task that cannot be stored is refused alone; what came beside it is stored
+// Under an id that the caller chose, a task is there once, also after it ended: an insert that succeeds has waited for
+// whoever held that id, so that a look into the history behind it sees where that one went. A hit is answered from a
+// transaction that writes, so that its commit lies behind the first one's: what a plain read finds may be on no standby.
+import { formatId, TASK_LIMITS, type Id } from '@fleetline/protocol'
+import { Rejected, Retry } from '../errors.ts'
+import { createBatcher } from '../lib/batcher.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Service } from '../lib/lifecycle.ts'
+import type { Random } from '../lib/random.ts'
+import { valueOf, type Database, type Outcome, type Query } from '../store/database.ts'
+import { isDataFault, isValueFault } from '../store/sqlstate.ts'
+import { untilCommitted } from '../store/until-committed.ts'
+import { draftOf, type Draft, type TaskSpec } from './draft.ts'
+
+/** `created` is false for a task that was there already under this id. */
+export type Enqueued = { readonly id: Id<'task'>; readonly created: boolean }
+
+export type Enqueuer = Service & {
+  enqueue(tenant: number, spec: TaskSpec): Promise<Enqueued>
+  /** All of them, or none. */
+  enqueueAll(tenant: number, specs: readonly TaskSpec[]): Promise<Enqueued[]>
+  /** In the caller's transaction: they exist if it commits, and nobody is woken. */
+  enqueueIn(query: Query, tenant: number, specs: readonly TaskSpec[]): Promise<Enqueued[]>
+}
+
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly deadlineMs: number
+  readonly cell: number
+  /** Called after a commit that made tasks. */
+  readonly onEnqueued: () => void
+}
+type Answer = 'made' | 'there' | 'conflict' | 'no-track'
+
+const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
+const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
+
+// Places are drawn in the order of the list. A queue and a machine are found by name here, so that nothing about them
+// has to be known, or kept, before: one that no pod has run gives no row.
+export const ENQUEUE = `
+  with asked as (
+    select a.*, k.id as track, k.max_attempts as usual
+      from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::smallint[], $6::timestamptz[], $7::smallint[],
+                  $8::text[]) with ordinality a(id, tenant, queue, machine, priority, run_at, max_attempts, input, n)
+      join fleetline.queues q on q.name = a.queue
+      join fleetline.tracks k on k.queue = q.id and k.machine = a.machine and k.shape = ''),
+  made as (
+    insert into fleetline.tasks (id, tenant, track, priority, max_attempts, input, run_at, state)
+    select id, tenant, track, priority, coalesce(max_attempts, usual), input::jsonb, coalesce(run_at, now()),
+           (case when run_at > now() then 'waiting' else 'ready' end)::fleetline.task_state
+      from asked order by n
+    on conflict (id) do nothing returning id)
+  select a.n::int as n, m.id is not null as made from asked a left join made m on m.id = a.id`
+
+// A statement of its own, so that its snapshot is younger than the insert.
+export const ENDED_BEFORE = `
+  delete from fleetline.tasks t using fleetline.task_history h
+   where t.id = any ($1::uuid[]) and h.id = t.id returning t.id`
+
+// The same task, or another under the same id? The message makes the commit wait for the standbys.
+const COMPARE = `
+  select k.n::int as n,
+         bool_and(f.tenant = k.tenant and f.input = k.input::jsonb and q.name = k.queue and r.machine = k.machine) as same,
+         pg_logical_emit_message(true, 'fleetline', '')
+    from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[]) with ordinality
+         k(id, tenant, queue, machine, input, n)
+    join (select id, tenant, track, input from fleetline.tasks where id = any ($1::uuid[])
+          union all select id, tenant, track, input from fleetline.task_history where id = any ($1::uuid[])) f
+      on f.id = k.id
+    join fleetline.tracks r on r.id = f.track join fleetline.queues q on q.id = r.queue
+   group by k.n`
+
+export function createEnqueuer(deps: Deps): Enqueuer {
+  const batcher = createBatcher<Draft, Answer>({
+    name: 'enqueue',
+    ...BATCH,
+    ...WAITING,
+    weigh: ({ input }) => input.length,
+    commit: async (drafts) => {
+      const work = (query: Query, isRepeat: boolean) => insert(query, drafts, isRepeat)
+      return committed(await untilCommitted(deps, work, { repeatsUnknown: true }))
+    },
+    isRefusal: isDataFault,
+  })
+  const accepted = (draft: Draft, answer: Answer): Enqueued => {
+    if (answer === 'no-track')
+      throw new Rejected(
+        'not_found',
+        `No pod has run ${draft.machine} in queue ${draft.queue} yet: start one that knows it`,
+      )
+    if (answer === 'conflict') throw new Rejected('conflict', 'Another task has this id')
+    return { id: formatId('task', deps.cell, draft.id), created: answer === 'made' }
+  }
+  const draftsOf = (tenant: number, specs: readonly TaskSpec[]) => {
+    if (specs.length > TASK_LIMITS.list)
+      throw new Rejected('too_many', `At most ${TASK_LIMITS.list} tasks are enqueued at once`)
+    const drafts = specs.map((spec) => draftOf(deps, tenant, spec))
+    if (new Set(drafts.map(({ id }) => id)).size < drafts.length)
+      throw new Rejected('conflict', 'Two tasks of the list have one id')
+    return drafts
+  }
+  const insertAll = async (query: Query, drafts: readonly Draft[], isRepeat: boolean) => {
+    const answers = await insert(query, drafts, isRepeat)
+    return drafts.map((draft, index) => accepted(draft, answers[index]!)) // one that is refused rolls all of them back
+  }
+  return {
+    name: 'enqueue',
+    start: async () => undefined,
+    stop: () => batcher.flush(),
+    enqueue: async (tenant, spec) => {
+      const draft = draftOf(deps, tenant, spec)
+      const enqueued = accepted(draft, await batcher.add(draft).catch(toSender))
+      if (enqueued.created) deps.onEnqueued()
+      return enqueued
+    },
+    enqueueAll: async (tenant, specs) => {
+      const drafts = draftsOf(tenant, specs)
+      if (drafts.length === 0) return []
+      const work = (query: Query, isRepeat: boolean) => insertAll(query, drafts, isRepeat)
+      const outcome = await untilCommitted(deps, work, { repeatsUnknown: true })
+      const enqueued = await Promise.resolve(outcome).then(committed).catch(toSender)
+      if (enqueued.some(({ created }) => created)) deps.onEnqueued()
+      return enqueued
+    },
+    enqueueIn: (query, tenant, specs) => insertAll(query, draftsOf(tenant, specs), false).catch(toSender),
+  }
+}
+
+function toSender(error: unknown): never {
+  if (!isValueFault(error)) throw error
+  throw new Rejected('invalid', 'PostgreSQL cannot store this task', { cause: error })
+}
+
+function committed<T>(outcome: Outcome<T>): T {
+  if (outcome.type === 'unknown')
+    throw new Retry('unavailable', 'Whether the task was enqueued is not known', { cause: outcome.error })
+  return valueOf(outcome, 'The task was not enqueued')
+}
+
+async function insert(query: Query, drafts: readonly Draft[], isRepeat: boolean): Promise<Answer[]> {
+  const rows = await query<{ n: number; made: boolean }>(ENQUEUE, [
+    drafts.map(({ id }) => id),
+    drafts.map(({ tenant }) => tenant),
+    drafts.map(({ queue }) => queue),
+    drafts.map(({ machine }) => machine),
+    drafts.map(({ priority }) => priority),
+    drafts.map(({ runAt }) => runAt),
+    drafts.map(({ maxAttempts }) => maxAttempts),
+    drafts.map(({ input }) => input),
+  ])
+  const known = new Set(rows.map(({ n }) => drafts[n - 1]!))
+  const made = new Map(rows.filter((row) => row.made).map(({ n }) => [drafts[n - 1]!.id, drafts[n - 1]!]))
+  const mayHaveEnded = [...made.values()].filter(({ isNamed }) => isRepeat || isNamed)
+  for (const id of await endedBefore(query, mayHaveEnded)) made.delete(id)
+  const isMade = (draft: Draft) => made.get(draft.id) === draft // of two with one id, the one of them
+  const there = drafts.filter((draft) => known.has(draft) && !isMade(draft))
+  const same = await compare(query, there)
+  return drafts.map((draft) => {
+    if (!known.has(draft)) return 'no-track'
+    return isMade(draft) ? 'made' : same.has(draft) ? 'there' : 'conflict'
+  })
+}
+
+async function endedBefore(query: Query, drafts: readonly Draft[]): Promise<string[]> {
+  if (drafts.length === 0) return []
+  const rows = await query<{ id: string }>(ENDED_BEFORE, [drafts.map(({ id }) => id)])
+  return rows.map(({ id }) => id)
+}
+
+async function compare(query: Query, drafts: readonly Draft[]): Promise<Set<Draft>> {
+  if (drafts.length === 0) return new Set()
+  const rows = await query<{ n: number; same: boolean }>(COMPARE, [
+    drafts.map(({ id }) => id),
+    drafts.map(({ tenant }) => tenant),
+    drafts.map(({ queue }) => queue),
+    drafts.map(({ machine }) => machine),
+    drafts.map(({ input }) => input),
+  ])
+  return new Set(rows.filter(({ same }) => same).map(({ n }) => drafts[n - 1]!))
+}

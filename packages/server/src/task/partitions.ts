@@ -1,0 +1,16 @@
+// The days of the history: made a week ahead, dropped whole when no queue keeps them any more. The functions are the
+// migrator's, so that a pod's role needs no right to make tables. No lock within a second: the next call tries again.
+import { valueOf, type Database } from '../store/database.ts'
+
+type Transactions = Pick<Database, 'transaction'>
+
+const MAKE = 'select fleetline.make_partitions(7)'
+const DROP = 'select fleetline.drop_partitions()'
+
+export async function makePartitions(database: Transactions): Promise<void> {
+  valueOf(await database.transaction((query) => query(MAKE)), 'No day of the history could be made')
+}
+
+export async function dropPartitions(database: Transactions): Promise<void> {
+  valueOf(await database.transaction((query) => query(DROP)), 'No day of the history could be dropped')
+}

@@ -1,0 +1,192 @@
+// The end of an attempt. Guarantees:
+//   Q3   a write for an attempt that is no longer current changes no row and is answered as fenced: (id, attempt, pod)
+//        stand in the WHERE, and pod is set exactly while claimed
+//   Q4   what ended is gone from the live table, in the commit that writes its history: nothing can run it again
+//   L11  a fenced attempt, or a result that cannot be stored, changes nothing for the rest of its batch
+//
+//   settlement   the row                                             counts as an attempt
+//   done         into the history, with its result                   yes
+//   failed       into the history, with its error                    yes
+//   retry        waiting, for delayMs, with its error                yes
+//   later        waiting, for delayMs: the handler asked for it      no
+//   back         ready, at the place that it had: not run here       no
+//   dead         dead, with its error: a person looks                yes
+//
+// What ended as unknown is written again; a repeat that matches no row looks whether the first one did it.
+import { Retry } from '../errors.ts'
+import { createBatcher } from '../lib/batcher.ts'
+import type { Clock } from '../lib/clock.ts'
+import { crashPoint } from '../lib/crash-point.ts'
+import type { Service } from '../lib/lifecycle.ts'
+import type { Random } from '../lib/random.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import { isDataFault, isNoPartition } from '../store/sqlstate.ts'
+import { untilCommitted } from '../store/until-committed.ts'
+import { makePartitions } from './partitions.ts'
+
+/** JSON texts that `storable` has let through. */
+export type Settlement =
+  | { readonly type: 'done'; readonly result: string }
+  | { readonly type: 'failed'; readonly error: string }
+  | { readonly type: 'retry'; readonly delayMs: number; readonly error: string }
+  | { readonly type: 'later'; readonly delayMs: number; readonly error: string }
+  | { readonly type: 'back' }
+  | { readonly type: 'dead'; readonly error: string }
+
+export type Settling = {
+  readonly pod: number
+  readonly id: string
+  readonly attempt: number
+  readonly settlement: Settlement
+}
+export type Settled = 'settled' | 'fenced'
+
+export type Settler = Service & { settle(item: Settling): Promise<Settled> }
+
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly deadlineMs: number
+}
+
+const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
+const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
+
+// Without `state = 'claimed'`: that is what pod says, and with it the planner may walk all claims of the pod instead of
+// looking up one id after the other.
+export const END = `
+  with gone as (
+    delete from fleetline.tasks t
+     using unnest($1::int[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[])
+           e(pod, id, attempt, outcome, result, error)
+     where t.id = e.id and t.attempt = e.attempt and t.pod = e.pod
+    returning t.id, t.created_at, t.claimed_at, t.track, t.tenant, t.attempt, t.pod, t.priority, t.spent, t.input,
+              e.outcome, e.result::jsonb as result, coalesce(fleetline.fault(t.error, e.error::jsonb), t.error) as error)
+  insert into fleetline.task_history
+    (id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error)
+  select id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error from gone
+  returning id, attempt`
+
+export const CHANGE = `
+  update fleetline.tasks t
+     set state = c.state::fleetline.task_state, pod = null, claimed_at = null, spent = t.spent - c.given_back,
+         run_at = coalesce(now() + c.delay_ms * interval '1 ms', t.run_at), reason = coalesce(c.reason, t.reason),
+         error = coalesce(fleetline.fault(t.error, c.error::jsonb), t.error)
+    from unnest($1::int[], $2::uuid[], $3::int[], $4::text[], $5::smallint[], $6::float8[], $7::text[], $8::text[])
+         c(pod, id, attempt, state, given_back, delay_ms, reason, error)
+   where t.id = c.id and t.attempt = c.attempt and t.pod = c.pod
+  returning t.id, t.attempt`
+
+// An end of ours stands in the history. A change of ours has given the claim up; so has the leader if it counted this
+// pod as dead, and says so.
+const DONE_BEFORE = `
+  select s.id, s.attempt from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[]) s(pod, id, attempt, is_end)
+   where exists (select from fleetline.task_history h where s.is_end and h.id = s.id and h.attempt = s.attempt and h.pod = s.pod)
+      or exists (select from fleetline.tasks t where not s.is_end and t.id = s.id and t.attempt = s.attempt and t.pod is null
+                    and t.reason is distinct from 'pod_lost')`
+
+export function createSettler(deps: Deps): Settler {
+  const commit = async (items: readonly Settling[]): Promise<Settled[]> => {
+    const work = (query: Query, isRepeat: boolean) => settleAll(query, items, isRepeat)
+    const outcome = await untilCommitted(deps, work, { repeatsUnknown: true })
+    if (outcome.type === 'unknown')
+      throw new Retry('unavailable', 'Whether attempts were settled is not known', { cause: outcome.error })
+    return valueOf(outcome, 'Attempts were not settled')
+  }
+  const batcher = createBatcher<Settling, Settled>({
+    name: 'settle',
+    ...BATCH,
+    ...WAITING,
+    weigh: ({ settlement }) => JSON.stringify(settlement).length,
+    commit: async (items) => {
+      await crashPoint('settle.before')
+      try {
+        return await commit(items)
+      } catch (error) {
+        if (!isNoPartition(error)) throw error
+        await makePartitions(deps.database) // nobody led for a week, or a clock was moved
+        return commit(items)
+      }
+    },
+    isRefusal: isDataFault,
+  })
+  return {
+    name: 'settle',
+    start: async () => undefined,
+    stop: () => batcher.flush(),
+    settle: (item) => batcher.add(item),
+  }
+}
+
+async function settleAll(query: Query, items: readonly Settling[], isRepeat: boolean): Promise<Settled[]> {
+  const settled = new Set([
+    ...(await end(query, items.filter(isEnd))),
+    ...(await change(
+      query,
+      items.filter((item) => !isEnd(item)),
+    )),
+  ])
+  if (isRepeat) {
+    const missing = items.filter((item) => !settled.has(nameOf(item)))
+    for (const name of await doneBefore(query, missing)) settled.add(name)
+  }
+  return items.map((item) => (settled.has(nameOf(item)) ? 'settled' : 'fenced'))
+}
+
+function isEnd({ settlement }: Settling): boolean {
+  return settlement.type === 'done' || settlement.type === 'failed'
+}
+
+type Attempt = { readonly id: string; readonly attempt: number }
+
+/** A batch may hold two attempts of one task: of these, one at most is current. */
+function nameOf({ id, attempt }: Attempt): string {
+  return `${id} ${attempt}`
+}
+
+/** Those that the statement found, by name; what it is given stands behind pod, id and attempt. */
+async function each(
+  query: Query,
+  text: string,
+  items: readonly Settling[],
+  rest: readonly (readonly unknown[])[],
+): Promise<string[]> {
+  if (items.length === 0) return []
+  const rows = await query<Attempt>(text, [
+    items.map(({ pod }) => pod),
+    items.map(({ id }) => id),
+    items.map(({ attempt }) => attempt),
+    ...rest,
+  ])
+  return rows.map(nameOf)
+}
+
+async function end(query: Query, items: readonly Settling[]): Promise<string[]> {
+  const settlements = items.map(({ settlement }) => settlement)
+  return each(query, END, items, [
+    settlements.map(({ type }) => type),
+    settlements.map((one) => (one.type === 'done' ? one.result : null)),
+    settlements.map((one) => (one.type === 'failed' ? one.error : null)),
+  ])
+}
+
+const STATES = { retry: 'waiting', later: 'waiting', back: 'ready', dead: 'dead' } as const
+const REASONS = { retry: 'retry', later: 'later', back: null, dead: 'failed' } as const // null: as it was
+
+async function change(query: Query, items: readonly Settling[]): Promise<string[]> {
+  const changes = items.flatMap(({ settlement: one }) =>
+    one.type === 'done' || one.type === 'failed' ? [] : [one],
+  )
+  return each(query, CHANGE, items, [
+    changes.map(({ type }) => STATES[type]),
+    changes.map(({ type }) => (type === 'later' || type === 'back' ? 1 : 0)),
+    changes.map((one) => ('delayMs' in one ? one.delayMs : null)),
+    changes.map(({ type }) => REASONS[type]),
+    changes.map((one) => ('error' in one ? one.error : null)),
+  ])
+}
+
+async function doneBefore(query: Query, items: readonly Settling[]): Promise<string[]> {
+  return each(query, DONE_BEFORE, items, [items.map(isEnd)])
+}

@@ -1,0 +1,123 @@
+// What a claim takes and what it reads, on real PostgreSQL.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { drain, leave } from '../../src/fleet/pods.ts'
+import { CLAIM, claim } from '../../src/task/claim.ts'
+import { promote } from '../../src/task/due.ts'
+import { register } from '../../src/task/tracks.ts'
+import { queueOn, TENANT } from '../support/tasks.ts'
+
+test('a claim takes the highest priority first, by place, of its own tracks only, and no more than it may', async (t) => {
+  const { database, enqueuer, enqueue, newPod, claim, run } = await queueOn(t)
+  await register(database, [{ queue: 'default', machine: 'other', maxAttempts: 5 }])
+  await enqueue(3, { priority: 1 })
+  await enqueue(2, { priority: 7 })
+  await enqueue(2)
+  await enqueuer.enqueue(TENANT, { machine: 'other', priority: 7 })
+  const pod = await newPod()
+  const taken = async (most: number) =>
+    (await claim(pod, most)).map(({ priority, input, attempt, spent }) => [priority, input, attempt, spent])
+  assert.deepEqual(await taken(3), [
+    [7, 0, 1, 1],
+    [7, 1, 1, 1],
+    [3, 0, 1, 1],
+  ])
+  assert.deepEqual(await taken(10), [
+    [3, 1, 1, 1],
+    [1, 0, 1, 1],
+    [1, 1, 1, 1],
+    [1, 2, 1, 1],
+  ])
+  assert.deepEqual(await taken(10), [])
+  const left = await run((query) =>
+    query<{ state: string }>(`select state from fleetline.tasks where pod is null`),
+  )
+  assert.deepEqual(left, [{ state: 'ready' }])
+})
+
+test('Q2: pods that claim at one time get different tasks', async (t) => {
+  const { enqueue, newPod, claim } = await queueOn(t)
+  await enqueue(200)
+  const pods = await Promise.all(Array.from({ length: 4 }, newPod))
+  const taken: string[] = []
+  const drainAll = async (pod: number) => {
+    for (;;) {
+      const claims = await claim(pod, 7)
+      if (claims.length === 0) return
+      taken.push(...claims.map(({ id }) => id))
+    }
+  }
+  await Promise.all(pods.map(drainAll))
+  await drainAll(pods[0]!) // a claim that met only locked rows comes back empty
+  assert.deepEqual([taken.length, new Set(taken).size], [200, 200])
+})
+
+test('a pod that drains, or is dead, takes nothing', async (t) => {
+  const { enqueue, newPod, claim, run } = await queueOn(t)
+  await enqueue(1)
+  const [draining, dead] = [await newPod(), await newPod()]
+  await run((query) => drain(query, draining))
+  await run((query) => leave(query, dead))
+  for (const pod of [draining, dead, 12345]) assert.deepEqual(await claim(pod), [], String(pod))
+  assert.equal((await claim(await newPod())).length, 1)
+})
+
+test('Q9: what is due later is claimed when its time has come, by the clock of the database', async (t) => {
+  const { enqueuer, newPod, claim, run } = await queueOn(t)
+  const pod = await newPod()
+  const anHour = new Date(Date.now() + 3_600_000)
+  await enqueuer.enqueue(TENANT, { machine: 'work', runAt: anHour })
+  await enqueuer.enqueue(TENANT, { machine: 'work', input: 'now' })
+  assert.deepEqual((await run(promote)).count, 0)
+  assert.deepEqual(
+    (await claim(pod)).map(({ input }) => input),
+    ['now'],
+  )
+  await run((query) => query(`update fleetline.tasks set run_at = now() where state = 'waiting'`))
+  assert.deepEqual(await run(promote), { count: 1, isAll: true })
+  assert.equal((await claim(pod)).length, 1)
+})
+
+test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads the ready ones alone', async (t) => {
+  const { tracks, run, newPod } = await queueOn(t)
+  const pod = await newPod()
+  await run(async (query) => {
+    await query(
+      `insert into fleetline.tasks (id, track, tenant, state, max_attempts, input, run_at)
+       select gen_random_uuid(), $1, 1, (array['waiting', 'held', 'dead'])[1 + n % 3]::fleetline.task_state, 5, '{}',
+              now() + interval '1 day' from generate_series(1, 100000) n`,
+      [tracks[0]],
+    )
+    await query(
+      `insert into fleetline.tasks (id, track, tenant, state, max_attempts, input)
+       select gen_random_uuid(), $1, 1, 'ready', 5, '{}' from generate_series(1, 200)`,
+      [tracks[0]],
+    )
+  })
+  const explained: { text: string; buffers: number }[] = []
+  await run((query) =>
+    claim(
+      async <Row extends object>(text: string, values?: readonly unknown[]) => {
+        assert.equal(text, CLAIM)
+        const rows = await query<{ 'QUERY PLAN': Plan[] }>(
+          `explain (analyze, buffers, format json) ${text}`,
+          values,
+        )
+        const { Plan: plan } = rows[0]!['QUERY PLAN'][0]!
+        explained.push({
+          text: JSON.stringify(plan),
+          buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'],
+        })
+        return [] as Row[]
+      },
+      { pod, tracks, most: 100, turn: 0 },
+    ),
+  )
+  const [{ text, buffers }] = explained as [{ text: string; buffers: number }]
+  assert.match(text, /"Index Name":"tasks_ready"/)
+  assert.match(text, /"Node Type":"Tid Scan"/)
+  assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_due|tasks_pkey|"Sort"/)
+  assert.ok(buffers < 1_500, `${buffers} pages: some ten a task, for its row and its indexes`)
+})
+
+type Plan = { readonly Plan: { readonly 'Shared Hit Blocks': number; readonly 'Shared Read Blocks': number } }

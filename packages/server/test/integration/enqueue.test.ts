@@ -1,0 +1,189 @@
+// The way into the queue, on real PostgreSQL.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { formatId, TASK_LIMITS, uuidV7, type Id } from '@fleetline/protocol'
+import pg from 'pg'
+import { Rejected } from '../../src/errors.ts'
+import type { Database, Query } from '../../src/store/database.ts'
+import { ENDED_BEFORE } from '../../src/task/enqueue.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { DONE, partsOn, queueOn, TENANT } from '../support/tasks.ts'
+
+const WORK = { machine: 'work' }
+
+function named(n: number): Id<'task'> {
+  return formatId('task', 0, uuidV7(1_700_000_000_000 + n, new Uint8Array(10)))
+}
+
+async function clientOf(t: TestContext, url: string) {
+  const client = new pg.Client(url)
+  await client.connect()
+  atEnd(t, () => client.end())
+  const query: Query = async (text, values) => (await client.query(text, values && [...values])).rows
+  return { client, query }
+}
+
+function isRejected(code: string, text: RegExp) {
+  return (error: unknown) => error instanceof Rejected && error.code === code && text.test(error.message)
+}
+
+test('Q10: in a caller’s transaction a task exists exactly if that commits, in whatever order they commit', async (t) => {
+  const { url, enqueuer, tasks, newPod, claim } = await queueOn(t)
+  const [pod, early, late] = [await newPod(), await clientOf(t, url), await clientOf(t, url)]
+  const rolledBack = await clientOf(t, url)
+  const into = async ({ client, query }: typeof early, input: string) => {
+    await client.query('begin')
+    await enqueuer.enqueueIn(query, TENANT, [{ ...WORK, input }])
+  }
+  await into(early, 'early')
+  await into(late, 'late')
+  await into(rolledBack, 'nothing')
+  assert.deepEqual(await claim(pod), [], 'nothing is committed')
+  await rolledBack.client.query('rollback')
+  await late.client.query('commit')
+  const [second] = await claim(pod)
+  assert.equal(second!.input, 'late')
+  await early.client.query('commit')
+  const [first, ...none] = await claim(pod)
+  assert.deepEqual([first!.input, none], ['early', []])
+  assert.equal((await tasks()).length, 2)
+})
+
+test('a list is enqueued whole or not at all, in its order', async (t) => {
+  const { enqueuer, enqueue, tasks, newPod, claim } = await queueOn(t)
+  const bad = [WORK, { machine: 'nobody-runs-this' }]
+  await assert.rejects(
+    enqueuer.enqueueAll(TENANT, bad),
+    isRejected('not_found', /No pod has run nobody-runs-this/),
+  )
+  const twice = [1, 2].map(() => ({ ...WORK, id: named(1) }))
+  await assert.rejects(enqueuer.enqueueAll(TENANT, twice), isRejected('conflict', /one id/))
+  assert.deepEqual(await tasks(), [])
+  const enqueued = await enqueue(TASK_LIMITS.list)
+  assert.equal(new Set(enqueued.map(({ id }) => id)).size, TASK_LIMITS.list)
+  const inputs = (await claim(await newPod(), TASK_LIMITS.list)).map(({ input }) => input)
+  assert.deepEqual(
+    inputs,
+    Array.from({ length: TASK_LIMITS.list }, (_, n) => n),
+  )
+})
+
+test('Q1: under one id a task is there once, also when it comes again after its end', async (t) => {
+  const { enqueuer, tasks, history, newPod, claim, settle } = await queueOn(t)
+  const spec = { ...WORK, id: named(1), input: { to: 'ada', n: 1 } }
+  const both = await Promise.all([enqueuer.enqueue(TENANT, spec), enqueuer.enqueue(TENANT, spec)])
+  assert.equal(both.filter(({ created }) => created).length, 1)
+  assert.deepEqual(
+    both.map(({ id }) => id),
+    [spec.id, spec.id],
+  )
+  const again = () => enqueuer.enqueue(TENANT, { ...spec, input: { n: 1, to: 'ada' } })
+  assert.deepEqual(await again(), { id: spec.id, created: false })
+  const other = () => enqueuer.enqueue(TENANT, { ...spec, input: 'other' })
+  await assert.rejects(other(), isRejected('conflict', /Another task/))
+
+  const pod = await newPod()
+  await settle(pod, (await claim(pod))[0]!, DONE)
+  assert.deepEqual(await again(), { id: spec.id, created: false })
+  await assert.rejects(other(), isRejected('conflict', /Another task/))
+  assert.deepEqual([(await tasks()).length, (await history()).length], [0, 1])
+})
+
+/** Enqueues three tasks, whose first commit is not answered; meanwhile they may run and end. Answers how many live and ended. */
+async function answerLost(t: TestContext, { theyEnd = false, mutate = (text: string) => text } = {}) {
+  const { database, tasks, history, newPod, claim, settle } = await queueOn(t)
+  const pod = await newPod()
+  let answers = 0
+  const losing: Pick<Database, 'transaction'> = {
+    transaction: async (work, options) => {
+      const outcome = await database.transaction((query) => {
+        const mutated: Query = (text, values) => query(mutate(text), values)
+        return work(mutated)
+      }, options)
+      answers += 1
+      if (answers > 1) return outcome
+      if (theyEnd) for (const one of await claim(pod)) await settle(pod, one, DONE)
+      return { type: 'unknown', error: new Error('the answer was lost') }
+    },
+  }
+  assert.equal((await partsOn(losing).enqueue(3)).length, 3)
+  return [(await tasks()).length, (await history()).length]
+}
+
+test('Q1: an enqueue whose commit was not answered is sent again, and its tasks are there once', async (t) => {
+  assert.deepEqual(await answerLost(t), [3, 0])
+  assert.deepEqual(await answerLost(t, { theyEnd: true }), [0, 3])
+  const blind = (text: string) => (text === ENDED_BEFORE ? 'select where $1::uuid[] is null' : text)
+  assert.deepEqual(
+    await answerLost(t, { theyEnd: true, mutate: blind }),
+    [3, 3],
+    'without a look at the history',
+  )
+})
+
+test('S15: what cannot be stored is refused alone; what came beside it is stored', async (t) => {
+  const { enqueuer, tasks } = await queueOn(t)
+  const cases: readonly (readonly [spec: object, code: string, text: RegExp])[] = [
+    [{ input: 'a\0b' }, 'invalid', /input: the character U\+0000/],
+    [{ input: { n: 1n } }, 'invalid', /input: cannot be written as JSON/],
+    [{ input: () => 1 }, 'invalid', /input: cannot be written as JSON/],
+    [{ input: 'x'.repeat(TASK_LIMITS.inputBytes) }, 'too_large', /input: over 262144 bytes/],
+    [{ machine: 'a b' }, 'invalid', /machine: must match/],
+    [{ queue: '' }, 'invalid', /queue: must match/],
+    [{ queue: 'other' }, 'not_found', /No pod has run work in queue other yet/],
+    [{ priority: 8 }, 'invalid', /priority: must be from 0 to 7/],
+    [{ maxAttempts: 0 }, 'invalid', /maxAttempts: must be from 1 to 1000/],
+    [{ runAt: new Date(Number.NaN) }, 'invalid', /runAt: must be a date/],
+    [{ runAt: new Date(8.64e15) }, 'made', /./], // the last date of JavaScript is one of PostgreSQL's too
+    [{ id: 'tsk_1' }, 'invalid', /id: is not the id of a task here/],
+  ]
+  const outcomes = await Promise.all(
+    cases.map(async ([spec]) => {
+      try {
+        await enqueuer.enqueue(TENANT, { ...WORK, ...spec })
+        return { code: 'made', message: 'made' }
+      } catch (error) {
+        assert.ok(error instanceof Rejected, String(error))
+        return error
+      }
+    }),
+  )
+  for (const [index, [, code, text]] of cases.entries()) {
+    assert.equal(outcomes[index]!.code, code, text.source)
+    assert.match(outcomes[index]!.message, text)
+  }
+  assert.equal((await tasks()).length, 1)
+})
+
+test('a program in any language enqueues by fleetline.enqueue, with no right but to call it', async (t) => {
+  const { url, run, tasks, newPod, claim } = await queueOn(t)
+  const { client } = await clientOf(t, url)
+  const role = `caller_${process.pid}`
+  await client.query(`create role ${role}; grant usage on schema fleetline to ${role}`)
+  atEnd(t, async () => {
+    await client.query(`reset role; drop owned by ${role}; drop role ${role}`)
+  })
+  const call = (text: string) => client.query<{ id: string }>(`select fleetline.enqueue(${text}) as id`)
+  await client.query(`set role ${role}`)
+  await assert.rejects(call(`'default', 'work', '1'`), /permission denied/)
+  await client.query(`reset role; grant execute on function fleetline.enqueue to ${role}; set role ${role}`)
+  const { rows } = await call(`'default', 'work', '{"n": 1}', '{"priority": 5, "max_attempts": 2}'`)
+  assert.match(rows[0]!.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)
+  await call(`'default', 'work', '2', jsonb_build_object('run_at', now() + interval '1 hour')`)
+  await assert.rejects(call(`'default', 'other', '1'`), /No pod has run other in queue default yet/)
+  await assert.rejects(call(`'default', 'work', '1', '{"prio": 5}'`), /has no option prio/)
+  await assert.rejects(call(`'default', 'work', '1', '{"tenant": "nobody"}'`), /There is no tenant nobody/)
+  await assert.rejects(call(`'default', 'work', to_jsonb(repeat('x', 262144))`), /over 262144 bytes/)
+  await client.query('begin')
+  await call(`'default', 'work', '3'`)
+  await client.query('rollback')
+
+  const pod = await newPod()
+  const [claimed, ...none] = await claim(pod)
+  assert.deepEqual([claimed!.input, claimed!.priority, claimed!.maxAttempts, none], [{ n: 1 }, 5, 2, []])
+  assert.deepEqual((await tasks()).map(({ state }) => state).toSorted(), ['claimed', 'waiting'])
+  const { length } = await run((query) =>
+    query(`select from fleetline.tasks where uuid_send(id) < '\\x0190'`),
+  )
+  assert.equal(length, 0, 'ids are in the order of time')
+})

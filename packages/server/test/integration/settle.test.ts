@@ -1,0 +1,206 @@
+// How attempts end, on real PostgreSQL, and that a writer that was overtaken changes nothing.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Database, Query } from '../../src/store/database.ts'
+import type { Claim } from '../../src/task/claim.ts'
+import { promote } from '../../src/task/due.ts'
+import { dropPartitions, makePartitions } from '../../src/task/partitions.ts'
+import type { Settlement } from '../../src/task/settle.ts'
+import { DONE, doneWith, partsOn, queueOn } from '../support/tasks.ts'
+
+const error = JSON.stringify({ code: 'internal', message: 'no luck', stack: 'here' })
+const KINDS: readonly Settlement[] = [
+  DONE,
+  { type: 'failed', error },
+  { type: 'retry', delayMs: 0, error },
+  { type: 'later', delayMs: 0, error },
+  { type: 'back' },
+  { type: 'dead', error },
+]
+const RETURN = `update fleetline.tasks set state = 'ready', pod = null, reason = 'pod_lost' where state = 'claimed'`
+
+test('every settlement leaves the row that its table names', async (t) => {
+  const { enqueue, newPod, claim, settle, tasks, history } = await queueOn(t)
+  await enqueue(KINDS.length)
+  const pod = await newPod()
+  const claims = await claim(pod)
+  const settled = await Promise.all(claims.map((one, n) => settle(pod, one, KINDS[n]!)))
+  assert.deepEqual(
+    settled,
+    KINDS.map(() => 'settled'),
+  )
+  assert.deepEqual(
+    new Set((await history()).map(({ outcome, attempt, spent }) => `${outcome} ${attempt} ${spent}`)),
+    new Set(['done 1 1', 'failed 1 1']),
+  )
+  const rows = (await tasks()).map(({ state, attempt, spent, reason, error: kept }) => [
+    state,
+    attempt,
+    spent,
+    reason,
+    kept?.code,
+  ])
+  assert.deepEqual(rows, [
+    ['waiting', 1, 1, 'retry', 'internal'],
+    ['waiting', 1, 0, 'later', 'internal'],
+    ['ready', 1, 0, null, undefined],
+    ['dead', 1, 1, 'failed', 'internal'],
+  ])
+})
+
+test('an error carries the last five attempts, without their stacks', async (t) => {
+  const { enqueue, newPod, claim, settle, run, tasks } = await queueOn(t)
+  await enqueue(1)
+  const pod = await newPod()
+  for (let n = 1; n <= 7; n += 1) {
+    const text = JSON.stringify({ code: 'internal', message: `try ${n}`, stack: 'here' })
+    await settle(pod, (await claim(pod))[0]!, { type: 'retry', delayMs: 0, error: text })
+    await run(promote)
+  }
+  const [row] = await tasks()
+  assert.deepEqual(
+    row!.error!.attempts,
+    [3, 4, 5, 6, 7].map((n) => ({ code: 'internal', message: `try ${n}` })),
+  )
+})
+
+/** Attempt 1 is held by one pod, the task is returned, and attempt 2 is held by the next. */
+async function overtaken(t: Parameters<typeof queueOn>[0], byTheSame = false) {
+  const queue = await queueOn(t)
+  const { enqueue, newPod, claim, run } = queue
+  await enqueue(1)
+  const sleeper = await newPod()
+  const [old] = await claim(sleeper)
+  await run((query) => query(RETURN))
+  const other = byTheSame ? sleeper : await newPod()
+  const [current] = await claim(other)
+  return { ...queue, sleeper, other, old: old!, current: current! }
+}
+
+/** What a late writer may break, whatever it says; answers the sentences that do not hold. */
+async function lateWriter(
+  t: Parameters<typeof queueOn>[0],
+  settlement: Settlement,
+  { byTheSame = false, mutate = (text: string) => text } = {},
+): Promise<string[]> {
+  const { database, sleeper, other, old, current, tasks, history, settle } = await overtaken(t, byTheSame)
+  const mutant: Pick<Database, 'transaction'> = {
+    transaction: (work, options) =>
+      database.transaction((query) => {
+        const mutated: Query = (text, values) => query(mutate(text), values)
+        return work(mutated)
+      }, options),
+  }
+  const before = await tasks()
+  const answer = await partsOn(mutant).settle(sleeper, old, settlement)
+  const after = await tasks()
+  const second = await settle(other, current, doneWith('result-2'))
+  const ends = (await history()).map(({ result, attempt, pod }) => [result, attempt, pod])
+  const broken: string[] = []
+  if (answer !== 'fenced') broken.push('it was not told')
+  if (JSON.stringify(before) !== JSON.stringify(after)) broken.push('a row changed')
+  if (second !== 'settled' || JSON.stringify(ends) !== JSON.stringify([['result-2', 2, other]]))
+    broken.push('the second result does not stand')
+  return broken
+}
+
+test('Q3: a paused pod that wakes cannot overwrite the retry', async (t) => {
+  for (const settlement of KINDS)
+    for (const byTheSame of [false, true])
+      assert.deepEqual(await lateWriter(t, settlement, { byTheSame }), [], `${settlement.type} ${byTheSame}`)
+})
+
+test('Q3: a settle that names the task alone, or leaves out the attempt, is found', async (t) => {
+  const byTask = (text: string) => text.replace(/ and t\.attempt = (\w)\.attempt and t\.pod = \1\.pod/, '')
+  const blindToAttempt = (text: string) => text.replace(/ and t\.attempt = \w\.attempt/, '')
+  for (const settlement of [DONE, { type: 'back' } as const]) {
+    const broken = await lateWriter(t, settlement, { mutate: byTask })
+    assert.ok(broken.includes('the second result does not stand'), broken.join())
+    const same = await lateWriter(t, settlement, { mutate: blindToAttempt, byTheSame: true })
+    assert.ok(same.includes('the second result does not stand'), same.join())
+  }
+})
+
+test('Q3: it is fenced too before anybody claimed again, and after the second end', async (t) => {
+  const { enqueue, newPod, claim, settle, run, history, tasks } = await queueOn(t)
+  await enqueue(1)
+  const [sleeper, other] = [await newPod(), await newPod()]
+  const [old] = await claim(sleeper)
+  await run((query) => query(RETURN))
+  assert.equal(await settle(sleeper, old!, doneWith('result-1')), 'fenced')
+  assert.deepEqual(
+    (await tasks()).map(({ state }) => state),
+    ['ready'],
+  )
+  await settle(other, (await claim(other))[0]!, doneWith('result-2'))
+  assert.equal(await settle(sleeper, old!, doneWith('result-1')), 'fenced')
+  assert.deepEqual(
+    (await history()).map(({ result }) => result),
+    ['result-2'],
+  )
+})
+
+test('L11: one that is fenced, or cannot be stored, changes nothing for the rest of its batch', async (t) => {
+  const { enqueue, newPod, claim, settle, run, history, tasks } = await queueOn(t)
+  await enqueue(100)
+  const pod = await newPod()
+  const claims = await claim(pod)
+  await run((query) => query(`${RETURN} and id = $1`, [claims[40]!.id]))
+  const results = await Promise.allSettled(
+    claims.map((one, n) => settle(pod, one, n === 60 ? { type: 'done', result: '"a\\u0000b"' } : DONE)),
+  )
+  const told = results.map((one) => (one.status === 'fulfilled' ? one.value : 'refused'))
+  assert.deepEqual(
+    [told[40], told[60], told.filter((one) => one === 'settled').length],
+    ['fenced', 'refused', 98],
+  )
+  assert.deepEqual([(await history()).length, (await tasks()).length], [98, 2])
+})
+
+test('a settle whose commit was not answered is sent again, and believes no fence that it made itself', async (t) => {
+  for (const settlement of KINDS) {
+    const { database, enqueue, newPod, claim, tasks, history } = await queueOn(t)
+    await enqueue(1)
+    const pod = await newPod()
+    const [only] = (await claim(pod)) as [Claim]
+    let answers = 0
+    const answerLost: Pick<Database, 'transaction'> = {
+      transaction: async (work, options) => {
+        const outcome = await database.transaction(work, options)
+        answers += 1
+        return answers === 1 ? { type: 'unknown', error: new Error('the answer was lost') } : outcome
+      },
+    }
+    assert.equal(await partsOn(answerLost).settle(pod, only, settlement), 'settled', settlement.type)
+    assert.equal(answers, 2)
+    assert.equal((await tasks()).length + (await history()).length, 1)
+  }
+})
+
+test('the history has its days: made ahead, also when a settle meets none, and dropped when nobody keeps them', async (t) => {
+  const { database, enqueue, newPod, claim, settle, run, history } = await queueOn(t)
+  const days = async () =>
+    (
+      await run((query) =>
+        query<{ name: string }>(
+          `select inhrelid::regclass::text as name from pg_inherits
+            where inhparent = 'fleetline.task_history'::regclass order by 1`,
+        ),
+      )
+    ).map(({ name }) => name)
+  const made = await days()
+  assert.equal(made.length, 9, 'yesterday, today, and a week ahead')
+  for (const name of made) await run((query) => query(`drop table ${name}`))
+  await enqueue(1)
+  const pod = await newPod()
+  assert.equal(await settle(pod, (await claim(pod))[0]!, DONE), 'settled')
+  assert.deepEqual([(await history()).length, await days()], [1, made])
+
+  const old = `create table fleetline.task_history_20200101 partition of fleetline.task_history
+    for values from ('2020-01-01') to ('2020-01-02')`
+  await run((query) => query(old))
+  await makePartitions(database)
+  await dropPartitions(database)
+  await dropPartitions(database)
+  assert.deepEqual(await days(), made)
+})

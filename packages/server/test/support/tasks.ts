@@ -1,0 +1,79 @@
+// A queue as tests use it: its parts on a database of their own, pods as rows, and what is stored read by SQL.
+import type { TestContext } from 'node:test'
+import { join } from '../../src/fleet/pods.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import { valueOf, type Database, type Query } from '../../src/store/database.ts'
+import { claim, type Claim } from '../../src/task/claim.ts'
+import { createEnqueuer } from '../../src/task/enqueue.ts'
+import { createSettler, type Settlement } from '../../src/task/settle.ts'
+import { register } from '../../src/task/tracks.ts'
+import { databaseFor } from './database.ts'
+import { openDatabase } from './store.ts'
+
+export const TENANT = 1 // the only one that a new database has
+
+type Transactions = Pick<Database, 'transaction'>
+
+export type TaskRow = {
+  readonly id: string
+  readonly state: string
+  readonly attempt: number
+  readonly spent: number
+  readonly pod: number | null
+  readonly reason: string | null
+  readonly input: unknown
+  readonly error: { readonly code: string; readonly attempts: readonly object[] } | null
+}
+export type HistoryRow = {
+  readonly id: string
+  readonly outcome: string
+  readonly attempt: number
+  readonly spent: number
+  readonly pod: number
+  readonly result: unknown
+  readonly error: { readonly code: string; readonly attempts: readonly object[] } | null
+}
+
+/** The task `work`, with five attempts, in the queue `default`. */
+export async function queueOn(t: TestContext) {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  const tracks = await register(database, [{ queue: 'default', machine: 'work', maxAttempts: 5 }])
+  return { url, database, tracks, ...partsOn(database), ...(await viewOf(database, tracks)) }
+}
+
+export function partsOn(database: Transactions) {
+  const deps = { database, clock: systemClock(), random: systemRandom(), deadlineMs: 120_000 }
+  const enqueuer = createEnqueuer({ ...deps, cell: 0, onEnqueued: () => undefined })
+  const settler = createSettler(deps)
+  return {
+    enqueuer,
+    enqueue: async (count: number, more = {}) =>
+      enqueuer.enqueueAll(
+        TENANT,
+        Array.from({ length: count }, (_, n) => ({ machine: 'work', input: n, ...more })),
+      ),
+    settle: (pod: number, { id, attempt }: Pick<Claim, 'id' | 'attempt'>, settlement: Settlement) =>
+      settler.settle({ pod, id, attempt, settlement }),
+  }
+}
+
+async function viewOf(database: Transactions, tracks: readonly number[]) {
+  const run = async <T>(work: (query: Query) => Promise<T>) =>
+    valueOf(await database.transaction(work), 'not run')
+  return {
+    run,
+    newPod: () => run((query) => join(query, 'test', '0')),
+    claim: (pod: number, most = 100) => run((query) => claim(query, { pod, tracks, most, turn: 0 })),
+    tasks: () => run((query) => query<TaskRow>('select * from fleetline.tasks order by place')),
+    history: () =>
+      run((query) => query<HistoryRow>('select * from fleetline.task_history order by settled_at, id')),
+  }
+}
+
+export const DONE: Settlement = { type: 'done', result: 'null' }
+
+export function doneWith(result: unknown): Settlement {
+  return { type: 'done', result: JSON.stringify(result) }
+}
