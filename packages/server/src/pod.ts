@@ -8,19 +8,33 @@ import { createDoor } from './door/server.ts'
 import { Abort } from './errors.ts'
 import { createFleet } from './fleet/fleet.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
-import { createTenants } from './identity/tenants.ts'
+import { createTenants, ONLY_TENANT } from './identity/tenants.ts'
 import { systemClock } from './lib/clock.ts'
 import { bounded, compose, type Service } from './lib/lifecycle.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
 import { createSessions } from './session/sessions.ts'
-import { createDatabase, valueOf, type Database } from './store/database.ts'
+import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
 import { createHints } from './store/hints.ts'
 import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
+import type { TaskDefinition } from './task/definition.ts'
+import { taskDuties } from './task/duties.ts'
+import type { Enqueued } from './task/enqueue.ts'
+import { createTasks, type Wanted } from './task/tasks.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 
+/** The client on which a caller's transaction of `pg` is open. */
+export type Transaction = {
+  query(text: string, values: unknown[]): Promise<{ readonly rows: unknown[] }>
+}
+type Within = { readonly tx?: Transaction }
+
 export type Pod = Service & {
+  /** Answered when it is committed; with `tx` it is as much there as that transaction, which wakes nobody. */
+  enqueue<Raw>(wanted: Wanted<Raw>, within?: Within): Promise<Enqueued>
+  /** All of them, or none. */
+  enqueueAll<Raw>(wanted: readonly Wanted<Raw>[], within?: Within): Promise<Enqueued[]>
   /** What it listens on, also when 0 was asked for. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
@@ -28,7 +42,13 @@ export type Pod = Service & {
 const PROBE_MS = 5_000
 const GRACE_MS = 1_000 // a part that has a limit of its own ends by that
 
-export function createPod(config: Config, options: { readonly log?: Log } = {}): Pod {
+type Options = {
+  readonly log?: Log
+  /** What it runs; a pod without any only enqueues. */
+  readonly tasks?: readonly TaskDefinition[]
+}
+
+export function createPod(config: Config, options: Options = {}): Pod {
   const [clock, random, metrics, version] = [systemClock(), systemRandom(), createMetrics(), ownVersion()]
   const log = (options.log ?? createLog({ level: config.logLevel })).with({ version })
   const url = config.databaseUrl
@@ -37,8 +57,11 @@ export function createPod(config: Config, options: { readonly log?: Log } = {}):
   const schema = schemaGuard(database) //                                             the schema this release was written for
   const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
   const name = config.podName || hostname()
-  const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version }) // who lives, who leads
+  const duties = taskDuties({ database })
+  const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version, duties }) // who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
+  const definitions = options.tasks ?? []
+  const tasks = createTasks({ ...config, database, hints, fleet, metrics, clock, random, log, definitions }) // the work
   const sessions = createSessions({ ...config, database, hints, metrics, clock, random }) // the log, its readers
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
   const door = { host: config.host, limits: config, clock, random, log, metrics }
@@ -57,17 +80,27 @@ export function createPod(config: Config, options: { readonly log?: Log } = {}):
     routes: gatewayRoutes({ version, sessions, tenants, clock, random, cell: config.cell }),
   })
 
-  const parts = [database, schema, hints, fleet, sessions, readiness, admin, gateway]
+  const parts = [database, schema, hints, fleet, tasks, sessions, readiness, admin, gateway]
   const limits = { clock, stopMs: config.stopMs + GRACE_MS }
   const pod = compose(
     'pod',
     parts.map((part) => bounded(part, limits)),
   )
+  const enqueueAll = async (wanted: readonly Wanted[], { tx }: Within = {}) => {
+    const tenant = await tenants.numberOf(ONLY_TENANT)
+    return tx ? tasks.enqueueIn(queryOf(tx), tenant, wanted) : tasks.enqueueAll(tenant, wanted)
+  }
   return {
     ...pod,
+    enqueue: async (wanted, { tx } = {}) => {
+      if (tx) return (await enqueueAll([wanted], { tx }))[0]!
+      return tasks.enqueue(await tenants.numberOf(ONLY_TENANT), wanted)
+    },
+    enqueueAll,
     stop: async () => {
       readiness.drain()
       await fleet.drain() // the others hear at once that it takes nothing new
+      await tasks.drain()
       await pod.stop()
     },
     ports: () => ({ gateway: gateway.port(), admin: admin.port() }),
@@ -85,4 +118,9 @@ function schemaGuard(database: Database): Service {
     },
     stop: async () => undefined,
   }
+}
+
+function queryOf(tx: Transaction): Query {
+  return async <Row>(text: string, values: readonly unknown[] = []) =>
+    (await tx.query(text, [...values])).rows as Row[]
 }

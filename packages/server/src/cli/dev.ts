@@ -1,5 +1,6 @@
 // fleetline dev: a fleet in this directory, until it is asked to stop. A second request to stop is not waited for.
 import { systemClock } from '../lib/clock.ts'
+import { APP } from './app.ts'
 import type { Command } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
 import { createFleet } from './dev/fleet.ts'
@@ -13,14 +14,16 @@ const MOST_PODS = 16
 export const DEV: Command = {
   name: 'dev',
   summary: 'Run a fleet on this machine: PostgreSQL, pods, and ports in front of them. Ctrl-C stops it.',
+  args: [APP],
   settings: ['databaseUrl', 'host', 'port', 'operatorPort', 'logLevel'],
   options: [['--pods <number>', `how many pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`]],
-  run: async ({ flags, options, output }) => {
+  run: async ({ flags, args: [app], options, output }) => {
     const clock = systemClock()
     const say = (message: string, fields = {}) =>
       showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
     const fleet = createFleet({
       flags,
+      app,
       count: wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS }),
       output,
       clock,

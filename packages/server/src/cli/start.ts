@@ -1,5 +1,7 @@
-// fleetline start: one pod in this process, until it is asked to stop. A second request to stop is not waited for.
+// fleetline start: one pod in this process, with the tasks of an app if it is given one, until it is asked to stop. A
+// second request to stop is not waited for.
 import { loadConfig, POD_SETTINGS } from '../config.ts'
+import { APP, loadApp } from './app.ts'
 import type { Command } from './command.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
@@ -7,16 +9,18 @@ import { stopSignal } from './stop-signal.ts'
 export const START: Command = {
   name: 'start',
   summary: 'Run a pod. Its log is JSON on stdout; SIGTERM or Ctrl-C stops it.',
+  args: [APP],
   settings: POD_SETTINGS,
-  run: async ({ flags }) => {
+  run: async ({ flags, args: [path] }) => {
     const config = loadConfig({ flags })
+    const tasks = path === undefined ? [] : await loadApp(path)
     // Loaded when it is wanted: every other command answers in half the time without it.
     const [{ createPod }, { createLog }] = await Promise.all([
       import('../pod.ts'),
       import('../telemetry/log.ts'),
     ])
     const log = createLog({ level: config.logLevel })
-    const pod = createPod(config, { log })
+    const pod = createPod(config, { log, tasks })
     const stop = stopSignal()
     const starting = pod.start()
     starting.catch(() => undefined) // of no interest once it is asked to stop

@@ -10,6 +10,7 @@ import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { z } from 'zod'
 import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
+import { ONLY_TENANT } from '../identity/tenants.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
@@ -51,7 +52,7 @@ const NOT_LOCAL =
   'This pod answers its own machine alone: ask for localhost, from a page of localhost or from none'
 
 /** Until there are keys, every caller is of one tenant. */
-const ONLY_TENANT: Principal = { tenant: 'dev' }
+const PRINCIPAL: Principal = { tenant: ONLY_TENANT }
 
 export function createDoor(deps: Deps): Door {
   const { name, host, clock, log, limits } = deps
@@ -165,7 +166,7 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
     },
     handler: async (request, reply) => {
       const answer = await handle({
-        principal: access.tenant === 'caller' ? ONLY_TENANT : null,
+        principal: access.tenant === 'caller' ? PRINCIPAL : null,
         params: request.params,
         query: request.query,
         headers: headers && request.headers,

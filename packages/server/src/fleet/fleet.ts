@@ -15,7 +15,7 @@ import { compose, type Service } from '../lib/lifecycle.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { createDuties } from './duties.ts'
+import { createDuties, type Duty } from './duties.ts'
 import { createLeader, ownDuties } from './leader.ts'
 import { createLink } from './link.ts'
 import { beat, drain, join, leave, list, type PodRow } from './pods.ts'
@@ -46,6 +46,8 @@ type Deps = {
   readonly beatMs: number
   readonly ttlMs: number
   readonly stopMs: number
+  /** What other rooms leave to the leader. */
+  readonly duties: readonly Duty[]
 }
 type Life = Incarnation & { readonly end: (reason: Error) => void }
 
@@ -117,7 +119,13 @@ export function createFleet(deps: Deps): Fleet {
     ...compose('fleet', [
       lives,
       every({ clock, name: 'fleet.beat', everyMs: beatMs, onError: missed }, () => link.use(tick)),
-      createDuties({ clock, log, tickMs: beatMs, term, duties: ownDuties({ ...deps, trust }) }),
+      createDuties({
+        clock,
+        log,
+        tickMs: beatMs,
+        term,
+        duties: [...ownDuties({ ...deps, trust }), ...deps.duties],
+      }),
     ]),
     self: () => life,
     isFenced: () => trust.isFenced(),

@@ -3,6 +3,9 @@
 import { Bug } from '../errors.ts'
 import { valueOf, type Database } from '../store/database.ts'
 
+/** There are no keys yet, so there is one. */
+export const ONLY_TENANT = 'dev'
+
 export type Tenants = {
   numberOf(name: string): Promise<number>
 }

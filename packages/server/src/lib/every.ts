@@ -1,17 +1,21 @@
-// Work that is done again and again, as a service: `everyMs` after its last end, so it never overlaps itself. A failure
-// is told and the next round comes; stop aborts the round under way and waits for its end.
+// Work that is done again and again, as a service: `everyMs` after its last end, so it never overlaps itself; spread by
+// ±20 % if it is given chance, so that pods which started together drift apart. A failure is told and the next round
+// comes; stop aborts the round under way and waits for its end.
+import { spreadMs } from './backoff.ts'
 import type { Clock } from './clock.ts'
 import type { Service } from './lifecycle.ts'
+import type { Random } from './random.ts'
 
 type Beat = {
   readonly clock: Clock
   readonly name: string
   readonly everyMs: number
+  readonly random?: Random
   readonly onError: (error: unknown) => void
 }
 
 export function every(
-  { clock, name, everyMs, onError }: Beat,
+  { clock, name, everyMs, random, onError }: Beat,
   work: (signal: AbortSignal) => Promise<void>,
 ): Service {
   const stopping = new AbortController()
@@ -19,7 +23,8 @@ export function every(
   const run = async () => {
     while (!stopping.signal.aborted) {
       await work(stopping.signal).catch((error: unknown) => stopping.signal.aborted || onError(error))
-      await clock.sleep(everyMs, stopping.signal).catch(() => undefined) // aborted: the loop ends
+      const pauseMs = random ? spreadMs(everyMs, random) : everyMs
+      await clock.sleep(pauseMs, stopping.signal).catch(() => undefined) // aborted: the loop ends
     }
   }
   return {

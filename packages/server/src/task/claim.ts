@@ -48,7 +48,7 @@ export const CLAIM = `
             t.input, (extract(epoch from t.claimed_at - greatest(t.run_at, t.created_at)) * 1000)::float8 as "waitedMs"`
 
 const HELD = `
-  select id, attempt from fleetline.tasks where pod = $1 and state = 'claimed'`
+  select id, attempt, track from fleetline.tasks where pod = $1 and state = 'claimed'`
 
 /** In the order in which to start them. */
 export async function claim(query: Query, { pod, tracks, most, turn }: Wish): Promise<Claim[]> {
@@ -68,6 +68,6 @@ export async function claim(query: Query, { pod, tracks, most, turn }: Wish): Pr
 export async function heldBy(
   query: Query,
   pod: number,
-): Promise<readonly { readonly id: string; readonly attempt: number }[]> {
+): Promise<readonly Pick<Claim, 'id' | 'attempt' | 'track'>[]> {
   return query(HELD, [pod])
 }

@@ -92,7 +92,7 @@ function uuidOf(id: string, cell: number): string {
   return parsed!.uuid
 }
 
-function isWithin(value: number, min: number, max: number): boolean {
+export function isWithin(value: number, min: number, max: number): boolean {
   return Number.isInteger(value) && value >= min && value <= max
 }
 

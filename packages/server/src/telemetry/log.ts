@@ -22,6 +22,11 @@ export type LogFields = {
   readonly reason?: string
   readonly pod?: number
   readonly term?: number
+  readonly task?: string
+  readonly machine?: string
+  readonly attempt?: number
+  /** What a handler had to say. */
+  readonly data?: unknown
   readonly error?: unknown
 }
 
@@ -47,6 +52,10 @@ const ALLOWED: { readonly [Field in keyof LogFields]-?: true } = {
   reason: true,
   pod: true,
   term: true,
+  task: true,
+  machine: true,
+  attempt: true,
+  data: true,
   error: true,
 }
 

@@ -1,6 +1,6 @@
 // Every metric, once: its name, kind, help and labels. docs/reference/metrics.md is made of this table.
-// A pod has a registry of its own. Label values are routes, outcomes and states from our own tables, never an id, a
-// tenant or a text from outside: the number of series is bounded by the sources (S22).
+// A pod has a registry of its own. Label values are routes, outcomes and states from our own tables, and the machines
+// that it runs, never an id, a tenant or a text from outside: the number of series is bounded by the sources (S22).
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 
 type Metric = {
@@ -93,6 +93,54 @@ export const METRICS = {
     kind: 'gauge',
     name: 'fleetline_term',
     help: 'The term as this pod last saw it; each leader has its own, and it only grows.',
+    labels: [],
+  },
+  tasksEnqueued: {
+    kind: 'counter',
+    name: 'fleetline_tasks_enqueued_total',
+    help: 'Tasks that this pod made, but for those in transactions of their callers.',
+    labels: [],
+  },
+  tasksSettled: {
+    kind: 'counter',
+    name: 'fleetline_tasks_settled_total',
+    help: 'Attempts that ended here: done, failed, retry, later, back, dead; fenced, which changed nothing; or unanswered.',
+    labels: ['machine', 'outcome'],
+  },
+  taskTime: {
+    kind: 'seconds',
+    name: 'fleetline_task_seconds',
+    help: 'From the start of an attempt to its end, without its settlement.',
+    labels: ['machine'],
+  },
+  taskWait: {
+    kind: 'seconds',
+    name: 'fleetline_task_wait_seconds',
+    help: 'From when a task could run to when this pod claimed it, by the clock of the database.',
+    labels: ['machine'],
+  },
+  claims: {
+    kind: 'counter',
+    name: 'fleetline_claims_total',
+    help: 'Claims that brought some tasks, were empty, were contended (empty though woken: others were faster), or failed.',
+    labels: ['outcome'],
+  },
+  claimTime: {
+    kind: 'seconds',
+    name: 'fleetline_claim_seconds',
+    help: 'How long a claim took.',
+    labels: [],
+  },
+  tasksRunning: {
+    kind: 'gauge',
+    name: 'fleetline_tasks_running',
+    help: 'Attempts that this pod runs now, or settles.',
+    labels: [],
+  },
+  taskSlots: {
+    kind: 'gauge',
+    name: 'fleetline_task_slots',
+    help: 'How many attempts this pod runs at most.',
     labels: [],
   },
   appends: {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
@@ -22,7 +23,11 @@ test('asked to stop, a pod stops in order and exits 0', async (t) => {
 test('what keeps a pod from starting has one sentence and an exit code of its kind', async (t) => {
   const { admin } = await startPod(t, await databaseFor(t))
   const empty = await databaseFor(t, 'template1')
-  const cases: readonly (readonly [env: Record<string, string>, code: number, text: RegExp])[] = [
+  const none = join(import.meta.dirname, '../support/clock.ts')
+  type Case = readonly [env: Record<string, string>, code: number, text: RegExp, app?: string]
+  const cases: readonly Case[] = [
+    [{}, 2, /missing.ts cannot be loaded: /, 'missing.ts'],
+    [{}, 2, /clock.ts exports no task: write export const/, none],
     [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /run fleetline migrate up/],
     [
       { DATABASE_URL: await databaseFor(t), ...ANY_PORTS, FLEETLINE_OPERATOR_PORT: new URL(admin).port },
@@ -37,8 +42,8 @@ test('what keeps a pod from starting has one sentence and an exit code of its ki
     [{ FLEETLINE_HOST: '0.0.0.0' }, 2, /answers on its own machine alone/],
     [{ FLEETLINE_PROT: '1' }, 2, /did you mean FLEETLINE_PORT\?/],
   ]
-  for (const [env, code, text] of cases) {
-    const program = runCli(t, ['start'], env)
+  for (const [env, code, text, app] of cases) {
+    const program = runCli(t, ['start', ...(app === undefined ? [] : [app])], env)
     await eventually(() => assert.ok(program.hasEnded()), { what: 'it to end', details: program.output })
     assert.equal((await program.ended).code, code, program.output())
     assert.match(program.output(), text)

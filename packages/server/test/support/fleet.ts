@@ -27,6 +27,7 @@ export async function fleetOn(t: TestContext, url: string, database: Transaction
     beatMs: 100,
     ttlMs: 60_000,
     stopMs: 30_000,
+    duties: [],
   })
   atEnd(t, () => fleet.stop())
   await fleet.start()

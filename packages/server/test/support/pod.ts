@@ -2,16 +2,22 @@
 import type { TestContext } from 'node:test'
 import { loadConfig } from '../../src/config.ts'
 import { createPod, type Pod } from '../../src/pod.ts'
+import type { TaskDefinition } from '../../src/task/definition.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { atEnd } from './cleanup.ts'
 
 type Flags = Readonly<Record<string, string>>
 
-export function newPod(t: TestContext, url: string, more: Flags = {}): Pod {
+export function newPod(
+  t: TestContext,
+  url: string,
+  more: Flags = {},
+  tasks: readonly TaskDefinition[] = [],
+): Pod {
   const patience = { transactionDeadlineMs: '60000', ttlMs: '60000', beatMs: '200' }
   const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: () => undefined } })
-  const pod = createPod(loadConfig({ environment: {}, flags }), { log })
+  const pod = createPod(loadConfig({ environment: {}, flags }), { log, tasks })
   atEnd(t, () => pod.stop())
   return pod
 }

@@ -1,9 +1,11 @@
 // Pods as OS processes, on ports that nobody chose.
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
 import type { Scope } from './cleanup.ts'
 import { eventually } from './eventually.ts'
 import { runCli, type Program } from './program.ts'
 
+export const APP: string = join(import.meta.dirname, 'app.ts')
 export const ANY_PORTS = { FLEETLINE_PORT: '0', FLEETLINE_OPERATOR_PORT: '0' }
 
 /** Where its doors are, without a slash at the end. */
@@ -33,8 +35,14 @@ export async function startPod(
   t: Scope,
   url: string,
   env: Readonly<Record<string, string>> = {},
+  app?: string,
 ): Promise<RunningPod> {
-  const program = runCli(t, ['start'], { DATABASE_URL: url, ...ANY_PORTS, ...PATIENCE, ...env })
+  const program = runCli(t, ['start', ...(app === undefined ? [] : [app])], {
+    DATABASE_URL: url,
+    ...ANY_PORTS,
+    ...PATIENCE,
+    ...env,
+  })
   const lines = await eventually(
     () => {
       const said = linesOf(program)

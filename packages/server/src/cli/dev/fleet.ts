@@ -16,6 +16,8 @@ import { createPostgres } from './postgres.ts'
 
 type Wish = {
   readonly flags: Flags
+  /** What its pods run, if anything. */
+  readonly app: string | undefined
   readonly count: number
   readonly output: Output
   readonly clock: Clock
@@ -23,10 +25,11 @@ type Wish = {
 
 const NEXT_POD = 10 // pods listen on 4410 and 4411, 4420 and 4421, … if the fleet does on 4400 and 4401
 const POSTGRES = 32 // and its PostgreSQL on 4432
+const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
-export function createFleet({ flags, count, output, clock }: Wish): Service {
+export function createFleet({ flags, app, count, output, clock }: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
   const given = describeConfig({ flags }).find(({ setting }) => setting === 'databaseUrl')!
   const ports = portsOf(config, count)
@@ -42,6 +45,7 @@ export function createFleet({ flags, count, output, clock }: Wish): Service {
   const migrations = migrate(urlOf)
   const plans = ports.pods.map(({ gateway, admin }, index) => ({
     name: `pod-${index + 1}`,
+    app,
     logFile: folder.at(`pod-${index + 1}.log`),
     settings: () => ({
       databaseUrl: urlOf(),
@@ -50,6 +54,7 @@ export function createFleet({ flags, count, output, clock }: Wish): Service {
       port: String(gateway),
       operatorPort: String(admin),
       logLevel: config.logLevel,
+      drainMs: DRAIN_MS,
     }),
   }))
   const pods = createPods(plans, { clock, random, onEvent })

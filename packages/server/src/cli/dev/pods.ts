@@ -26,7 +26,12 @@ export type Pods = Service & {
   /** Of those that are ready now. */
   live(): readonly Ports[]
 }
-export type PodPlan = { readonly name: string; readonly settings: () => Flags; readonly logFile: string }
+export type PodPlan = {
+  readonly name: string
+  readonly app: string | undefined
+  readonly settings: () => Flags
+  readonly logFile: string
+}
 
 type Deps = { readonly clock: Clock; readonly random: Random; readonly onEvent: OnEvent }
 type Pod = Service & { live(): Ports | undefined }
@@ -101,8 +106,8 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod {
   }
 }
 
-function forkPod({ settings }: PodPlan): ChildProcess {
-  return fork(MAIN, ['start'], {
+function forkPod({ app, settings }: PodPlan): ChildProcess {
+  return fork(MAIN, ['start', ...(app === undefined ? [] : [app])], {
     env: environmentWith(settings()),
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

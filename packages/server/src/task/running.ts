@@ -1,0 +1,161 @@
+// The attempts that run in this process, each from its claim until its settlement is answered: a slot is free again when
+// the row says so. Guarantees:
+//   what ran is settled until PostgreSQL answers, or the pod stops without an answer: then the leader returns the task
+//   a settlement that changes no row is counted as fenced, and nothing of it is tried again
+//   an incarnation that ends aborts what ran under it; what comes of it is still sent, since rows decide what it is worth
+import { formatId } from '@fleetline/protocol'
+import { backoffMs } from '../lib/backoff.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import { isValueFault } from '../store/sqlstate.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { faultOf, runAttempt } from './attempt.ts'
+import type { Claim } from './claim.ts'
+import type { TaskDefinition } from './definition.ts'
+import type { Settled, Settlement, Settler, Settling } from './settle.ts'
+
+/** The pod as which it claims: what is done in its name ends with `signal`. */
+export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
+type Attempt = Pick<Claim, 'id' | 'attempt'>
+
+export type Running = {
+  count(): number
+  /** Of those that are running, or being settled. */
+  names(): ReadonlySet<string>
+  start(pod: Incarnation, claim: Claim, definition: TaskDefinition): void
+  /** Gives a claim up that is not run here. */
+  handBack(pod: Incarnation, attempt: Attempt, machine: string): void
+  /** Resolves when nothing runs. What has not ended by itself in time is aborted and handed back. */
+  drain(limits: Patience): Promise<void>
+}
+/** For what runs to end by itself; then for what was aborted to end, and to be handed back. */
+type Patience = { readonly runMs: number; readonly endMs: number }
+type Deps = {
+  readonly settler: Pick<Settler, 'settle'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly cell: number
+  /** A slot is free again. */
+  readonly onFree: () => void
+}
+type Run = { readonly pod: number; readonly ending: AbortController; readonly ended: Promise<void> }
+
+const AGAIN = { baseMs: 50, capMs: 5_000 }
+const FENCED = new Error('fenced: this pod was counted as dead, the task may run elsewhere')
+const DRAINED = new Error('drain: the pod stops, the task is handed back')
+
+export function nameOf({ id, attempt }: Attempt): string {
+  return `${id} ${attempt}`
+}
+
+export function createRunning(deps: Deps): Running {
+  const { clock, random, metrics, cell } = deps
+  const runs = new Map<string, Run>()
+  const watched = new WeakSet<AbortSignal>()
+  const gaveUp = new AbortController()
+
+  const abortAll = (reason: Error, pod?: number) =>
+    runs.forEach((run) => (pod === undefined || run.pod === pod) && run.ending.abort(reason))
+  const watch = ({ id, signal }: Incarnation) => {
+    if (watched.has(signal)) return
+    watched.add(signal)
+    signal.addEventListener('abort', () => abortAll(FENCED, id), { once: true })
+  }
+  const track = (pod: number, attempt: Attempt, work: (ending: AbortController) => Promise<void>) => {
+    const ending = new AbortController()
+    const ended = work(ending).finally(() => {
+      runs.delete(nameOf(attempt))
+      deps.onFree()
+    })
+    runs.set(nameOf(attempt), { pod, ending, ended })
+  }
+  const logOf = ({ id, attempt }: Attempt, machine: string) =>
+    deps.log.with({ task: formatId('task', cell, id), machine, attempt })
+  const settle = async (pod: number, attempt: Attempt, settlement: Settlement, machine: string) => {
+    const log = logOf(attempt, machine)
+    const answer = await untilAnswered(
+      { ...deps, log, signal: gaveUp.signal },
+      { pod, ...attempt, settlement },
+    )
+    metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? settlement.type : answer })
+    if (answer === 'fenced') log.warn('an attempt that was taken over changed nothing')
+    if (answer === 'unanswered')
+      log.error('the pod stops before its attempt is settled: the leader returns it')
+  }
+  return {
+    count: () => runs.size,
+    names: () => new Set(runs.keys()),
+    start: (pod, claim, definition) => {
+      watch(pod)
+      track(pod.id, claim, async (ending) => {
+        const log = logOf(claim, definition.name)
+        const startMs = clock.monotonicMs()
+        const settlement = await runAttempt(definition, claim, { clock, random, cell, log, ending })
+        metrics.observe('taskTime', { machine: definition.name }, clock.monotonicMs() - startMs)
+        tell(log, settlement)
+        await settle(pod.id, claim, settlement, definition.name)
+      })
+    },
+    handBack: (pod, attempt, machine) =>
+      track(pod.id, attempt, () => settle(pod.id, attempt, { type: 'back' }, machine)),
+    drain: async ({ runMs, endMs }) => {
+      const over = new AbortController()
+      const hurry = async () => {
+        await clock.sleep(runMs, over.signal)
+        abortAll(DRAINED)
+        await clock.sleep(endMs, over.signal)
+        gaveUp.abort(DRAINED)
+      }
+      hurry().catch(() => undefined) // nothing runs any more
+      while (runs.size > 0) await Promise.all(Array.from(runs.values(), ({ ended }) => ended))
+      over.abort(DRAINED)
+    },
+  }
+}
+
+/** What an operator wants to see without looking for it. */
+function tell(log: Log, settlement: Settlement): void {
+  if (settlement.type === 'retry') log.warn('an attempt failed', faultFields(settlement.error))
+  if (settlement.type === 'failed') log.warn('a task failed', faultFields(settlement.error))
+  if (settlement.type === 'dead') log.error('a task is dead', faultFields(settlement.error))
+}
+
+/** Its message may quote what was worked on: it stands in the row. */
+function faultFields(error: string): { readonly code: string } {
+  return { code: (JSON.parse(error) as { readonly code: string }).code }
+}
+
+type Sender = Pick<Deps, 'settler' | 'clock' | 'random' | 'log'> & { readonly signal: AbortSignal }
+
+async function untilAnswered(
+  { settler, clock, random, log, signal }: Sender,
+  settling: Settling,
+): Promise<Settled | 'unanswered'> {
+  const over = Promise.withResolvers<'unanswered'>()
+  const onAbort = () => over.resolve('unanswered')
+  signal.addEventListener('abort', onAbort, { once: true })
+  let item = settling
+  try {
+    for (let failures = 0; !signal.aborted; failures += 1) {
+      try {
+        return await Promise.race([settler.settle(item), over.promise])
+      } catch (error) {
+        if (failures === 0) log.warn('an attempt could not be settled yet', { error })
+        if (isValueFault(error)) item = { ...settling, settlement: unstorable(settling, error, clock) }
+        await clock.sleep(backoffMs(AGAIN, failures, random), signal).catch(() => undefined)
+      }
+    }
+    return 'unanswered'
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+/** What `storable` let through and PostgreSQL does not. */
+function unstorable({ attempt }: Settling, cause: unknown, clock: Clock): Settlement {
+  const error = new Error('PostgreSQL cannot store the result', { cause })
+  return { type: 'dead', error: faultOf({ code: 'invalid', error, attempt, clock }) }
+}

@@ -1,0 +1,134 @@
+// Tasks as the rest of the pod sees them: the way in for everybody; and, on a pod that was given definitions, the claiming
+// and running of these. A pod that runs none leaves the queue alone.
+import type { Config } from '../config.ts'
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import { every } from '../lib/every.ts'
+import { compose, type Service } from '../lib/lifecycle.ts'
+import type { Random } from '../lib/random.ts'
+import { loopUtilisation } from '../lib/utilisation.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { Hints } from '../store/hints.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { isTask, type TaskDefinition } from './definition.ts'
+import { DEFAULT_QUEUE, type TaskSpec } from './draft.ts'
+import { promote } from './due.ts'
+import { createEnqueuer, type Enqueued } from './enqueue.ts'
+import type { Incarnation } from './running.ts'
+import { createSettler } from './settle.ts'
+import { register } from './tracks.ts'
+import { createWorker } from './worker.ts'
+
+/** A task whose machine is known by name, or by its definition: then its input is typed. */
+export type Wanted<Raw = unknown> = TaskSpec | (Omit<TaskSpec, 'machine' | 'input'> & Defined<Raw>)
+type Defined<Raw> = { readonly machine: TaskDefinition<Raw> } & (undefined extends Raw
+  ? { readonly input?: NoInfer<Raw> }
+  : { readonly input: NoInfer<Raw> })
+
+export type Tasks = Service & {
+  enqueue(tenant: number, wanted: Wanted): Promise<Enqueued>
+  /** All of them, or none. */
+  enqueueAll(tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
+  /** In the caller's transaction: they exist if it commits. */
+  enqueueIn(query: Query, tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
+  /** Takes nothing more, and resolves when nothing runs. */
+  drain(): Promise<void>
+}
+
+type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'slots' | 'taskPollMs' | 'drainMs' | 'stopMs'> & {
+  readonly database: Pick<Database, 'transaction'>
+  readonly hints: Pick<Hints, 'listen' | 'send'>
+  readonly fleet: { self(): Incarnation | undefined; isFenced(): boolean }
+  readonly definitions: readonly TaskDefinition[]
+  readonly clock: Clock
+  readonly random: Random
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+const TOPIC = 'tasks'
+const DUE_MS = 250
+
+export function createTasks(deps: Deps): Tasks {
+  const { database, hints, fleet, definitions, clock, random, log, metrics } = deps
+  const known = byName(definitions)
+  const runnables = new Map<number, TaskDefinition>()
+  const timed = { ...deps, deadlineMs: deps.transactionDeadlineMs }
+  const settler = createSettler(timed)
+  const utilisation = loopUtilisation(clock)
+  const [self, isFenced] = [() => fleet.self(), () => fleet.isFenced()]
+  const worker = createWorker({ ...deps, self, isFenced, settler, runnables, utilisation })
+  const onReady = () => {
+    worker.wake()
+    hints.send(TOPIC)
+  }
+  const enqueuer = createEnqueuer({ ...timed, onEnqueued: onReady })
+  const learn: Service = {
+    name: 'tasks.tracks',
+    start: async () => {
+      const tracks = await register(database, definitions.map(runnableOf))
+      definitions.forEach((definition, index) => runnables.set(tracks[index]!, definition))
+      hints.listen(TOPIC, (source) => {
+        if (source === 'hint') worker.wake()
+        if (source === 'reconnect') worker.doubt() // the worker polls by itself
+      })
+    },
+    stop: async () => undefined,
+  }
+  const onError = (error: unknown) => log.warn('tasks that are due cannot be made ready', { error })
+  const due = every({ clock, random, name: 'tasks.due', everyMs: DUE_MS, onError }, async () => {
+    const { count } = valueOf(await database.transaction(promote), 'Nothing could be made ready')
+    if (count > 0) onReady()
+  })
+  const specOf = async (wanted: Wanted): Promise<TaskSpec> => {
+    const { machine, queue = DEFAULT_QUEUE } = wanted
+    const definition = isTask(machine) ? machine : known.get(nameOf(queue, machine))
+    await definition?.parse(wanted.input)
+    if (!isTask(machine)) return wanted as TaskSpec
+    const { priority } = machine
+    return {
+      queue: machine.queue,
+      ...(priority === undefined ? {} : { priority }),
+      ...wanted,
+      machine: machine.name,
+    }
+  }
+  const specsOf = (wanted: readonly Wanted[]) => Promise.all(wanted.map(specOf))
+  const count = (enqueued: readonly Enqueued[]) =>
+    metrics.count('tasksEnqueued', {}, enqueued.filter(({ created }) => created).length)
+  const working = definitions.length > 0 ? [learn, worker, due] : []
+  return {
+    ...compose('tasks', [settler, enqueuer, ...working]),
+    enqueue: async (tenant, wanted) => {
+      const enqueued = await enqueuer.enqueue(tenant, await specOf(wanted))
+      count([enqueued])
+      return enqueued
+    },
+    enqueueAll: async (tenant, wanted) => {
+      const enqueued = await enqueuer.enqueueAll(tenant, await specsOf(wanted))
+      count(enqueued)
+      return enqueued
+    },
+    enqueueIn: async (query, tenant, wanted) => enqueuer.enqueueIn(query, tenant, await specsOf(wanted)),
+    drain: () => worker.drain(),
+  }
+}
+
+function nameOf(queue: string, machine: string): string {
+  return `${queue}/${machine}`
+}
+
+function byName(definitions: readonly TaskDefinition[]): ReadonlyMap<string, TaskDefinition> {
+  const known = new Map<string, TaskDefinition>()
+  for (const definition of definitions) {
+    const name = nameOf(definition.queue, definition.name)
+    if (known.has(name)) throw new Rejected('invalid', `Two tasks are defined as ${name}: rename one`)
+    known.set(name, definition)
+  }
+  return known
+}
+
+function runnableOf({ queue, name: machine, maxAttempts }: TaskDefinition) {
+  return { queue, machine, maxAttempts }
+}

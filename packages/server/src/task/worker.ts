@@ -1,0 +1,149 @@
+// Claims what this pod has room for, one claim after the other. Guarantees:
+//   P3   while fenced, draining or between two incarnations it claims nothing and starts nothing; a claim whose answer
+//        comes then is handed back
+//   Q15  no claim without a holder: what PostgreSQL says that this pod holds and it does not run is handed back, after a
+//        claim of unknown outcome, after a reconnect, and every other second
+//
+//   after a claim that            it claims again
+//   filled the room               at once, if there is room
+//   filled it, and none is left   when a slot is free again
+//   brought less, or nothing      when woken by an enqueue here or a hint, or after `taskPollMs`
+//   brought nothing though woken  not before a pause with full jitter, longer each time: others were faster
+//   failed                        after a pause with full jitter, up to 5 s
+import { backoffMs, spreadMs } from '../lib/backoff.ts'
+import { createBell } from '../lib/bell.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Service } from '../lib/lifecycle.ts'
+import type { Random } from '../lib/random.ts'
+import type { Utilisation } from '../lib/utilisation.ts'
+import { valueOf, type Database } from '../store/database.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { claim, heldBy, type Claim } from './claim.ts'
+import type { TaskDefinition } from './definition.ts'
+import { roomFor } from './room.ts'
+import { createRunning, nameOf, type Incarnation } from './running.ts'
+import type { Settler } from './settle.ts'
+
+export type Worker = Service & {
+  /** There may be something to claim. */
+  wake(): void
+  /** Hints were missed: claims may have been, too. */
+  doubt(): void
+  /** Takes nothing more; resolves when nothing runs. */
+  drain(): Promise<void>
+}
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly settler: Pick<Settler, 'settle'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly cell: number
+  /** By the numbers of their tracks; empty until these are known. */
+  readonly runnables: ReadonlyMap<number, TaskDefinition>
+  readonly self: () => Incarnation | undefined
+  readonly isFenced: () => boolean
+  readonly utilisation: Utilisation
+  readonly slots: number
+  readonly taskPollMs: number
+  readonly drainMs: number
+  readonly stopMs: number
+}
+
+const CHECK_MS = 2_000
+const CONTENDED = { baseMs: 5, capMs: 1_000 }
+const FAILED = { baseMs: 50, capMs: 5_000 }
+
+export function createWorker(deps: Deps): Worker {
+  const { clock, random, metrics, log, runnables } = deps
+  const bell = createBell(clock)
+  const stopping = new AbortController()
+  const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0 }
+  const running = createRunning({ ...deps, onFree: () => state.isMore && bell.ring() })
+  let loop: Promise<void> | undefined
+
+  const mayStart = (pod: Incarnation) => !state.isDraining && !deps.isFenced() && !pod.signal.aborted
+  const take = (pod: Incarnation, claims: readonly Claim[]) => {
+    for (const one of claims) {
+      const definition = runnables.get(one.track)!
+      metrics.observe('taskWait', { machine: definition.name }, one.waitedMs)
+      if (mayStart(pod)) running.start(pod, one, definition)
+      else running.handBack(pod, one, definition.name)
+    }
+  }
+  const claimFor = async (pod: Incarnation, most: number): Promise<Claim[]> => {
+    const wish = { pod: pod.id, tracks: [...runnables.keys()], most, turn: random.unit() }
+    const startMs = clock.monotonicMs()
+    const outcome = await deps.database.transaction((query) => claim(query, wish))
+    metrics.observe('claimTime', {}, clock.monotonicMs() - startMs)
+    if (outcome.type === 'unknown') state.checkMs = 0 // it may hold what it has not heard of
+    const claims = valueOf(outcome, 'Nothing could be claimed')
+    take(pod, claims)
+    return claims
+  }
+  const check = async (pod: Incarnation) => {
+    const known = running.names() // before the look: what ends meanwhile is no orphan
+    const outcome = await deps.database.transaction((query) => heldBy(query, pod.id))
+    const orphans = valueOf(outcome, 'Claims could not be read').filter((held) => !known.has(nameOf(held)))
+    state.checkMs = clock.monotonicMs() + CHECK_MS
+    for (const { track, ...attempt } of orphans) {
+      log.warn('hands back a claim that it has not heard of', { attempt: attempt.attempt })
+      running.handBack(pod, attempt, runnables.get(track)?.name ?? 'none')
+    }
+  }
+  /** How long to wait for the bell; 0: not at all. */
+  const round = async (wasRung: boolean): Promise<number> => {
+    const idleMs = spreadMs(deps.taskPollMs, random)
+    const pod = deps.self()
+    if (!pod || !mayStart(pod)) return idleMs
+    if (clock.monotonicMs() >= state.checkMs) await check(pod)
+    const load = { slots: deps.slots, running: running.count(), utilisation: deps.utilisation() }
+    const room = roomFor(load)
+    if (room === 0) return idleMs
+    const { length: count } = await claimFor(pod, room)
+    state.failures = 0
+    const isContended = count === 0 && wasRung
+    metrics.count('claims', { outcome: count > 0 ? 'some' : isContended ? 'contended' : 'empty' })
+    state.misses = isContended ? state.misses + 1 : 0
+    state.isMore = count === room
+    if (isContended) await pause(Math.min(idleMs, backoffMs(CONTENDED, state.misses, random)))
+    return state.isMore ? 0 : idleMs
+  }
+  const pause = (ms: number) => clock.sleep(ms, stopping.signal).catch(() => undefined) // it stops
+  const run = async () => {
+    for (let wasRung = false; !stopping.signal.aborted;) {
+      const idleMs: number = await round(wasRung).catch(async (error: unknown) => {
+        if (state.failures === 0) log.warn('tasks cannot be claimed', { error })
+        metrics.count('claims', { outcome: 'failed' })
+        await pause(backoffMs(FAILED, state.failures, random))
+        state.failures += 1
+        return 0
+      })
+      wasRung = idleMs > 0 && !stopping.signal.aborted && (await bell.wait(idleMs))
+    }
+  }
+  metrics.gauge('tasksRunning', () => [[{}, running.count()]])
+  metrics.gauge('taskSlots', () => [[{}, deps.slots]])
+  const drain = async () => {
+    state.isDraining = true
+    await running.drain({ runMs: deps.drainMs, endMs: deps.stopMs })
+  }
+  return {
+    name: 'tasks.worker',
+    start: async () => void (loop ??= run()),
+    wake: () => bell.ring(),
+    doubt: () => {
+      state.checkMs = 0
+      bell.ring()
+    },
+    drain,
+    stop: async () => {
+      stopping.abort(new Error('the worker stops'))
+      bell.ring()
+      await loop
+      await drain()
+    },
+  }
+}

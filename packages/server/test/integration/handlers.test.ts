@@ -1,0 +1,287 @@
+// Q14: what comes of a handler, through a whole pod; Q15 and P3: what a pod claims and does not run.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import pg from 'pg'
+import { z } from 'zod'
+import { Retry } from '../../src/errors.ts'
+import type { Pod } from '../../src/pod.ts'
+import type { Database } from '../../src/store/database.ts'
+import { heldBy } from '../../src/task/claim.ts'
+import { abort, retryAfter, task, type TaskDefinition } from '../../src/task/definition.ts'
+import { createTasks } from '../../src/task/tasks.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import { createLog } from '../../src/telemetry/log.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { eventually } from '../support/eventually.ts'
+import { newPod } from '../support/pod.ts'
+import { queueOn } from '../support/tasks.ts'
+
+async function podWith(t: TestContext, url: string, ...tasks: readonly TaskDefinition[]): Promise<Pod> {
+  const pod = newPod(t, url, {}, tasks)
+  await pod.start()
+  return pod
+}
+
+test('Q14: every end of a handler is the row that its table names', async (t) => {
+  const { url, tasks, history } = await queueOn(t)
+  const once = { attempts: 1 }
+  const definitions = [
+    task('returns', (c) => ({ got: c.input as string })),
+    task('returns.nothing', () => undefined),
+    task(
+      'throws',
+      () => {
+        throw Object.assign(new Error('no luck'), { code: 'ECONNREFUSED' })
+      },
+      { attempts: 20 },
+    ),
+    task('throws.last', () => Promise.reject(new Error('no luck')), once),
+    task('asks.later', () => retryAfter('1h')),
+    task('throws.retry', () => Promise.reject(new Retry('rate_limited', 'slowly', { afterMs: 3_600_000 }))),
+    task('aborts', () => abort('never')),
+    task('too.large', () => 'x'.repeat(70_000)),
+    task('too.slow', () => new Promise<void>(() => undefined), { timeout: '1ms', ...once }),
+  ]
+  const pod = await podWith(t, url, ...definitions)
+  await pod.enqueueAll(definitions.map((machine) => ({ machine, input: 'x' })))
+  const machineOf = await machinesOf(t, url)
+  const ended = await eventually(
+    async () => {
+      const rows = [...(await history()), ...(await tasks())]
+      assert.ok(rows.every((row) => !('state' in row) || !['ready', 'claimed'].includes(row.state)))
+      return rows.map((row) => [
+        machineOf.get(row.id),
+        'outcome' in row ? row.outcome : row.state,
+        row.spent > 0,
+        'result' in row ? row.result : undefined,
+        row.error?.code,
+      ])
+    },
+    { what: 'every task to end' },
+  )
+  assert.deepEqual(
+    new Map(ended.map(([machine, ...rest]) => [machine, rest])),
+    new Map<unknown, unknown[]>([
+      ['returns', ['done', true, { got: 'x' }, undefined]],
+      ['returns.nothing', ['done', true, null, undefined]],
+      ['throws', ['waiting', true, undefined, 'ECONNREFUSED']],
+      ['throws.last', ['dead', true, undefined, 'failed']],
+      ['asks.later', ['waiting', false, undefined, 'later']],
+      ['throws.retry', ['waiting', false, undefined, 'later']],
+      ['aborts', ['failed', true, null, 'aborted']],
+      ['too.large', ['dead', true, undefined, 'too_large']],
+      ['too.slow', ['dead', true, undefined, 'timeout']],
+    ]),
+  )
+})
+
+async function machinesOf(t: TestContext, url: string): Promise<ReadonlyMap<string, string>> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  atEnd(t, () => client.end())
+  const { rows } = await client.query<{ id: string; machine: string }>(
+    `select x.id, k.machine from fleetline.tracks k
+       join (select id, track from fleetline.tasks union all select id, track from fleetline.task_history) x
+         on x.track = k.id`,
+  )
+  return new Map(rows.map(({ id, machine }) => [id, machine]))
+}
+
+test('an input is checked where it comes in and before it runs; the handler sees what the schema made of it', async (t) => {
+  const { url, run, tasks, history } = await queueOn(t)
+  const input = z.object({ at: z.coerce.date<string>() })
+  const machine = task('at', (c) => c.input.at.getUTCFullYear(), { input })
+  const pod = await podWith(t, url, machine)
+  await assert.rejects(pod.enqueue({ machine: 'at', input: { at: 'no date' } }), /input\.at: /)
+  await pod.enqueue({ machine, input: { at: '2026-11-16' } })
+  await run((query) => query(`select fleetline.enqueue('default', 'at', '{}')`))
+  await eventually(
+    async () => {
+      assert.deepEqual(
+        (await history()).map(({ result }) => result),
+        [2026],
+      )
+      const [dead] = await tasks()
+      assert.deepEqual([dead?.state, dead?.error?.code, dead?.spent], ['dead', 'invalid', 1])
+    },
+    { what: 'one to run and the other to be dead' },
+  )
+})
+
+test('a task that failed is tried again under the same key, and the count of its attempts goes on', async (t) => {
+  const { url, run, history } = await queueOn(t)
+  const seen: unknown[][] = []
+  const machine = task('flaky', (c) => {
+    seen.push([c.key, c.attempt, c.maxAttempts, c.signal.aborted])
+    if (c.attempt < 3) throw new Error('not yet')
+    return 'at last'
+  })
+  const pod = await podWith(t, url, machine)
+  const { id } = await pod.enqueue({ machine })
+  const hurry = `update fleetline.tasks set run_at = now() where state = 'waiting'`
+  const [row] = await eventually(
+    async () => {
+      await run((query) => query(hurry))
+      const rows = await history()
+      assert.equal(rows.length, 1)
+      return rows
+    },
+    { what: 'the third attempt' },
+  )
+  assert.deepEqual([row!.outcome, row!.result, row!.attempt, row!.spent], ['done', 'at last', 3, 3])
+  assert.deepEqual(
+    seen,
+    [1, 2, 3].map((attempt) => [id, attempt, 5, false]),
+  )
+})
+
+test('Q10: in the caller’s own transaction of pg, through the pod', async (t) => {
+  const { url, history } = await queueOn(t)
+  const machine = task('step', (c) => c.input as number)
+  const pod = await podWith(t, url, machine)
+  const tx = new pg.Client({ connectionString: url })
+  await tx.connect()
+  atEnd(t, () => tx.end())
+  for (const end of ['rollback', 'commit']) {
+    await tx.query('begin')
+    await pod.enqueueAll([{ machine, input: end === 'commit' ? 1 : 0 }], { tx })
+    await tx.query(end)
+  }
+  await eventually(
+    async () =>
+      assert.deepEqual(
+        (await history()).map(({ result }) => result),
+        [1],
+      ),
+    { what: 'the one that was committed' },
+  )
+})
+
+type Fleet = Parameters<typeof createTasks>[0]['fleet']
+
+/** The tasks of a pod whose place in the fleet the test decides. */
+async function workerOn(t: TestContext, database: Pick<Database, 'transaction'>, fleet: Fleet) {
+  const settings = {
+    cell: 0,
+    transactionDeadlineMs: 60_000,
+    slots: 10,
+    taskPollMs: 20,
+    drainMs: 0,
+    stopMs: 30_000,
+  }
+  const tasks = createTasks({
+    ...settings,
+    database,
+    fleet,
+    hints: { listen: () => () => undefined, send: () => undefined },
+    definitions: [task('work', (c) => c.input as number)],
+    clock: systemClock(),
+    random: systemRandom(),
+    log: createLog({ level: 'error', destination: { write: () => undefined } }),
+    metrics: createMetrics(),
+  })
+  atEnd(t, () => tasks.stop())
+  await tasks.start()
+  return tasks
+}
+
+type Transactions = Pick<Database, 'transaction'>
+
+/** The first claim that takes something commits, and its answer is lost. */
+function losingOneClaim(database: Transactions): Transactions & { readonly isLost: () => boolean } {
+  let isLost = false
+  return {
+    isLost: () => isLost,
+    transaction: async (work, options) => {
+      let isClaim = false
+      const outcome = await database.transaction(
+        (query) =>
+          work(async (text, values) => {
+            const rows = await query(text, values)
+            isClaim ||= text.includes('cross join lateral') && rows.length > 0
+            return rows as never
+          }),
+        options,
+      )
+      if (isLost || !isClaim || outcome.type !== 'committed') return outcome
+      isLost = true
+      return { type: 'unknown', error: new Error('lost') }
+    },
+  }
+}
+
+test('Q15: what was claimed without an answer is handed back and runs; it is not counted', async (t) => {
+  const { database, enqueue, newPod: joined, history, tasks } = await queueOn(t)
+  const losing = losingOneClaim(database)
+  const [id, { signal }] = [await joined(), new AbortController()]
+  await enqueue(3)
+  await workerOn(t, losing, { self: () => ({ id, signal }), isFenced: () => false })
+  await eventually(async () => assert.equal((await history()).length, 3), { what: 'all to run' })
+  assert.ok(losing.isLost())
+  assert.deepEqual(
+    (await history()).map(({ attempt, spent }) => [attempt, spent]),
+    [2, 2, 2].map((attempt) => [attempt, 1]),
+  )
+  assert.deepEqual(await tasks(), [])
+})
+
+test('mutant of Q15: a pod that does not look what it holds keeps it for ever', async (t) => {
+  const { database, run, enqueue, newPod: joined } = await queueOn(t)
+  const losing = losingOneClaim(database)
+  let looks = 0
+  const blind: Transactions = {
+    transaction: (work, options) =>
+      losing.transaction(
+        (query) =>
+          work(async (text, values) => {
+            const isLook = text.includes('where pod = $1')
+            looks += isLook && losing.isLost() ? 1 : 0
+            return isLook ? [] : query(text, values)
+          }),
+        options,
+      ),
+  }
+  const [id, { signal }] = [await joined(), new AbortController()]
+  await enqueue(3)
+  await workerOn(t, blind, { self: () => ({ id, signal }), isFenced: () => false })
+  await eventually(() => assert.ok(looks > 0), { what: 'a look after the loss' })
+  assert.equal((await run((query) => heldBy(query, id))).length, 3)
+})
+
+test('P3: a fenced pod claims nothing; what it claimed before it was fenced it hands back', async (t) => {
+  const { database, enqueue, newPod: joined, history, tasks } = await queueOn(t)
+  let isFenced = true
+  let claims = 0
+  const fencing: Transactions = {
+    transaction: async (work, options) => {
+      const outcome = await database.transaction(
+        (query) =>
+          work(async (text, values) => {
+            claims += text.includes('cross join lateral') ? 1 : 0
+            return query(text, values)
+          }),
+        options,
+      )
+      if (claims === 1) isFenced = true // while the answer was under way
+      return outcome
+    },
+  }
+  const [id, { signal }] = [await joined(), new AbortController()]
+  await enqueue(1)
+  let asked = 0
+  const fleet = { self: () => ({ id, signal }), isFenced: () => (asked += 1) > 0 && isFenced }
+  await workerOn(t, fencing, fleet)
+  await eventually(() => assert.ok(asked > 3), { what: 'a few rounds' })
+  assert.deepEqual([claims], [0])
+  isFenced = false
+  const back = { what: 'the claim to be handed back' }
+  await eventually(async () => {
+    const [row] = await tasks()
+    assert.deepEqual([row?.state, row?.attempt, row?.spent], ['ready', 1, 0])
+  }, back)
+  claims += 1 // from now on it stays trusted
+  isFenced = false
+  await eventually(async () => assert.equal((await history()).length, 1), { what: 'it to run' })
+})
