@@ -34,7 +34,10 @@ export type Pod = Service & {
   /** Answered when it is committed; with `tx` it is as much there as that transaction, which wakes nobody. */
   enqueue<Raw>(wanted: Wanted<Raw>, within?: Within): Promise<Enqueued>
   /** All of them, or none. */
-  enqueueAll<Raw>(wanted: readonly Wanted<Raw>[], within?: Within): Promise<Enqueued[]>
+  enqueueAll<Raws extends readonly unknown[]>(
+    wanted: readonly [...{ [N in keyof Raws]: Wanted<Raws[N]> }],
+    within?: Within,
+  ): Promise<Enqueued[]>
   /** What it listens on, also when 0 was asked for. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
@@ -100,8 +103,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     stop: async () => {
       readiness.drain()
       await fleet.drain() // the others hear at once that it takes nothing new
-      await tasks.drain()
-      await pod.stop()
+      await tasks.drain().finally(() => pod.stop())
     },
     ports: () => ({ gateway: gateway.port(), admin: admin.port() }),
   }

@@ -12,12 +12,12 @@
 // that goes on after its signal is left behind after a grace.
 import { inspect } from 'node:util'
 import { formatId, TASK_LIMITS } from '@fleetline/protocol'
-import { Abort, Rejected, Retry } from '../errors.ts'
+import { kindOf, type Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Claim } from './claim.ts'
-import { Later, type Json, type TaskContext, type TaskDefinition } from './definition.ts'
+import type { Json, TaskContext, TaskDefinition } from './definition.ts'
 import { storable } from './draft.ts'
 import type { Settlement } from './settle.ts'
 
@@ -32,12 +32,14 @@ export type Surroundings = {
 }
 
 const RETRY = { baseMs: 1_000, capMs: 900_000 }
-const GRACE_MS = 2_000
+/** For a handler to end once its signal was aborted. */
+export const GRACE_MS = 2_000
 const LATEST_MS = 365 * 86_400_000
 const LOG_BYTES = 4_096
 const MESSAGE = 1_000 // characters that an error keeps
 const STACK = 4_000
 const TIMEOUT = new Error('The attempt took too long')
+const LATE: Thrown = { code: 'timeout', message: TIMEOUT.message }
 
 export async function runAttempt(
   definition: TaskDefinition,
@@ -45,27 +47,20 @@ export async function runAttempt(
   around: Surroundings,
 ): Promise<Settlement> {
   const { signal } = around.ending
-  const fault = (code: string, error: unknown) => faultOf({ code, error, attempt: claim.attempt, ...around })
-  const again = (code: string, error: unknown): Settlement =>
+  const fault = (thrown: Thrown) => faultOf({ ...thrown, attempt: claim.attempt, ...around })
+  const again = (thrown: Thrown): Settlement =>
     claim.spent >= claim.maxAttempts
-      ? { type: 'dead', error: fault(code, error) }
-      : { type: 'retry', delayMs: retryMs(claim.spent, around.random), error: fault(code, error) }
-  let input: unknown
-  try {
-    input = await definition.parse(claim.input)
-  } catch (error) {
-    return error instanceof Rejected
-      ? { type: 'dead', error: fault('invalid', error) }
-      : again('failed', error)
-  }
-  const end = await endOf(definition, contextOf(claim, input, around), around)
-  if (signal.aborted) return signal.reason === TIMEOUT ? again('timeout', TIMEOUT) : { type: 'back' }
-  if (end && 'value' in end) return resultOf(end.value, fault)
-  const error = end?.error
-  if (error instanceof Abort) return { type: 'failed', error: fault('aborted', error) }
-  const delayMs = laterMs(error, around.clock)
-  if (delayMs !== undefined) return { type: 'later', delayMs, error: fault('later', error) }
-  return again(codeOf(error), error)
+      ? { type: 'dead', error: fault(thrown) }
+      : { type: 'retry', delayMs: retryMs(claim.spent, around.random), error: fault(thrown) }
+  const end = await endOf(definition, claim, around)
+  if (signal.aborted) return signal.reason === TIMEOUT ? again(LATE) : { type: 'back' }
+  if (!end) return { type: 'back' } // it was aborted before it began
+  if ('value' in end) return resultOf(end.value, fault)
+  const thrown = readThrown(end.error, around.clock)
+  if (!end.isParsed && thrown.kind === 'Rejected') return { type: 'dead', error: fault(thrown) }
+  if (thrown.kind === 'Abort') return { type: 'failed', error: fault({ ...thrown, code: 'aborted' }) }
+  if (thrown.delayMs === undefined) return again(thrown)
+  return { type: 'later', delayMs: thrown.delayMs, error: fault({ ...thrown, code: 'later' }) }
 }
 
 /** min(15 min, 1 s × 2^(n − 1)), from half of it on: those that failed together do not come back together. */
@@ -74,33 +69,42 @@ export function retryMs(spent: number, random: Random): number {
   return wholeMs * (0.5 + random.unit() / 2)
 }
 
-type End = { readonly value: unknown } | { readonly error: unknown }
+type End = { readonly value: unknown } | { readonly error: unknown; readonly isParsed: boolean }
 
-/** Undefined if the handler was left behind. */
+/** Undefined if the handler was left behind, or not begun. */
 async function endOf(
   definition: TaskDefinition,
-  context: TaskContext<unknown>,
-  { clock, ending, log }: Surroundings,
+  claim: Claim,
+  around: Surroundings,
 ): Promise<End | undefined> {
+  const { clock, ending, log } = around
+  if (ending.signal.aborted) return undefined
   const over = new AbortController()
   const aborted = Promise.withResolvers<void>()
-  if (ending.signal.aborted) return undefined
   ending.signal.addEventListener('abort', () => aborted.resolve(), { once: true })
   clock.sleep(definition.timeoutMs, over.signal).then(
     () => ending.abort(TIMEOUT),
     () => undefined, // it has ended
   )
-  const ended = definition.run(context).then(
-    (value): End => ({ value }),
-    (error: unknown): End => ({ error }),
-  )
   const leftBehind = aborted.promise
     .then(() => clock.sleep(GRACE_MS, over.signal))
     .then(() => log.warn('a handler goes on after its signal'))
     .catch(() => undefined) // it has ended
-  const end = await Promise.race([ended, leftBehind])
+  const end = await Promise.race([work(definition, claim, around), leftBehind])
   over.abort(new Error('the attempt has ended'))
   return end ?? undefined
+}
+
+async function work(definition: TaskDefinition, claim: Claim, around: Surroundings): Promise<End> {
+  let isParsed = false
+  try {
+    const input = definition.parse ? await definition.parse(claim.input) : claim.input
+    isParsed = true
+    around.ending.signal.throwIfAborted()
+    return { value: await definition.run(contextOf(claim, input, around)) }
+  } catch (error) {
+    return { error, isParsed }
+  }
 }
 
 function contextOf(claim: Claim, input: unknown, { cell, ending, log }: Surroundings): TaskContext<unknown> {
@@ -124,18 +128,42 @@ function loggable(data: Json): unknown {
   }
 }
 
-function resultOf(value: unknown, fault: (code: string, error: unknown) => string): Settlement {
+function resultOf(value: unknown, fault: (thrown: Thrown) => string): Settlement {
   try {
     return { type: 'done', result: storable('result', value ?? null, TASK_LIMITS.resultBytes) }
   } catch (error) {
-    return { type: 'dead', error: fault(codeOf(error), error) }
+    return { type: 'dead', error: fault(readThrown(error)) }
   }
 }
 
-function laterMs(error: unknown, clock: Clock): number | undefined {
-  const time = error instanceof Later ? error.time : error instanceof Retry ? error.afterMs : undefined
-  const ms = time instanceof Date ? time.getTime() - clock.now() : time
-  return ms === undefined || Number.isNaN(ms) ? undefined : Math.min(LATEST_MS, Math.max(0, ms))
+export type Thrown = {
+  readonly code: string
+  readonly message: string
+  readonly stack?: string | undefined
+  readonly kind?: ReturnType<typeof kindOf>
+  /** When it asked to be called again. */
+  readonly delayMs?: number | undefined
+}
+
+/** Whatever was thrown: also what cannot be looked at without throwing again. */
+export function readThrown(error: unknown, clock?: Pick<Clock, 'now'>): Thrown {
+  try {
+    const kind = kindOf(error)
+    return {
+      code: codeOf(error),
+      message: clean(error instanceof Error ? error.message : error, MESSAGE),
+      stack: error instanceof Error ? clean(error.stack, STACK) : undefined,
+      kind,
+      delayMs: kind === 'Retry' && clock ? laterMs(error as Retry, clock) : undefined,
+    }
+  } catch {
+    return { code: 'failed', message: 'What the handler threw cannot be read' }
+  }
+}
+
+function laterMs({ afterMs, at }: Retry, clock: Pick<Clock, 'now'>): number | undefined {
+  const ms: unknown = at instanceof Date ? at.getTime() - clock.now() : afterMs
+  return typeof ms !== 'number' || Number.isNaN(ms) ? undefined : Math.min(LATEST_MS, Math.max(0, ms))
 }
 
 /** That of the error, `ECONNREFUSED` say, if it has one that may stand in a list. */
@@ -144,24 +172,19 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' && /^[\w.-]{1,63}$/.test(code) ? code : 'failed'
 }
 
-type Fault = {
-  readonly code: string
-  readonly error: unknown
+function clean(part: unknown, most: number): string {
+  const text = typeof part === 'string' ? part : inspect(part, { depth: 1 })
+  return text.slice(0, most).replaceAll('\0', '').toWellFormed()
+}
+
+type Fault = Pick<Thrown, 'code' | 'message' | 'stack'> & {
   readonly attempt: number
   readonly clock: Pick<Clock, 'now'>
 }
 
-/** As JSON that can be stored, whatever was thrown. */
-export function faultOf({ code, error, attempt, clock }: Fault): string {
-  const at = new Date(clock.now()).toISOString()
-  const clean = (part: unknown, most: number) => {
-    const text = typeof part === 'string' ? part : inspect(part, { depth: 1 })
-    return text.slice(0, most).replaceAll('\0', '').toWellFormed()
-  }
-  const message = clean(error instanceof Error ? error.message : error, MESSAGE)
-  const stack = error instanceof Error ? clean(error.stack, STACK) : undefined
-  const whole = JSON.stringify({ code, message, attempt, at, stack })
-  return Buffer.byteLength(whole) <= TASK_LIMITS.errorBytes
-    ? whole
-    : JSON.stringify({ code, message, attempt, at })
+/** As JSON that can be stored, within its limit. */
+export function faultOf({ code, message, stack, attempt, clock }: Fault): string {
+  const known = { code, message, attempt, at: new Date(clock.now()).toISOString() }
+  const whole = JSON.stringify({ ...known, stack })
+  return Buffer.byteLength(whole) <= TASK_LIMITS.errorBytes ? whole : JSON.stringify(known)
 }

@@ -6,7 +6,7 @@
 //   abort(…)         failed, and not tried again
 //   takes too long   as if it had thrown; its signal is aborted first
 import { TASK_LIMITS, TASK_NAME, type Id } from '@fleetline/protocol'
-import { Abort, Rejected } from '../errors.ts'
+import { Abort, Rejected, Retry } from '../errors.ts'
 import { durationMs } from '../lib/duration.ts'
 import { DEFAULT_QUEUE, isWithin } from './draft.ts'
 
@@ -65,8 +65,8 @@ export type TaskDefinition<Raw = unknown, Result = unknown> = {
   readonly priority: number | undefined
   readonly maxAttempts: number
   readonly timeoutMs: number
-  /** What the handler gets to see of an input; rejects one that does not fit. */
-  readonly parse: (input: unknown) => Promise<unknown>
+  /** What the handler gets to see of an input; rejects one that does not fit. Without a schema: the input itself. */
+  readonly parse: ((input: unknown) => Promise<unknown>) | undefined
   readonly run: (context: TaskContext<unknown>) => Promise<unknown>
   readonly types?: { readonly input: Raw; readonly result: Result }
 }
@@ -103,7 +103,7 @@ export function task<Raw = unknown, Value = Raw, Result extends Json | void = Js
     priority,
     maxAttempts: attempts,
     timeoutMs,
-    parse: schema ? (input: unknown) => parse(schema, input) : async (input: unknown) => input,
+    parse: schema && ((input: unknown) => parse(schema, input)),
     run: async (context: TaskContext<unknown>) => handler(context as TaskContext<Value>), // what `parse` has let through
   }
   return Object.freeze(definition)
@@ -115,17 +115,8 @@ export function isTask(value: unknown): value is TaskDefinition {
 
 /** Ends this attempt; the next comes after so long, or then. It does not count. */
 export function retryAfter(time: string | Date): never {
-  throw new Later(typeof time === 'string' ? durationMs('retryAfter', time) : time)
-}
-
-/** In milliseconds from now, or at a date. */
-export class Later extends Error {
-  readonly time: number | Date
-
-  constructor(time: number | Date) {
-    super('The handler asked to be called later')
-    this.time = time
-  }
+  const when = typeof time === 'string' ? { afterMs: durationMs('retryAfter', time) } : { at: time }
+  throw new Retry('unavailable', 'The handler asked to be called later', when)
 }
 
 /** Ends the task as failed: trying again would not help. */

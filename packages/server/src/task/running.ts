@@ -10,7 +10,7 @@ import type { Random } from '../lib/random.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { faultOf, runAttempt } from './attempt.ts'
+import { faultOf, readThrown, runAttempt } from './attempt.ts'
 import type { Claim } from './claim.ts'
 import type { TaskDefinition } from './definition.ts'
 import type { Settled, Settlement, Settler, Settling } from './settle.ts'
@@ -66,21 +66,27 @@ export function createRunning(deps: Deps): Running {
   }
   const track = (pod: number, attempt: Attempt, work: (ending: AbortController) => Promise<void>) => {
     const ending = new AbortController()
-    const ended = work(ending).finally(() => {
-      runs.delete(nameOf(attempt))
-      deps.onFree()
-    })
+    const ended = work(ending)
+      .catch((error: unknown) => deps.log.error('an attempt was dropped: the leader returns it', { error }))
+      .finally(() => {
+        runs.delete(nameOf(attempt))
+        deps.onFree()
+      })
     runs.set(nameOf(attempt), { pod, ending, ended })
   }
   const logOf = ({ id, attempt }: Attempt, machine: string) =>
     deps.log.with({ task: formatId('task', cell, id), machine, attempt })
-  const settle = async (pod: number, attempt: Attempt, settlement: Settlement, machine: string) => {
+  const settle = async (
+    pod: number,
+    { id, attempt: nth }: Attempt,
+    settlement: Settlement,
+    machine: string,
+  ) => {
+    const attempt = { id, attempt: nth }
     const log = logOf(attempt, machine)
-    const answer = await untilAnswered(
-      { ...deps, log, signal: gaveUp.signal },
-      { pod, ...attempt, settlement },
-    )
-    metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? settlement.type : answer })
+    const sender = { ...deps, log, signal: gaveUp.signal }
+    const { answer, type } = await untilAnswered(sender, { pod, ...attempt, settlement })
+    metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? type : answer })
     if (answer === 'fenced') log.warn('an attempt that was taken over changed nothing')
     if (answer === 'unanswered')
       log.error('the pod stops before its attempt is settled: the leader returns it')
@@ -130,25 +136,29 @@ function faultFields(error: string): { readonly code: string } {
 
 type Sender = Pick<Deps, 'settler' | 'clock' | 'random' | 'log'> & { readonly signal: AbortSignal }
 
+type Answer = { readonly answer: Settled | 'unanswered'; readonly type: Settlement['type'] }
+
 async function untilAnswered(
   { settler, clock, random, log, signal }: Sender,
   settling: Settling,
-): Promise<Settled | 'unanswered'> {
+): Promise<Answer> {
   const over = Promise.withResolvers<'unanswered'>()
   const onAbort = () => over.resolve('unanswered')
   signal.addEventListener('abort', onAbort, { once: true })
   let item = settling
+  const ended = (answer: Answer['answer']) => ({ answer, type: item.settlement.type })
   try {
     for (let failures = 0; !signal.aborted; failures += 1) {
       try {
-        return await Promise.race([settler.settle(item), over.promise])
+        return ended(await Promise.race([settler.settle(item), over.promise]))
       } catch (error) {
         if (failures === 0) log.warn('an attempt could not be settled yet', { error })
+        item = { ...item, isRepeat: true }
         if (isValueFault(error)) item = { ...settling, settlement: unstorable(settling, error, clock) }
         await clock.sleep(backoffMs(AGAIN, failures, random), signal).catch(() => undefined)
       }
     }
-    return 'unanswered'
+    return ended('unanswered')
   } finally {
     signal.removeEventListener('abort', onAbort)
   }
@@ -156,6 +166,6 @@ async function untilAnswered(
 
 /** What `storable` let through and PostgreSQL does not. */
 function unstorable({ attempt }: Settling, cause: unknown, clock: Clock): Settlement {
-  const error = new Error('PostgreSQL cannot store the result', { cause })
-  return { type: 'dead', error: faultOf({ code: 'invalid', error, attempt, clock }) }
+  const thrown = readThrown(new Error('PostgreSQL cannot store the result', { cause }))
+  return { type: 'dead', error: faultOf({ ...thrown, code: 'invalid', attempt, clock }) }
 }

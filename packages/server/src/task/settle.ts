@@ -38,6 +38,8 @@ export type Settling = {
   readonly id: string
   readonly attempt: number
   readonly settlement: Settlement
+  /** It was sent before, and what came of that is not known. */
+  readonly isRepeat?: boolean
 }
 export type Settled = 'settled' | 'fenced'
 
@@ -127,8 +129,8 @@ async function settleAll(query: Query, items: readonly Settling[], isRepeat: boo
       items.filter((item) => !isEnd(item)),
     )),
   ])
-  if (isRepeat) {
-    const missing = items.filter((item) => !settled.has(nameOf(item)))
+  const missing = items.filter((item) => (isRepeat || item.isRepeat) && !settled.has(nameOf(item)))
+  if (missing.length > 0) {
     for (const name of await doneBefore(query, missing)) settled.add(name)
   }
   return items.map((item) => (settled.has(nameOf(item)) ? 'settled' : 'fenced'))

@@ -1,5 +1,6 @@
 // Tasks as the rest of the pod sees them: the way in for everybody; and, on a pod that was given definitions, the claiming
 // and running of these. A pod that runs none leaves the queue alone.
+import { TASK_LIMITS } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -12,7 +13,7 @@ import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTask, type TaskDefinition } from './definition.ts'
-import { DEFAULT_QUEUE, type TaskSpec } from './draft.ts'
+import { DEFAULT_QUEUE, storable, type TaskSpec } from './draft.ts'
 import { promote } from './due.ts'
 import { createEnqueuer, type Enqueued } from './enqueue.ts'
 import type { Incarnation } from './running.ts'
@@ -22,7 +23,7 @@ import { createWorker } from './worker.ts'
 
 /** A task whose machine is known by name, or by its definition: then its input is typed. */
 export type Wanted<Raw = unknown> = TaskSpec | (Omit<TaskSpec, 'machine' | 'input'> & Defined<Raw>)
-type Defined<Raw> = { readonly machine: TaskDefinition<Raw> } & (undefined extends Raw
+type Defined<Raw> = { readonly machine: TaskDefinition<Raw> } & (unknown extends Raw
   ? { readonly input?: NoInfer<Raw> }
   : { readonly input: NoInfer<Raw> })
 
@@ -82,17 +83,16 @@ export function createTasks(deps: Deps): Tasks {
     if (count > 0) onReady()
   })
   const specOf = async (wanted: Wanted): Promise<TaskSpec> => {
-    const { machine, queue = DEFAULT_QUEUE } = wanted
-    const definition = isTask(machine) ? machine : known.get(nameOf(queue, machine))
-    await definition?.parse(wanted.input)
-    if (!isTask(machine)) return wanted as TaskSpec
-    const { priority } = machine
-    return {
-      queue: machine.queue,
-      ...(priority === undefined ? {} : { priority }),
-      ...wanted,
-      machine: machine.name,
-    }
+    const { machine, queue, priority, ...rest } = wanted
+    const definition = isTask(machine) ? machine : known.get(nameOf(queue ?? DEFAULT_QUEUE, machine))
+    if (!definition) return wanted as TaskSpec
+    const spec: TaskSpec = { ...rest, machine: definition.name, queue: queue ?? definition.queue }
+    const first = priority ?? definition.priority
+    const whole = first === undefined ? spec : { ...spec, priority: first }
+    if (!definition.parse) return whole
+    const input: unknown = JSON.parse(storable('input', rest.input ?? null, TASK_LIMITS.inputBytes))
+    await definition.parse(input) // what is stored, not what it is made of
+    return { ...whole, input }
   }
   const specsOf = (wanted: readonly Wanted[]) => Promise.all(wanted.map(specOf))
   const count = (enqueued: readonly Enqueued[]) =>

@@ -19,6 +19,7 @@ import type { Utilisation } from '../lib/utilisation.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { GRACE_MS } from './attempt.ts'
 import { claim, heldBy, type Claim } from './claim.ts'
 import type { TaskDefinition } from './definition.ts'
 import { roomFor } from './room.ts'
@@ -95,10 +96,10 @@ export function createWorker(deps: Deps): Worker {
   }
   /** How long to wait for the bell; 0: not at all. */
   const round = async (wasRung: boolean): Promise<number> => {
-    const idleMs = spreadMs(deps.taskPollMs, random)
+    const idleMs = Math.min(CHECK_MS, spreadMs(deps.taskPollMs, random))
     const pod = deps.self()
+    if (pod && clock.monotonicMs() >= state.checkMs) await check(pod)
     if (!pod || !mayStart(pod)) return idleMs
-    if (clock.monotonicMs() >= state.checkMs) await check(pod)
     const load = { slots: deps.slots, running: running.count(), utilisation: deps.utilisation() }
     const room = roomFor(load)
     if (room === 0) return idleMs
@@ -126,9 +127,11 @@ export function createWorker(deps: Deps): Worker {
   }
   metrics.gauge('tasksRunning', () => [[{}, running.count()]])
   metrics.gauge('taskSlots', () => [[{}, deps.slots]])
-  const drain = async () => {
-    state.isDraining = true
-    await running.drain({ runMs: deps.drainMs, endMs: deps.stopMs })
+  /** The last claim may have ended as unknown. */
+  const checkAtEnd = async () => {
+    const pod = deps.self()
+    if (!pod || runnables.size === 0 || state.checkMs > 0) return
+    await check(pod).catch((error: unknown) => log.warn('claims could not be looked for', { error }))
   }
   return {
     name: 'tasks.worker',
@@ -138,12 +141,17 @@ export function createWorker(deps: Deps): Worker {
       state.checkMs = 0
       bell.ring()
     },
-    drain,
+    drain: async () => {
+      state.isDraining = true
+      await running.drain({ runMs: deps.drainMs, endMs: GRACE_MS + deps.stopMs })
+    },
     stop: async () => {
+      state.isDraining = true
       stopping.abort(new Error('the worker stops'))
       bell.ring()
       await loop
-      await drain()
+      await checkAtEnd()
+      await running.drain({ runMs: 0, endMs: deps.stopMs })
     },
   }
 }

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { TASK_LIMITS } from '@fleetline/protocol'
 import { z } from 'zod'
-import { Rejected } from '../../src/errors.ts'
+import { Rejected, Retry } from '../../src/errors.ts'
 import { createBell } from '../../src/lib/bell.ts'
 import { durationMs } from '../../src/lib/duration.ts'
 import type { Pod } from '../../src/pod.ts'
-import { faultOf, retryMs, runAttempt } from '../../src/task/attempt.ts'
+import { faultOf, readThrown, retryMs, runAttempt } from '../../src/task/attempt.ts'
 import type { Claim } from '../../src/task/claim.ts'
 import { isTask, task, type TaskDefinition } from '../../src/task/definition.ts'
 import { roomFor } from '../../src/task/room.ts'
@@ -69,7 +69,9 @@ test('a definition that cannot be run is refused where it is written', () => {
 
 test('whatever was thrown becomes an error that can be stored', () => {
   const clock = manualClock()
-  const thrown = [
+  const revoked = Proxy.revocable({}, {})
+  revoked.revoke()
+  const thrown: readonly unknown[] = [
     new Error('\0 half a pair: \ud800'),
     Object.assign(new Error('x'), { message: { no: 'text' } }),
     new Error('\u001b'.repeat(100_000)),
@@ -77,12 +79,20 @@ test('whatever was thrown becomes an error that can be stored', () => {
     Object.create(null),
     undefined,
     Symbol('s'),
+    new Retry('unavailable', 'later', { afterMs: 5n as unknown as number }),
+    Object.defineProperty(new Error('x'), 'message', {
+      get: () => {
+        throw new Error('no')
+      },
+    }),
+    revoked.proxy,
   ]
   for (const error of thrown) {
-    const text = faultOf({ code: 'failed', error, attempt: 1, clock })
+    const text = faultOf({ ...readThrown(error, clock), attempt: 1, clock })
     assert.ok(Buffer.byteLength(text) <= TASK_LIMITS.errorBytes)
     assert.ok(!text.includes('\\u0000') && !/\\ud800/i.test(text), text)
-    assert.equal((JSON.parse(text) as { code: string }).code, 'failed')
+    assert.match((JSON.parse(text) as { code: string }).code, /^(failed|unavailable)$/)
+    assert.equal(readThrown(error, clock).delayMs, undefined)
   }
 })
 
@@ -96,6 +106,11 @@ export async function typed(pod: Pod): Promise<void> {
   await pod.enqueue({ machine: mail, input: { to: 'ann', at: '2026-11-16' }, priority: 5 })
   await pod.enqueue({ machine: loose })
   await pod.enqueueAll([{ machine: 'by.name', input: { any: definitions.length } }])
+  const count = task('count', (c) => c.input.n, { input: z.object({ n: z.number() }) })
+  const mails = ['ann', 'bob'].map((to) => ({ machine: mail, input: { to, at: '2026-11-16' } }))
+  await pod.enqueueAll([{ machine: count, input: { n: 1 } }, ...mails, { machine: 'by.name' }])
+  // @ts-expect-error: the input of another task
+  await pod.enqueueAll([{ machine: count, input: { to: 'ann' } }, { machine: loose }])
   // @ts-expect-error: a field is missing
   await pod.enqueue({ machine: mail, input: { to: 'ann' } })
   // @ts-expect-error: its input is missing
@@ -162,6 +177,28 @@ test('an attempt that the pod ends is handed back, whatever its handler makes of
     surroundings.ending.abort(stop)
     assert.deepEqual(await settled, { type: 'back' })
   }
+})
+
+test('a schema that never answers is cut off by the timeout; one that refuses makes the task dead', async () => {
+  const clock = manualClock()
+  const run = () => assert.fail('it does not come to that')
+  const schema = (validate: () => Promise<never>) => ({ input: { '~standard': { validate } } })
+  const hangs = task(
+    'hangs',
+    run,
+    schema(() => new Promise<never>(() => undefined)),
+  )
+  const settled = runAttempt(hangs, CLAIM, around(clock))
+  await clock.advance(302_000)
+  assert.equal((await settled).type, 'retry')
+  const refuses = task('refuses', run, { input: z.string() })
+  assert.equal((await runAttempt(refuses, CLAIM, around(clock))).type, 'dead')
+  const broken = task(
+    'broken',
+    run,
+    schema(() => Promise.reject(new Error('no network'))),
+  )
+  assert.equal((await runAttempt(broken, CLAIM, around(clock))).type, 'retry')
 })
 
 test('what a handler logs is a fixed phrase and bounded data; nothing of it ends the attempt', async () => {
