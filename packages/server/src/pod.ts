@@ -20,7 +20,7 @@ import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
 import type { TaskDefinition } from './task/definition.ts'
 import { taskDuties } from './task/duties.ts'
 import type { Enqueued } from './task/enqueue.ts'
-import { createTasks, type Wanted } from './task/tasks.ts'
+import { createTasks, TASKS_TOPIC, type Wanted } from './task/tasks.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 
@@ -60,7 +60,8 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const schema = schemaGuard(database) //                                             the schema this release was written for
   const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
   const name = config.podName || hostname()
-  const duties = taskDuties({ database })
+  const onReady = () => hints.send(TASKS_TOPIC)
+  const duties = taskDuties({ ...config, database, metrics, log, onReady })
   const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version, duties }) // who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
   const definitions = options.tasks ?? []

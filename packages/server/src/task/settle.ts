@@ -9,7 +9,8 @@
 //   failed       into the history, with its error                    yes
 //   retry        waiting, for delayMs, with its error                yes
 //   later        waiting, for delayMs: the handler asked for it      no
-//   back         ready, at the place that it had: not run here       no
+//   back         ready, at the place that it had: not run here;      no
+//                waiting, for delayMs, if it is not to come at once
 //   dead         dead, with its error: a person looks                yes
 //
 // What ended as unknown is written again; a repeat that matches no row looks whether the first one did it.
@@ -30,7 +31,7 @@ export type Settlement =
   | { readonly type: 'failed'; readonly error: string }
   | { readonly type: 'retry'; readonly delayMs: number; readonly error: string }
   | { readonly type: 'later'; readonly delayMs: number; readonly error: string }
-  | { readonly type: 'back' }
+  | { readonly type: 'back'; readonly delayMs?: number }
   | { readonly type: 'dead'; readonly error: string }
 
 export type Settling = {
@@ -173,7 +174,6 @@ async function end(query: Query, items: readonly Settling[]): Promise<string[]> 
   ])
 }
 
-const STATES = { retry: 'waiting', later: 'waiting', back: 'ready', dead: 'dead' } as const
 const REASONS = { retry: 'retry', later: 'later', back: null, dead: 'failed' } as const // null: as it was
 
 async function change(query: Query, items: readonly Settling[]): Promise<string[]> {
@@ -181,7 +181,7 @@ async function change(query: Query, items: readonly Settling[]): Promise<string[
     one.type === 'done' || one.type === 'failed' ? [] : [one],
   )
   return each(query, CHANGE, items, [
-    changes.map(({ type }) => STATES[type]),
+    changes.map((one) => (one.type === 'dead' ? 'dead' : 'delayMs' in one ? 'waiting' : 'ready')),
     changes.map(({ type }) => (type === 'later' || type === 'back' ? 1 : 0)),
     changes.map((one) => ('delayMs' in one ? one.delayMs : null)),
     changes.map(({ type }) => REASONS[type]),

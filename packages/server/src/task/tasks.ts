@@ -48,7 +48,8 @@ type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'slots' | 'taskPollM
   readonly metrics: Metrics
 }
 
-const TOPIC = 'tasks'
+/** Of the hint that there may be something to claim. */
+export const TASKS_TOPIC = 'tasks'
 const DUE_MS = 250
 
 export function createTasks(deps: Deps): Tasks {
@@ -62,7 +63,7 @@ export function createTasks(deps: Deps): Tasks {
   const worker = createWorker({ ...deps, self, isFenced, settler, runnables, utilisation })
   const onReady = () => {
     worker.wake()
-    hints.send(TOPIC)
+    hints.send(TASKS_TOPIC)
   }
   const enqueuer = createEnqueuer({ ...timed, onEnqueued: onReady })
   const learn: Service = {
@@ -70,7 +71,7 @@ export function createTasks(deps: Deps): Tasks {
     start: async () => {
       const tracks = await register(database, definitions.map(runnableOf))
       definitions.forEach((definition, index) => runnables.set(tracks[index]!, definition))
-      hints.listen(TOPIC, (source) => {
+      hints.listen(TASKS_TOPIC, (source) => {
         if (source === 'hint') worker.wake()
         if (source === 'reconnect') worker.doubt() // the worker polls by itself
       })

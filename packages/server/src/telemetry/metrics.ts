@@ -107,6 +107,12 @@ export const METRICS = {
     help: 'Attempts that ended here: done, failed, retry, later, back, dead; fenced, which changed nothing; or unanswered.',
     labels: ['machine', 'outcome'],
   },
+  tasksRecovered: {
+    kind: 'counter',
+    name: 'fleetline_tasks_recovered_total',
+    help: 'Claims of dead pods that this pod, as leader, returned: now ready, waiting for a while, or dead.',
+    labels: ['outcome'],
+  },
   taskTime: {
     kind: 'seconds',
     name: 'fleetline_task_seconds',

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { drain, leave } from '../../src/fleet/pods.ts'
-import { CLAIM, claim } from '../../src/task/claim.ts'
+import { claim } from '../../src/task/claim.ts'
 import { promote } from '../../src/task/due.ts'
 import { register } from '../../src/task/tracks.ts'
+import { explaining, type Plan } from '../support/plan.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
 
 test('a claim takes the highest priority first, by place, of its own tracks only, and no more than it may', async (t) => {
@@ -94,30 +95,14 @@ test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads 
       [tracks[0]],
     )
   })
-  const explained: { text: string; buffers: number }[] = []
-  await run((query) =>
-    claim(
-      async <Row extends object>(text: string, values?: readonly unknown[]) => {
-        assert.equal(text, CLAIM)
-        const rows = await query<{ 'QUERY PLAN': Plan[] }>(
-          `explain (analyze, buffers, format json) ${text}`,
-          values,
-        )
-        const { Plan: plan } = rows[0]!['QUERY PLAN'][0]!
-        explained.push({
-          text: JSON.stringify(plan),
-          buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'],
-        })
-        return [] as Row[]
-      },
-      { pod, tracks, most: 100, turn: 0 },
-    ),
-  )
-  const [{ text, buffers }] = explained as [{ text: string; buffers: number }]
+  const plans = await run(async (query) => {
+    const explained = explaining(query)
+    await claim(explained.query, { pod, tracks, most: 100, turn: 0 })
+    return explained.plans
+  })
+  const [{ text, buffers }] = plans as [Plan]
   assert.match(text, /"Index Name":"tasks_ready"/)
   assert.match(text, /"Node Type":"Tid Scan"/)
   assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_due|tasks_pkey|"Sort"/)
   assert.ok(buffers < 1_500, `${buffers} pages: some ten a task, for its row and its indexes`)
 })
-
-type Plan = { readonly Plan: { readonly 'Shared Hit Blocks': number; readonly 'Shared Read Blocks': number } }

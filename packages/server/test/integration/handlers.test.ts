@@ -1,6 +1,7 @@
 // Q14: what comes of a handler, through a whole pod; Q15 and P3: what a pod claims and does not run.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { z } from 'zod'
 import { Retry } from '../../src/errors.ts'
@@ -162,7 +163,12 @@ test('Q10: in the caller’s own transaction of pg, through the pod', async (t) 
 type Fleet = Parameters<typeof createTasks>[0]['fleet']
 
 /** The tasks of a pod whose place in the fleet the test decides. */
-async function workerOn(t: TestContext, database: Pick<Database, 'transaction'>, fleet: Fleet) {
+async function workerOn(
+  t: TestContext,
+  database: Pick<Database, 'transaction'>,
+  fleet: Fleet,
+  definition: TaskDefinition = task('work', (c) => c.input as number),
+) {
   const settings = {
     cell: 0,
     transactionDeadlineMs: 60_000,
@@ -176,7 +182,7 @@ async function workerOn(t: TestContext, database: Pick<Database, 'transaction'>,
     database,
     fleet,
     hints: { listen: () => () => undefined, send: () => undefined },
-    definitions: [task('work', (c) => c.input as number)],
+    definitions: [definition],
     clock: systemClock(),
     random: systemRandom(),
     log: createLog({ level: 'error', destination: { write: () => undefined } }),
@@ -284,4 +290,38 @@ test('P3: a fenced pod claims nothing; what it claimed before it was fenced it h
   claims += 1 // from now on it stays trusted
   isFenced = false
   await eventually(async () => assert.equal((await history()).length, 1), { what: 'it to run' })
+})
+
+/** Three tasks whose pods died twice, on one pod: how many of them ran at once. */
+async function suspectsAtOnce(t: TestContext, mutate: (row: object) => object): Promise<number> {
+  const { database, run, enqueue, newPod: joined, history } = await queueOn(t)
+  await enqueue(3)
+  await run((query) => query(`update fleetline.tasks set spent = 2, reason = 'pod_lost'`))
+  const mutant: Transactions = {
+    transaction: (work, options) =>
+      database.transaction(
+        (query) => work(async (text, values) => (await query<object>(text, values)).map(mutate) as never),
+        options,
+      ),
+  }
+  let [running, most] = [0, 0]
+  const machine = task('work', async () => {
+    running += 1
+    most = Math.max(most, running)
+    await pause(20)
+    running -= 1
+  })
+  const [id, { signal }] = [await joined(), new AbortController()]
+  await workerOn(t, mutant, { self: () => ({ id, signal }), isFenced: () => false }, machine)
+  await eventually(async () => assert.equal((await history()).length, 3), { what: 'all to run' })
+  assert.ok((await history()).every(({ spent }) => spent === 3))
+  return most
+}
+
+test('Q6: of tasks whose pods died again and again a pod runs one at a time; without the rule all of them', async (t) => {
+  assert.equal(await suspectsAtOnce(t, (row) => row), 1)
+  assert.equal(
+    await suspectsAtOnce(t, (row) => ({ ...row, ...('reason' in row ? { reason: null } : {}) })),
+    3,
+  )
 })
