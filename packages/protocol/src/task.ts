@@ -1,4 +1,5 @@
 // A task as the wire knows it.
+import type { Id } from './ids.ts'
 
 export const TASK_LIMITS = {
   /** As JSON in UTF-8. */
@@ -13,3 +14,39 @@ export const TASK_LIMITS = {
 
 /** Of queues and machines: it stands in paths, labels and logs. */
 export const TASK_NAME: RegExp = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/
+
+/** Of a task that lives, and then of one that ended. */
+export const TASK_STATES = ['ready', 'waiting', 'claimed', 'dead', 'done', 'failed'] as const
+export type TaskState = (typeof TASK_STATES)[number]
+
+/** A task without what it carries. */
+export type TaskSummary = {
+  readonly id: Id<'task'>
+  readonly queue: string
+  readonly machine: string
+  readonly state: TaskState
+  /** Why it is not new any more: `retry`, `later`, `pod_lost`, `suspect` (two pods in a row), `failed`. */
+  readonly reason: string | null
+  readonly priority: number
+  /** How often it was claimed. */
+  readonly attempt: number
+  /** How many of these count against `maxAttempts`, which is not kept when it ends. */
+  readonly spent: number
+  readonly maxAttempts: number | null
+  /** Which pod has it, or had it when it ended. */
+  readonly pod: number | null
+  readonly createdAt: string
+  /** Not before this; null when it has ended. */
+  readonly runAt: string | null
+  readonly claimedAt: string | null
+  readonly endedAt: string | null
+  /** Of its last error. */
+  readonly code: string | null
+}
+
+export type Task = TaskSummary & {
+  readonly input: unknown
+  readonly result: unknown
+  /** The last one, with the last five in `attempts`. */
+  readonly error: unknown
+}

@@ -1,6 +1,7 @@
 // A pod, read top to bottom: what it stands on first, what people reach last. It stops the other way round, each part
 // within `stopMs`, so that the operator's port is the last to close and says meanwhile that the pod stops.
 import { hostname } from 'node:os'
+import type { Task, TaskSummary } from '@fleetline/protocol'
 import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
 import type { Config } from './config.ts'
@@ -18,6 +19,7 @@ import { createDatabase, valueOf, type Database, type Query } from './store/data
 import { createHints } from './store/hints.ts'
 import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
 import type { TaskDefinition } from './task/definition.ts'
+import type { TaskFilter } from './task/directory.ts'
 import { taskDuties } from './task/duties.ts'
 import type { Enqueued } from './task/enqueue.ts'
 import { createTasks, TASKS_TOPIC, type Wanted } from './task/tasks.ts'
@@ -38,6 +40,11 @@ export type Pod = Service & {
     wanted: readonly [...{ [N in keyof Raws]: Wanted<Raws[N]> }],
     within?: Within,
   ): Promise<Enqueued[]>
+  findTask(id: string): Promise<Task | undefined>
+  /** The newest first. */
+  listTasks(filter?: TaskFilter): Promise<TaskSummary[]>
+  /** A dead task becomes ready, with all its attempts. Undefined if there is no such task; one that is not dead is refused. */
+  retryTask(id: string): Promise<Task | undefined>
   /** What it listens on, also when 0 was asked for. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
@@ -61,7 +68,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
   const name = config.podName || hostname()
   const onReady = () => hints.send(TASKS_TOPIC)
-  const duties = taskDuties({ ...config, database, metrics, log, onReady })
+  const duties = taskDuties({ ...config, database, clock, metrics, log, onReady })
   const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version, duties }) // who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
   const definitions = options.tasks ?? []
@@ -81,7 +88,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     name: 'gateway',
     port: config.port,
     audiences: ['key'],
-    routes: gatewayRoutes({ version, sessions, tenants, clock, random, cell: config.cell }),
+    routes: gatewayRoutes({ version, sessions, tasks, tenants, clock, random, cell: config.cell }),
   })
 
   const parts = [database, schema, hints, fleet, tasks, sessions, readiness, admin, gateway]
@@ -90,17 +97,21 @@ export function createPod(config: Config, options: Options = {}): Pod {
     'pod',
     parts.map((part) => bounded(part, limits)),
   )
+  const ownTenant = () => tenants.numberOf(ONLY_TENANT)
   const enqueueAll = async (wanted: readonly Wanted[], { tx }: Within = {}) => {
-    const tenant = await tenants.numberOf(ONLY_TENANT)
+    const tenant = await ownTenant()
     return tx ? tasks.enqueueIn(queryOf(tx), tenant, wanted) : tasks.enqueueAll(tenant, wanted)
   }
   return {
     ...pod,
     enqueue: async (wanted, { tx } = {}) => {
       if (tx) return (await enqueueAll([wanted], { tx }))[0]!
-      return tasks.enqueue(await tenants.numberOf(ONLY_TENANT), wanted)
+      return tasks.enqueue(await ownTenant(), wanted)
     },
     enqueueAll,
+    findTask: async (id) => tasks.find(await ownTenant(), id),
+    listTasks: async (filter) => tasks.list(await ownTenant(), filter),
+    retryTask: async (id) => tasks.retry(await ownTenant(), id),
     stop: async () => {
       readiness.drain()
       await fleet.drain() // the others hear at once that it takes nothing new

@@ -4,9 +4,11 @@
 import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
+import { loadConfig, type Flags } from '../config.ts'
 import { refusalSchema } from '../door/refusal.ts'
 import { Abort, Rejected, Retry } from '../errors.ts'
-import { within, type Clock } from '../lib/clock.ts'
+import { systemClock, within, type Clock } from '../lib/clock.ts'
+import type { Options } from './command.ts'
 
 export type Api = {
   /** The body of the answer, checked. */
@@ -57,6 +59,18 @@ export function createApi(url: string, clock: Clock): Api {
       return eventsOf(body, clock)
     },
   }
+}
+
+/** Of the fleet that the settings name. */
+export function apiOf(flags: Flags): Api {
+  return createApi(loadConfig({ flags }).url, systemClock())
+}
+
+/** Those options that were given, as they stand behind a path; empty without any. */
+export function queryOf(options: Options, names: readonly string[]): string {
+  const given = names.filter((name) => options[name] !== undefined)
+  const query = new URLSearchParams(given.map((name) => [name, String(options[name])]))
+  return given.length === 0 ? '' : `?${query.toString()}`
 }
 
 async function* eventsOf(

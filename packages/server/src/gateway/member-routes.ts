@@ -4,13 +4,14 @@ import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { MemberChange } from '../session/members.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { notFound, SESSION_ACCESS, type SessionKeys } from './session-key.ts'
+import { CALLER_ACCESS } from './caller.ts'
+import { notFound, type SessionKeys } from './session-key.ts'
 import { memberParams, memberSchema, membersSchema, sessionParams } from './session-schemas.ts'
 
 type Deps = SessionKeys & { readonly sessions: Pick<Sessions, 'members' | 'addMember' | 'removeMember'> }
 
 export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
-  const access = SESSION_ACCESS
+  const access = CALLER_ACCESS
   return [
     route({
       method: 'GET',

@@ -17,7 +17,8 @@ import { draftOf } from '../session/draft.ts'
 import type { Told } from '../session/follow.ts'
 import type { Appended } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { notFound, SESSION_ACCESS, type SessionKeys } from './session-key.ts'
+import { CALLER_ACCESS } from './caller.ts'
+import { notFound, type SessionKeys } from './session-key.ts'
 import {
   ackSchema,
   eventsHeaders,
@@ -53,7 +54,7 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
     method: 'POST',
     path: '/v1/sessions/:session/messages',
     summary: 'Appends a message. Sent again with the same id, it is there once and the seq is the same.',
-    access: SESSION_ACCESS,
+    access: CALLER_ACCESS,
     params: sessionParams,
     body: sendSchema,
     answers: { 200: { means: 'Committed, at this seq.', json: ackSchema } },
@@ -75,7 +76,7 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
     path: '/v1/sessions/:session/messages',
     summary:
       'A page of the log, ascending: what follows `after`, or what stands before `before`; with neither, the last ones. A page of large messages is shorter than `limit`.',
-    access: SESSION_ACCESS,
+    access: CALLER_ACCESS,
     params: sessionParams,
     query: pageQuery,
     answers: { 200: { means: 'The items, and the head.', json: pageSchema } },
@@ -95,7 +96,7 @@ function eventsRoute({ sessions, keyOf }: Deps): Route {
     path: '/v1/sessions/:session/events',
     summary:
       'Follows the log as server-sent events: what is stored behind `after`, then what comes. The id of an event is where to go on: sent back as `Last-Event-ID`, nothing is missed.',
-    access: SESSION_ACCESS,
+    access: CALLER_ACCESS,
     params: sessionParams,
     query: eventsQuery,
     headers: eventsHeaders,

@@ -5,14 +5,18 @@ import type { Tenants } from '../identity/tenants.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
+import type { Tasks } from '../task/tasks.ts'
+import { createTenantOf } from './caller.ts'
 import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
 import { createSessionKeys } from './session-key.ts'
 import { sessionRoutes } from './session-routes.ts'
+import { taskRoutes } from './task-routes.ts'
 
 type Deps = {
   readonly version: string
   readonly sessions: Sessions
+  readonly tasks: Tasks
   readonly tenants: Tenants
   readonly clock: Clock
   readonly random: Random
@@ -20,7 +24,9 @@ type Deps = {
 }
 
 export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
-  const keyed = { ...deps, ...createSessionKeys(deps) }
-  const routes = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
+  const tenantOf = createTenantOf(deps)
+  const keyed = { ...deps, tenantOf, ...createSessionKeys({ ...deps, tenantOf }) }
+  const ofSessions = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
+  const routes = [...ofSessions, ...taskRoutes({ ...deps, tenantOf })]
   return withOpenapi(routes, { title: 'Fleetline, for applications', version, audience: 'key' })
 }

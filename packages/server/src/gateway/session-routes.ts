@@ -2,7 +2,8 @@
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { notFound, SESSION_ACCESS, type SessionKeys } from './session-key.ts'
+import { CALLER_ACCESS, type TenantOf } from './caller.ts'
+import { notFound, type SessionKeys } from './session-key.ts'
 import {
   newSessionSchema,
   sessionParams,
@@ -11,7 +12,10 @@ import {
   sessionsSchema,
 } from './session-schemas.ts'
 
-type Deps = SessionKeys & { readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'> }
+type Deps = SessionKeys & {
+  readonly tenantOf: TenantOf
+  readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'>
+}
 
 export function sessionRoutes({ sessions, tenantOf, uuidOf, keyOf }: Deps): Route[] {
   return [
@@ -19,7 +23,7 @@ export function sessionRoutes({ sessions, tenantOf, uuidOf, keyOf }: Deps): Rout
       method: 'POST',
       path: '/v1/sessions',
       summary: 'Makes a session.',
-      access: SESSION_ACCESS,
+      access: CALLER_ACCESS,
       body: newSessionSchema,
       answers: { 201: { means: 'Made.', json: sessionSchema } },
       handle: async ({ principal, body }) => {
@@ -30,7 +34,7 @@ export function sessionRoutes({ sessions, tenantOf, uuidOf, keyOf }: Deps): Rout
       method: 'GET',
       path: '/v1/sessions',
       summary: 'Sessions, the newest first: those made before the session `before`, or the last ones made.',
-      access: SESSION_ACCESS,
+      access: CALLER_ACCESS,
       query: sessionsQuery,
       answers: { 200: { means: 'At most `limit`; fewer are the last.', json: sessionsSchema } },
       handle: async ({ principal, query: { before, limit } }) => {
@@ -42,7 +46,7 @@ export function sessionRoutes({ sessions, tenantOf, uuidOf, keyOf }: Deps): Rout
       method: 'GET',
       path: '/v1/sessions/:session',
       summary: 'One session.',
-      access: SESSION_ACCESS,
+      access: CALLER_ACCESS,
       params: sessionParams,
       answers: { 200: { means: 'It is here.', json: sessionSchema } },
       handle: async ({ principal, params }) => {

@@ -9,6 +9,7 @@ import {
 } from '@fleetline/protocol'
 import { z } from 'zod'
 import { Rejected } from '../errors.ts'
+import { limit, whole } from './query.ts'
 
 /** One line that PostgreSQL can store and a terminal can show. */
 function line(maxLength: number) {
@@ -68,18 +69,7 @@ export type Send = z.infer<typeof sendSchema>
 
 export const ackSchema = z.object({ id: z.string(), seq: z.int(), deduped: z.boolean() })
 
-function whole(min: number, max: number) {
-  const isWithin = (value: number) => value >= min && value <= max
-  return z
-    .string()
-    .regex(/^\d{1,10}$/, 'must be a whole number')
-    .transform(Number)
-    .refine(isWithin, `must be from ${min} to ${max}`)
-}
-
 const seq = whole(0, PAGE_LIMITS.seq)
-
-const limit = whole(1, PAGE_LIMITS.items).default(50)
 
 export const sessionsQuery = z.object({ before: z.string().optional(), limit })
 

@@ -1,5 +1,6 @@
 // What a pod takes from the queue: up to its free slots, the highest priority first, by place within it. Guarantees:
 //   Q2  a task is claimed by one pod: rows are taken under their locks, and each claim is an attempt of its own
+//   Q6  of suspects, tasks whose pods died twice in a row, it takes no more than it was told
 //   a claim reads ready rows of its tracks only, in the order of the index, and no more of them than it takes
 //   a pod that drains, or was buried, takes nothing
 import type { Query } from '../store/database.ts'
@@ -23,6 +24,8 @@ export type Wish = {
   readonly pod: number
   readonly tracks: readonly number[]
   readonly most: number
+  /** How many of them may be suspects. */
+  readonly suspects: number
   /** Which of equal tracks is looked at first: from 0 to below 1. */
   readonly turn: number
 }
@@ -30,9 +33,18 @@ export type Wish = {
 const PRIORITIES = [7, 6, 5, 4, 3, 2, 1, 0]
 
 // Windows (track, priority) are read one after the other until there is enough: one window is one walk along the index,
-// and only rows that are taken are locked. Rows are taken by ctid, valid because their locks are held.
+// and only rows that are taken are locked. Suspects come first, or they would wait behind any backlog: they are never
+// ready, and are taken from among those that wait when their time has come. Rows are taken by ctid, valid because their
+// locks are held.
 export const CLAIM = `
-  with picked as (
+  with suspects as (
+    select ctid as tid from fleetline.tasks
+     where state = 'waiting' and reason = 'suspect' and run_at <= now() and track = any ($2::int[])
+       and exists (select from fleetline.pods where id = $1 and state = 'live')
+     order by run_at limit $5 for update skip locked),
+  picked as (
+    select tid from suspects
+    union all
     select r.tid
       from unnest($2::int[], $3::smallint[]) w(track, priority)
      cross join lateral (
@@ -51,7 +63,7 @@ const HELD = `
   select id, attempt, track from fleetline.tasks where pod = $1 and state = 'claimed'`
 
 /** In the order in which to start them. */
-export async function claim(query: Query, { pod, tracks, most, turn }: Wish): Promise<Claim[]> {
+export async function claim(query: Query, { pod, tracks, most, suspects, turn }: Wish): Promise<Claim[]> {
   const first = Math.floor(turn * tracks.length)
   const turned = [...tracks.slice(first), ...tracks.slice(0, first)]
   const windows = PRIORITIES.flatMap((priority) => turned.map((track) => ({ track, priority })))
@@ -60,6 +72,7 @@ export async function claim(query: Query, { pod, tracks, most, turn }: Wish): Pr
     windows.map(({ track }) => track),
     windows.map(({ priority }) => priority),
     most,
+    Math.min(most, suspects),
   ])
   return rows.toSorted((a, b) => b.priority - a.priority || Number(BigInt(a.place) - BigInt(b.place)))
 }

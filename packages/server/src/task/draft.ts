@@ -1,6 +1,6 @@
 // A task on its way into the queue, made ready before it meets a batch: checked, with its id and its input as the JSON
 // text that is stored. Pure: time and chance are arguments.
-import { jsonFault, parseId, TASK_LIMITS, TASK_NAME, uuidV7, type Id } from '@fleetline/protocol'
+import { jsonFault, parseId, TASK_LIMITS, TASK_NAME, uuidV7 } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
@@ -8,14 +8,14 @@ import type { Random } from '../lib/random.ts'
 export type TaskSpec = {
   readonly machine: string
   readonly input?: unknown
-  readonly queue?: string
+  readonly queue?: string | undefined
   /** 7 first, 0 last. */
-  readonly priority?: number
+  readonly priority?: number | undefined
   /** Not before this, by the clock of the database. */
-  readonly runAt?: Date
-  readonly maxAttempts?: number
+  readonly runAt?: Date | undefined
+  readonly maxAttempts?: number | undefined
   /** Enqueued again under its id, a task is there once: also after it ended, while its history is kept. */
-  readonly id?: Id<'task'>
+  readonly id?: string | undefined
 }
 
 export type Draft = {

@@ -1,4 +1,5 @@
 // Tasks whose time has come, by the clock of the database, become ready, at the end of the line. Any pod does it for all.
+// Suspects do not: a claim takes them one at a time from where they wait.
 import type { Query } from '../store/database.ts'
 
 const MOST = 1_000
@@ -6,7 +7,8 @@ const MOST = 1_000
 export const PROMOTE = `
   with due as (
     select ctid as tid from fleetline.tasks
-     where state = 'waiting' and run_at <= now() order by run_at limit $1 for update skip locked)
+     where state = 'waiting' and reason is distinct from 'suspect' and run_at <= now()
+     order by run_at limit $1 for update skip locked)
   update fleetline.tasks t set state = 'ready', place = nextval('fleetline.place')
    where t.ctid = any (array(select tid from due)) returning t.id`
 

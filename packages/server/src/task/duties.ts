@@ -1,14 +1,18 @@
-// What the leader does for tasks: it returns the claims of dead pods, and keeps the days of the history.
+// What the leader does for tasks: it returns the claims of dead pods, says how the queue stands, and keeps the days of the
+// history.
 import { formatId } from '@fleetline/protocol'
+import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { dropPartitions, makePartitions } from './partitions.ts'
 import { MOST_RETURNED, recover, type Returned, type Term } from './recover.ts'
+import { standing, type Standing } from './standing.ts'
 
 type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
   readonly cell: number
@@ -18,8 +22,22 @@ type Deps = {
 }
 
 const DAYS_MS = 60_000
+const STANDING_MS = 5_000
 
-export function taskDuties({ database, log, metrics, cell, beatMs, onReady }: Deps): Duty[] {
+export function taskDuties(deps: Deps): Duty[] {
+  const { database } = deps
+  const days = async () => {
+    await makePartitions(database)
+    await dropPartitions(database)
+  }
+  return [
+    { name: 'recover', everyMs: deps.beatMs, run: rescuer(deps) },
+    { name: 'how the queue stands', everyMs: STANDING_MS, run: observer(deps) },
+    { name: 'days of the history', everyMs: DAYS_MS, run: days },
+  ]
+}
+
+function rescuer({ database, log, metrics, cell, onReady }: Deps): Duty['run'] {
   const tell = (returned: readonly Returned[]) => {
     for (const { id, attempt, state } of returned) {
       metrics.count('tasksRecovered', { outcome: state })
@@ -28,21 +46,34 @@ export function taskDuties({ database, log, metrics, cell, beatMs, onReady }: De
     }
     if (returned.length > 0) log.warn('returned claims of dead pods', { data: returned.length })
   }
-  const rescue = async (term: Term) => {
+  return async (term) => {
     for (let count = MOST_RETURNED; count === MOST_RETURNED;) {
       const outcome = await database.transaction((query) => recover(query, term))
+      if (outcome.type === 'unknown') onReady() // they may have been
       const returned = valueOf(outcome, 'Claims of dead pods could not be returned')
       tell(returned)
       if (returned.some(({ state }) => state === 'ready')) onReady()
       count = returned.length
     }
   }
-  const days = async () => {
-    await makePartitions(database)
-    await dropPartitions(database)
+}
+
+/** A pod that leads no more soon says nothing about it. */
+function observer({ database, clock, metrics }: Deps): Duty['run'] {
+  let seen: { readonly tracks: readonly Standing[]; readonly ms: number } = { tracks: [], ms: -Infinity }
+  const tracks = () => (clock.monotonicMs() - seen.ms < 3 * STANDING_MS ? seen.tracks : [])
+  const each = (value: (track: Standing) => number) => () =>
+    tracks().map((track) => [{ queue: track.queue, machine: track.machine }, value(track)] as const)
+  metrics.gauge(
+    'queueOldest',
+    each(({ oldestMs }) => oldestMs / 1000),
+  )
+  metrics.gauge(
+    'tasksDead',
+    each(({ dead }) => dead),
+  )
+  return async () => {
+    const outcome = await database.transaction(standing)
+    seen = { tracks: valueOf(outcome, 'How the queue stands is not known'), ms: clock.monotonicMs() }
   }
-  return [
-    { name: 'recover', everyMs: beatMs, run: rescue },
-    { name: 'days of the history', everyMs: DAYS_MS, run: days },
-  ]
 }

@@ -3,10 +3,10 @@
 //   P1  a claim is returned once, whoever believes that it leads: the first write ends it, and every write names the term
 //   Q6  a loss counts as an attempt, so that a task which kills its pods ends as dead
 //
-//   attempts that were spent   the row
-//   all                        dead: `pod_lost`
-//   one                        ready at once, at the place that it had
-//   more                       waiting, longer each time: it may be what kills the pods
+//   the loss                                the row
+//   was its last attempt                    dead
+//   is the second or later in a row         waiting, longer each time, as a suspect: it may be what kills the pods
+//   any other                               ready at once, at the place that it had
 import type { Query } from '../store/database.ts'
 
 /** Under which a leader writes. */
@@ -37,11 +37,14 @@ export const RECOVER = `
     select ctid as tid from fleetline.tasks
      where state = 'claimed' and pod = any (array(select pod from gone)) limit $3 for update skip locked)
   update fleetline.tasks t
-     set pod = null, claimed_at = null, reason = 'pod_lost',
+     set pod = null, claimed_at = null,
          state = (case when t.spent >= t.max_attempts then 'dead'
-                       when t.spent < 2 then 'ready' else 'waiting' end)::fleetline.task_state,
-         run_at = case when t.spent < 2 or t.spent >= t.max_attempts then t.run_at
-                       else now() + least(900, 2 ^ least(t.spent - 1, 10)) * (0.5 + random() / 2) * interval '1 second' end,
+                       when t.reason in ('pod_lost', 'suspect') then 'waiting' else 'ready' end)::fleetline.task_state,
+         reason = case when t.spent < t.max_attempts and t.reason in ('pod_lost', 'suspect') then 'suspect'
+                       else 'pod_lost' end,
+         run_at = now() + case when t.reason in ('pod_lost', 'suspect')
+                               then least(900, 2 ^ least(t.spent - 1, 10)) * (0.5 + random() / 2) * interval '1 second'
+                               else interval '0' end,
          error = fleetline.fault(t.error, jsonb_build_object(
            'code', 'pod_lost', 'message', 'The pod that ran it is dead', 'pod', t.pod, 'attempt', t.attempt,
            'at', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')))

@@ -23,10 +23,9 @@ export type Running = {
   count(): number
   /** Of those that are running, or being settled. */
   names(): ReadonlySet<string>
-  /** Runs it, once `mayRun` has said so; handed back if it says no. */
-  start(pod: Incarnation, claim: Claim, definition: TaskDefinition, mayRun?: () => Promise<boolean>): void
-  /** Gives a claim up that is not run here; for so long, nobody is to take it. Never rejects. */
-  handBack(pod: Incarnation, attempt: Attempt, machine: string, delayMs?: number): Promise<void>
+  start(pod: Incarnation, claim: Claim, definition: TaskDefinition): void
+  /** Gives a claim up that is not run here. */
+  handBack(pod: Incarnation, attempt: Attempt, machine: string): void
   /** Resolves when nothing runs. What has not ended by itself in time is aborted and handed back. */
   drain(limits: Patience): Promise<void>
 }
@@ -39,8 +38,8 @@ type Deps = {
   readonly log: Log
   readonly metrics: Metrics
   readonly cell: number
-  /** A slot is free again. */
-  readonly onFree: () => void
+  /** A slot is free again: that of the attempt with this name. */
+  readonly onFree: (name: string) => void
 }
 type Run = { readonly pod: number; readonly ending: AbortController; readonly ended: Promise<void> }
 
@@ -71,10 +70,9 @@ export function createRunning(deps: Deps): Running {
       .catch((error: unknown) => deps.log.error('an attempt was dropped: the leader returns it', { error }))
       .finally(() => {
         runs.delete(nameOf(attempt))
-        deps.onFree()
+        deps.onFree(nameOf(attempt))
       })
     runs.set(nameOf(attempt), { pod, ending, ended })
-    return ended
   }
   const logOf = ({ id, attempt }: Attempt, machine: string) =>
     deps.log.with({ task: formatId('task', cell, id), machine, attempt })
@@ -96,11 +94,10 @@ export function createRunning(deps: Deps): Running {
   return {
     count: () => runs.size,
     names: () => new Set(runs.keys()),
-    start: (pod, claim, definition, mayRun) => {
+    start: (pod, claim, definition) => {
       watch(pod)
-      void track(pod.id, claim, async (ending) => {
+      track(pod.id, claim, async (ending) => {
         const log = logOf(claim, definition.name)
-        if (mayRun && !(await mayRun())) return settle(pod.id, claim, { type: 'back' }, definition.name)
         const startMs = clock.monotonicMs()
         const settlement = await runAttempt(definition, claim, { clock, random, cell, log, ending })
         metrics.observe('taskTime', { machine: definition.name }, clock.monotonicMs() - startMs)
@@ -108,10 +105,8 @@ export function createRunning(deps: Deps): Running {
         await settle(pod.id, claim, settlement, definition.name)
       })
     },
-    handBack: (pod, attempt, machine, delayMs) => {
-      const back: Settlement = { type: 'back', ...(delayMs === undefined ? {} : { delayMs }) }
-      return track(pod.id, attempt, () => settle(pod.id, attempt, back, machine))
-    },
+    handBack: (pod, attempt, machine) =>
+      track(pod.id, attempt, () => settle(pod.id, attempt, { type: 'back' }, machine)),
     drain: async ({ runMs, endMs }) => {
       const over = new AbortController()
       const hurry = async () => {

@@ -9,8 +9,8 @@
 //   failed       into the history, with its error                    yes
 //   retry        waiting, for delayMs, with its error                yes
 //   later        waiting, for delayMs: the handler asked for it      no
-//   back         ready, at the place that it had: not run here;      no
-//                waiting, for delayMs, if it is not to come at once
+//   back         ready, at the place that it had: not run here       no
+//                (a suspect: waiting, and due)
 //   dead         dead, with its error: a person looks                yes
 //
 // What ended as unknown is written again; a repeat that matches no row looks whether the first one did it.
@@ -31,7 +31,7 @@ export type Settlement =
   | { readonly type: 'failed'; readonly error: string }
   | { readonly type: 'retry'; readonly delayMs: number; readonly error: string }
   | { readonly type: 'later'; readonly delayMs: number; readonly error: string }
-  | { readonly type: 'back'; readonly delayMs?: number }
+  | { readonly type: 'back' }
   | { readonly type: 'dead'; readonly error: string }
 
 export type Settling = {
@@ -73,7 +73,8 @@ export const END = `
 
 export const CHANGE = `
   update fleetline.tasks t
-     set state = c.state::fleetline.task_state, pod = null, claimed_at = null, spent = t.spent - c.given_back,
+     set state = (case when c.state = 'ready' and t.reason = 'suspect' then 'waiting' else c.state end)::fleetline.task_state,
+         pod = null, claimed_at = null, spent = t.spent - c.given_back,
          run_at = coalesce(now() + c.delay_ms * interval '1 ms', t.run_at), reason = coalesce(c.reason, t.reason),
          error = coalesce(fleetline.fault(t.error, c.error::jsonb), t.error)
     from unnest($1::int[], $2::uuid[], $3::int[], $4::text[], $5::smallint[], $6::float8[], $7::text[], $8::text[])
@@ -82,12 +83,12 @@ export const CHANGE = `
   returning t.id, t.attempt`
 
 // An end of ours stands in the history. A change of ours has given the claim up; so has the leader if it counted this
-// pod as dead, and says so.
+// pod as dead: then the error names the pod.
 const DONE_BEFORE = `
   select s.id, s.attempt from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[]) s(pod, id, attempt, is_end)
    where exists (select from fleetline.task_history h where s.is_end and h.id = s.id and h.attempt = s.attempt and h.pod = s.pod)
       or exists (select from fleetline.tasks t where not s.is_end and t.id = s.id and t.attempt = s.attempt and t.pod is null
-                    and t.reason is distinct from 'pod_lost')`
+                    and not coalesce(t.error ? 'pod' and (t.error ->> 'attempt')::int = s.attempt, false))`
 
 export function createSettler(deps: Deps): Settler {
   const commit = async (items: readonly Settling[]): Promise<Settled[]> => {
@@ -174,6 +175,7 @@ async function end(query: Query, items: readonly Settling[]): Promise<string[]> 
   ])
 }
 
+const STATES = { retry: 'waiting', later: 'waiting', back: 'ready', dead: 'dead' } as const
 const REASONS = { retry: 'retry', later: 'later', back: null, dead: 'failed' } as const // null: as it was
 
 async function change(query: Query, items: readonly Settling[]): Promise<string[]> {
@@ -181,7 +183,7 @@ async function change(query: Query, items: readonly Settling[]): Promise<string[
     one.type === 'done' || one.type === 'failed' ? [] : [one],
   )
   return each(query, CHANGE, items, [
-    changes.map((one) => (one.type === 'dead' ? 'dead' : 'delayMs' in one ? 'waiting' : 'ready')),
+    changes.map(({ type }) => STATES[type]),
     changes.map(({ type }) => (type === 'later' || type === 'back' ? 1 : 0)),
     changes.map((one) => ('delayMs' in one ? one.delayMs : null)),
     changes.map(({ type }) => REASONS[type]),

@@ -13,6 +13,7 @@ import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { isTask, type TaskDefinition } from './definition.ts'
+import { createDirectory, type Directory } from './directory.ts'
 import { DEFAULT_QUEUE, storable, type TaskSpec } from './draft.ts'
 import { promote } from './due.ts'
 import { createEnqueuer, type Enqueued } from './enqueue.ts'
@@ -27,15 +28,16 @@ type Defined<Raw> = { readonly machine: TaskDefinition<Raw> } & (unknown extends
   ? { readonly input?: NoInfer<Raw> }
   : { readonly input: NoInfer<Raw> })
 
-export type Tasks = Service & {
-  enqueue(tenant: number, wanted: Wanted): Promise<Enqueued>
-  /** All of them, or none. */
-  enqueueAll(tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
-  /** In the caller's transaction: they exist if it commits. */
-  enqueueIn(query: Query, tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
-  /** Takes nothing more, and resolves when nothing runs. */
-  drain(): Promise<void>
-}
+export type Tasks = Service &
+  Directory & {
+    enqueue(tenant: number, wanted: Wanted): Promise<Enqueued>
+    /** All of them, or none. */
+    enqueueAll(tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
+    /** In the caller's transaction: they exist if it commits. */
+    enqueueIn(query: Query, tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
+    /** Takes nothing more, and resolves when nothing runs. */
+    drain(): Promise<void>
+  }
 
 type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'slots' | 'taskPollMs' | 'drainMs' | 'stopMs'> & {
   readonly database: Pick<Database, 'transaction'>
@@ -66,6 +68,7 @@ export function createTasks(deps: Deps): Tasks {
     hints.send(TASKS_TOPIC)
   }
   const enqueuer = createEnqueuer({ ...timed, onEnqueued: onReady })
+  const directory = createDirectory({ ...deps, onReady })
   const learn: Service = {
     name: 'tasks.tracks',
     start: async () => {
@@ -101,6 +104,7 @@ export function createTasks(deps: Deps): Tasks {
   const working = definitions.length > 0 ? [learn, worker, due] : []
   return {
     ...compose('tasks', [settler, enqueuer, ...working]),
+    ...directory,
     enqueue: async (tenant, wanted) => {
       const enqueued = await enqueuer.enqueue(tenant, await specOf(wanted))
       count([enqueued])

@@ -3,8 +3,7 @@
 //        comes then is handed back
 //   Q15  no claim without a holder: what PostgreSQL says that this pod holds and it does not run is handed back, after a
 //        claim of unknown outcome, after a reconnect, and every other second
-//   Q6   of tasks whose pods died again and again it runs one at a time: the next death names its cause, and those that
-//        only ran beside it do not use up their attempts
+//   Q6   of suspects, tasks whose pods died twice in a row, it claims one at a time: the next death names its cause
 //
 //   after a claim that            it claims again
 //   filled the room               at once, if there is room
@@ -56,7 +55,6 @@ type Deps = {
 }
 
 const CHECK_MS = 2_000
-const SUSPECT = { spent: 3, pauseMs: 1_000 }
 const CONTENDED = { baseMs: 5, capMs: 1_000 }
 const FAILED = { baseMs: 50, capMs: 5_000 }
 
@@ -64,39 +62,27 @@ export function createWorker(deps: Deps): Worker {
   const { clock, random, metrics, log, runnables } = deps
   const bell = createBell(clock)
   const stopping = new AbortController()
-  const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0 }
-  const running = createRunning({ ...deps, onFree: () => state.isMore && bell.ring() })
+  const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0, suspect: '' }
+  const isWorthALook = (name: string) => state.isMore || name === state.suspect
+  const running = createRunning({ ...deps, onFree: (name) => isWorthALook(name) && bell.ring() })
   let loop: Promise<void> | undefined
 
   const mayStart = (pod: Incarnation) => !state.isDraining && !deps.isFenced() && !pod.signal.aborted
-  const back = (pod: Incarnation, one: Claim, delayMs?: number) =>
-    running.handBack(pod, one, runnables.get(one.track)!.name, delayMs)
   const take = (pod: Incarnation, claims: readonly Claim[]) => {
-    for (const one of claims)
-      metrics.observe('taskWait', { machine: runnables.get(one.track)!.name }, one.waitedMs)
-    if (!mayStart(pod)) return claims.forEach((one) => void back(pod, one))
-    const { suspects = [], others = [] } = Object.groupBy(claims, (one) =>
-      isSuspect(one) ? 'suspects' : 'others',
-    )
-    takeOne(pod, suspects)
-    for (const one of others) running.start(pod, one, runnables.get(one.track)!)
-  }
-  let suspect = '' // the name of the last that ran here
-  /** The others are back in the queue before it begins: it may end this process at once. */
-  const takeOne = (pod: Incarnation, suspects: readonly Claim[]) => {
-    const first = running.names().has(suspect) ? undefined : suspects[0]
-    const backs = suspects
-      .filter((one) => one !== first)
-      .map((one) => back(pod, one, spreadMs(SUSPECT.pauseMs, random)))
-    if (!first) return
-    suspect = nameOf(first)
-    running.start(pod, first, runnables.get(first.track)!, async () => {
-      await Promise.all(backs)
-      return mayStart(pod)
-    })
+    for (const one of claims) {
+      const definition = runnables.get(one.track)!
+      if (!mayStart(pod)) {
+        running.handBack(pod, one, definition.name)
+        continue
+      }
+      metrics.observe('taskWait', { machine: definition.name }, one.waitedMs)
+      if (one.reason === 'suspect') state.suspect = nameOf(one)
+      running.start(pod, one, definition)
+    }
   }
   const claimFor = async (pod: Incarnation, most: number): Promise<Claim[]> => {
-    const wish = { pod: pod.id, tracks: [...runnables.keys()], most, turn: random.unit() }
+    const suspects = running.names().has(state.suspect) ? 0 : 1
+    const wish = { pod: pod.id, tracks: [...runnables.keys()], most, suspects, turn: random.unit() }
     const startMs = clock.monotonicMs()
     const outcome = await deps.database.transaction((query) => claim(query, wish))
     metrics.observe('claimTime', {}, clock.monotonicMs() - startMs)
@@ -112,7 +98,7 @@ export function createWorker(deps: Deps): Worker {
     state.checkMs = clock.monotonicMs() + CHECK_MS
     for (const { track, ...attempt } of orphans) {
       log.warn('hands back a claim that it has not heard of', { attempt: attempt.attempt })
-      void running.handBack(pod, attempt, runnables.get(track)?.name ?? 'none')
+      running.handBack(pod, attempt, runnables.get(track)?.name ?? 'none')
     }
   }
   /** How long to wait for the bell; 0: not at all. */
@@ -175,8 +161,4 @@ export function createWorker(deps: Deps): Worker {
       await running.drain({ runMs: 0, endMs: deps.stopMs })
     },
   }
-}
-
-function isSuspect({ reason, spent }: Claim): boolean {
-  return reason === 'pod_lost' && spent >= SUSPECT.spent
 }

@@ -1,6 +1,6 @@
 // Every metric, once: its name, kind, help and labels. docs/reference/metrics.md is made of this table.
 // A pod has a registry of its own. Label values are routes, outcomes and states from our own tables, and the machines
-// that it runs, never an id, a tenant or a text from outside: the number of series is bounded by the sources (S22).
+// that pods run, never an id, a tenant or a text from outside: the number of series is bounded by the sources (S22).
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 
 type Metric = {
@@ -149,6 +149,18 @@ export const METRICS = {
     help: 'How many attempts this pod runs at most.',
     labels: [],
   },
+  queueOldest: {
+    kind: 'gauge',
+    name: 'fleetline_queue_oldest_seconds',
+    help: 'Since when the first task in line could have run, 0 if none is ready; told by the leader.',
+    labels: ['queue', 'machine'],
+  },
+  tasksDead: {
+    kind: 'gauge',
+    name: 'fleetline_tasks_dead',
+    help: 'Tasks that are dead, for a person to look at; told by the leader.',
+    labels: ['queue', 'machine'],
+  },
   appends: {
     kind: 'counter',
     name: 'fleetline_appends_total',
@@ -211,7 +223,10 @@ export function createMetrics(): Metrics {
     count: (key, labels, by = 1) => counters.get(key)!.inc(labels, by),
     observe: (key, labels, ms) => histograms.get(key)!.observe(labels, ms / 1000),
     gauge: (key, read) =>
-      void readings.push(() => read().forEach(([labels, value]) => gauges.get(key)!.set(labels, value))),
+      void readings.push(() => {
+        gauges.get(key)!.reset() // a series of the last scrape may be no more
+        read().forEach(([labels, value]) => gauges.get(key)!.set(labels, value))
+      }),
     text: () => {
       readings.forEach((read) => read())
       return registry.metrics()

@@ -9,31 +9,13 @@ import { promisify } from 'node:util'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { blocksIn, isCode, joined, plain } from '../support/guide.ts'
 import { startPod } from '../support/pods.ts'
 import { withoutSettings } from '../support/program.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 const PAGE = readFileSync(join(ROOT, 'docs/guides/sessions.md'), 'utf8')
-
-type Block = { readonly language: string; readonly text: string }
-
-function blocksOf(section: string): Block[] {
-  const [, text = ''] = PAGE.split(`\n## ${section}\n`)
-  const found = text.split('\n## ')[0]!.matchAll(/```(\w+)\n([^]*?)```/g)
-  return Array.from(found, ([, language, block]) => ({ language: language!, text: block! }))
-}
-
-const isCode = ({ language }: Block) => language === 'sh' || language === 'js'
-const joined = (blocks: readonly Block[]) => blocks.map(({ text }) => text).join('')
-
-/** As the page prints it: ids and times are others each time, and a terminal has wider columns than a pipe. */
-function plain(output: string): string {
-  return output
-    .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}/g, 'ID')
-    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME')
-    .replaceAll(/[\t ]+/g, ' ')
-    .trim()
-}
+const blocksOf = (section: string) => blocksIn(PAGE, section)
 
 /** A shell that runs on. Its programs end with this file, whose process group they belong to. */
 function terminal(t: TestContext, script: string, env: NodeJS.ProcessEnv): () => string {

@@ -97,7 +97,7 @@ test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads 
   })
   const plans = await run(async (query) => {
     const explained = explaining(query)
-    await claim(explained.query, { pod, tracks, most: 100, turn: 0 })
+    await claim(explained.query, { pod, tracks, most: 100, suspects: 1, turn: 0 })
     return explained.plans
   })
   const [{ text, buffers }] = plans as [Plan]

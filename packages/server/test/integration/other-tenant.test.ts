@@ -1,17 +1,26 @@
-// S3: on every route that names a session, one of another tenant is answered like one that does not exist, byte for
+// S3: on every route that names a session or a task, one of another tenant is answered like one that does not exist, byte for
 // byte but for the request id. The routes are those of the table: one that is added is asked too.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Session } from '@fleetline/protocol'
+import { parseId, type Session, type TaskSummary } from '@fleetline/protocol'
 import { gatewayRoutes } from '../../src/gateway/routes.ts'
 import { databaseFor } from '../support/database.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { idOf, sessionFor } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
+import { queueOn } from '../support/tasks.ts'
 
 const NOTHING = undefined as never
-const PARTS = { version: '', sessions: NOTHING, tenants: NOTHING, clock: NOTHING, random: NOTHING, cell: 0 }
+const PARTS = {
+  version: '',
+  sessions: NOTHING,
+  tasks: NOTHING,
+  tenants: NOTHING,
+  clock: NOTHING,
+  random: NOTHING,
+  cell: 0,
+}
 
 /** What each route with a body is sent. */
 const BODIES: Readonly<Record<string, object>> = {
@@ -25,14 +34,43 @@ test('S3: a session of another tenant cannot be told from one that does not exis
   const { session: own } = await makeSession(gateway)
   const absent = own.replace(/.{6}$/, '000000')
 
-  const routes = gatewayRoutes(PARTS).filter(({ path }) => path.includes(':session'))
-  assert.ok(routes.length >= 7)
+  assert.equal(await askAll(gateway, ':session', { foreign, absent }), 7)
+  const listed = await call('GET', `${gateway}/v1/sessions`)
+  assert.deepEqual(
+    (listed.body as { sessions: Session[] }).sessions.map(({ session }) => session),
+    [own],
+  )
+})
+
+test('S3: neither can a task', async (t) => {
+  const { url, database, enqueue, run } = await queueOn(t)
+  const { gateway } = await podOn(t, url)
+  const { tenant } = await sessionFor(database, 'other')
+  const [theirs, own] = await enqueue(2)
+  const give = `update fleetline.tasks set tenant = $1, state = 'dead' where id = $2`
+  await run((query) => query(give, [tenant, parseId('task', theirs!.id)!.uuid]))
+  const absent = own!.id.replace(/.{6}$/, '000000')
+  assert.equal(await askAll(gateway, ':task', { foreign: theirs!.id, absent }), 2)
+  const listed = await call('GET', `${gateway}/v1/tasks`)
+  assert.deepEqual(
+    (listed.body as { tasks: TaskSummary[] }).tasks.map(({ id }) => id),
+    [own!.id],
+  )
+})
+
+/** Asks every route that names such a thing for both; answers how many there are. */
+async function askAll(
+  gateway: string,
+  param: string,
+  { foreign, absent }: Readonly<Record<'foreign' | 'absent', string>>,
+): Promise<number> {
+  const routes = gatewayRoutes(PARTS).filter(({ path }) => path.includes(param))
   for (const { method, path, body } of routes) {
     const name = `${method} ${path}`
     const sent = BODIES[name]
     assert.equal(sent !== undefined, body !== undefined, `${name}: a body in this test, if it takes one`)
-    const ask = async (session: string) => {
-      const answer = await fetch(`${gateway}${path.replace(':session', session).replace(':user', 'ada')}`, {
+    const ask = async (id: string) => {
+      const answer = await fetch(`${gateway}${path.replace(param, id).replace(':user', 'ada')}`, {
         method,
         ...(sent ? { body: JSON.stringify(sent), headers: { 'content-type': 'application/json' } } : {}),
       })
@@ -44,9 +82,5 @@ test('S3: a session of another tenant cannot be told from one that does not exis
     assert.deepEqual([name, theirs], [name, nobodys])
     assert.equal(theirs.status, 404, name)
   }
-  const listed = await call('GET', `${gateway}/v1/sessions`)
-  assert.deepEqual(
-    (listed.body as { sessions: Session[] }).sessions.map(({ session }) => session),
-    [own],
-  )
-})
+  return routes.length
+}

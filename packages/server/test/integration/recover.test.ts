@@ -4,6 +4,7 @@ import { test, type TestContext } from 'node:test'
 import pg from 'pg'
 import * as pods from '../../src/fleet/pods.ts'
 import type { Query } from '../../src/store/database.ts'
+import { promote } from '../../src/task/due.ts'
 import { recover, type Term } from '../../src/task/recover.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { eventually } from '../support/eventually.ts'
@@ -99,6 +100,7 @@ async function sweptWhileSettled(
   })
   await client.query('commit')
   await over
+  assert.equal((await swept).type, 'committed')
   return (await tasks())[0]?.state
 }
 
@@ -113,7 +115,7 @@ test('Q4: a settle that commits while the leader sweeps stands; a sweep by id al
   assert.equal(await sweptWhileSettled(t, byId), 'ready', 'what was dead runs again')
 })
 
-test('Q5: who is gone: buried, left or long forgotten; not who lives or drains', async (t) => {
+test('Q5: who is gone: dead or long forgotten; not who lives or drains', async (t) => {
   const { run, enqueue, newPod, claim, end, sweep, tasks } = await led(t)
   await enqueue(5)
   const [left, forgotten, lives, drains, alsoLives] = [
@@ -153,29 +155,57 @@ test('P1 P2: two that believe they lead return a claim once; an old term returns
   assert.deepEqual([returned.length, new Set(returned.map(({ id }) => id)).size], [200, 200])
 })
 
-test('Q6: a loss counts: ready at once, then after longer and longer pauses, dead at the last', async (t) => {
-  const { run, enqueue, newPod, claim, end, sweep, tasks } = await led(t)
+test('Q6: a loss counts: ready at once, then a suspect for longer and longer, dead at the last', async (t) => {
+  const { run, enqueue, newPod, claim, end, term, tasks } = await led(t)
   await enqueue(1, { maxAttempts: 4 })
   const seen = []
   for (let n = 1; n <= 4; n += 1) {
     const pod = await newPod()
-    await run((query) => query(`update fleetline.tasks set state = 'ready', run_at = now()`))
     assert.equal((await claim(pod)).length, 1)
     await end(pod)
-    await sweep()
-    const later = `select (extract(epoch from run_at - now()))::float8 as s from fleetline.tasks`
-    const [{ s }] = (await run((query) => query<{ s: number }>(later))) as [{ s: number }]
+    const [{ s }] = await run(async (query) => {
+      await recover(query, term)
+      const later = `select (extract(epoch from run_at - now()))::float8 as s from fleetline.tasks`
+      return (await query<{ s: number }>(later)) as [{ s: number }]
+    })
     const [row] = await tasks()
-    seen.push([row!.state, row!.spent, row!.error!.code])
-    if (row!.state === 'waiting') assert.ok(s > 2 ** (n - 2) - 0.5 && s <= 2 ** (n - 1), `${n}: in ${s} s`)
+    seen.push([row!.state, row!.reason, row!.spent, row!.error!.code])
+    if (row!.state === 'waiting') assert.ok(s >= 2 ** (n - 2) && s <= 2 ** (n - 1), `${n}: in ${s} s`)
+    assert.deepEqual([(await run(promote)).count, await claim(pod)], [0, []], 'not before its time')
+    await run((query) => query('update fleetline.tasks set run_at = now()'))
+    assert.equal((await run(promote)).count, 0, 'a suspect is never ready')
   }
   assert.deepEqual(seen, [
-    ['ready', 1, 'pod_lost'],
-    ['waiting', 2, 'pod_lost'],
-    ['waiting', 3, 'pod_lost'],
-    ['dead', 4, 'pod_lost'],
+    ['ready', 'pod_lost', 1, 'pod_lost'],
+    ['waiting', 'suspect', 2, 'pod_lost'],
+    ['waiting', 'suspect', 3, 'pod_lost'],
+    ['dead', 'pod_lost', 4, 'pod_lost'],
   ])
   assert.equal((await tasks())[0]!.error!.attempts.length, 4)
+})
+
+test('Q6: one that failed by itself before its pod was lost is no suspect; one that is handed back stays one', async (t) => {
+  const { run, enqueue, newPod, claim, settle, end, sweep, tasks } = await led(t)
+  await enqueue(1)
+  const claimed = async () => {
+    const pod = await newPod()
+    const [one] = await claim(pod)
+    return { pod, one: one! }
+  }
+  const failing = await claimed()
+  await settle(failing.pod, failing.one, { type: 'retry', delayMs: 0, error })
+  await run(promote)
+  const states = []
+  for (let n = 0; n < 2; n += 1) {
+    await end((await claimed()).pod)
+    await sweep()
+    await run((query) => query('update fleetline.tasks set run_at = now()'))
+    states.push((await tasks()).map(({ state, reason, spent }) => `${state} ${reason} ${spent}`)[0])
+  }
+  const back = await claimed()
+  assert.equal(await settle(back.pod, back.one, { type: 'back' }), 'settled')
+  states.push((await tasks()).map(({ state, reason, spent }) => `${state} ${reason} ${spent}`)[0])
+  assert.deepEqual(states, ['ready pod_lost 2', 'waiting suspect 3', 'waiting suspect 3'])
 })
 
 test('plans: beside 20,000 claims of the living and 50,000 that wait, a sweep reads the claims of the dead alone', async (t) => {
@@ -199,6 +229,5 @@ test('plans: beside 20,000 claims of the living and 50,000 that wait, a sweep re
   })
   const [{ text, buffers }] = plans as [Plan]
   assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_due|tasks_pkey/)
-  console.log(buffers, text)
   assert.ok(buffers < 2_000, `${buffers} pages: some ten a task, for its row and its indexes`)
 })

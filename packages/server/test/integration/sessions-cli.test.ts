@@ -4,27 +4,13 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
-import type { Options } from '../../src/cli/command.ts'
-import { createOutput } from '../../src/cli/output.ts'
 import { SESSIONS } from '../../src/cli/sessions.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { podOn } from '../support/pod.ts'
+import { typing } from '../support/terminal.ts'
 
-type Terminal = { readonly url: string; readonly isTTY?: boolean; readonly json?: boolean }
-
-async function type(terminal: Terminal, verb: string, args: readonly string[] = [], options: Options = {}) {
-  const said = { out: '', err: '' }
-  const sink = (name: 'out' | 'err') => ({
-    write: (text: string) => (said[name] += text),
-    isTTY: terminal.isTTY ?? false,
-  })
-  const output = createOutput(sink('out'), sink('err'), terminal.json ?? false)
-  const command = SESSIONS.find(({ name }) => name === `sessions ${verb}`)!
-  const call = { flags: { url: terminal.url }, args, options, output }
-  const code = await command.run(call).catch((error: unknown) => output.fail(error))
-  return { code, ...said }
-}
+const type = typing(SESSIONS, 'sessions')
 
 test('data goes to stdout as a table, tabs or JSON; a failure to stderr, with its exit code', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t))

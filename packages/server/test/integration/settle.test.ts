@@ -17,7 +17,8 @@ const KINDS: readonly Settlement[] = [
   { type: 'back' },
   { type: 'dead', error },
 ]
-const RETURN = `update fleetline.tasks set state = 'ready', pod = null, reason = 'pod_lost' where state = 'claimed'`
+const RETURN = `update fleetline.tasks set state = 'ready', pod = null, reason = 'pod_lost',
+  error = jsonb_build_object('code', 'pod_lost', 'pod', pod, 'attempt', attempt) where state = 'claimed'`
 
 test('every settlement leaves the row that its table names', async (t) => {
   const { enqueue, newPod, claim, settle, tasks, history } = await queueOn(t)
@@ -157,11 +158,19 @@ test('L11: one that is fenced, or cannot be stored, changes nothing for the rest
   assert.deepEqual([(await history()).length, (await tasks()).length], [98, 2])
 })
 
+/** The task has lost a pod before: what the leader said then is not about the attempt that comes. */
+async function lostBefore(run: Awaited<ReturnType<typeof queueOn>>['run']): Promise<void> {
+  const lost = `update fleetline.tasks set attempt = 1, spent = 1, reason = 'pod_lost',
+    error = '{"code": "pod_lost", "pod": 1, "attempt": 1, "attempts": []}'`
+  await run((query) => query(lost))
+}
+
 test('a settle whose commit was not answered is sent again, and believes no fence that it made itself', async (t) => {
   for (const settlement of KINDS) {
-    const { database, enqueue, newPod, claim, tasks, history } = await queueOn(t)
+    const { database, enqueue, newPod, claim, run, tasks, history } = await queueOn(t)
     await enqueue(1)
     const pod = await newPod()
+    await lostBefore(run)
     const [only] = (await claim(pod)) as [Claim]
     let answers = 0
     const answerLost: Pick<Database, 'transaction'> = {

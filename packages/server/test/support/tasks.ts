@@ -65,7 +65,8 @@ async function viewOf(database: Transactions, tracks: readonly number[]) {
   return {
     run,
     newPod: () => run((query) => join(query, 'test', '0')),
-    claim: (pod: number, most = 100) => run((query) => claim(query, { pod, tracks, most, turn: 0 })),
+    claim: (pod: number, most = 100) =>
+      run((query) => claim(query, { pod, tracks, most, suspects: 1, turn: 0 })),
     tasks: () => run((query) => query<TaskRow>('select * from fleetline.tasks order by place')),
     history: () =>
       run((query) => query<HistoryRow>('select * from fleetline.task_history order by settled_at, id')),

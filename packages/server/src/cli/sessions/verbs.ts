@@ -1,13 +1,11 @@
 // fleetline sessions create, ls, get, send: one question and one answer each.
-import { loadConfig } from '../../config.ts'
 import { Retry } from '../../errors.ts'
 import { ackSchema, sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
-import { systemClock } from '../../lib/clock.ts'
 import { systemRandom } from '../../lib/random.ts'
+import { apiOf, queryOf } from '../api.ts'
 import type { Call } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
-import { createApi, type Api } from '../api.ts'
 
 export async function create({ flags, options, output }: Call): Promise<number> {
   const { title = null } = options
@@ -17,10 +15,7 @@ export async function create({ flags, options, output }: Call): Promise<number> 
 }
 
 export async function list({ flags, options, output }: Call): Promise<number> {
-  const query = new URLSearchParams()
-  for (const name of ['before', 'limit'])
-    if (options[name] !== undefined) query.set(name, String(options[name]))
-  const path = `/sessions?${query.toString()}`
+  const path = `/sessions${queryOf(options, ['before', 'limit'])}`
   const { sessions } = await apiOf(flags).ask({ method: 'GET', path, answer: sessionsSchema })
   output.list(['session', 'title', 'head', 'updatedAt'], sessions)
   return EXIT.done
@@ -47,10 +42,6 @@ export async function send({ flags, args, options, output }: Call): Promise<numb
     throw new Retry(error.code, `${error.message} ${next}`, { cause: error })
   }
   return EXIT.done
-}
-
-function apiOf(flags: Call['flags']): Api {
-  return createApi(loadConfig({ flags }).url, systemClock())
 }
 
 function pathOf([session]: Call['args']): string {

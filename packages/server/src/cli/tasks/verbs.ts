@@ -1,0 +1,66 @@
+// fleetline tasks ls, get, enqueue, retry: one question and one answer each.
+import { TASK_LIMITS } from '@fleetline/protocol'
+import { Rejected, Retry } from '../../errors.ts'
+import { enqueuedSchema, taskSchema, tasksSchema } from '../../gateway/task-schemas.ts'
+import { apiOf, queryOf } from '../api.ts'
+import type { Call, Options } from '../command.ts'
+import { wholeOf } from '../options.ts'
+import { EXIT } from '../output.ts'
+
+export async function list({ flags, options, output }: Call): Promise<number> {
+  const path = `/tasks${queryOf(options, ['state', 'queue', 'machine', 'before', 'limit'])}`
+  const { tasks } = await apiOf(flags).ask({ method: 'GET', path, answer: tasksSchema })
+  output.list(['id', 'machine', 'state', 'spent', 'code', 'createdAt'], tasks)
+  return EXIT.done
+}
+
+export async function get({ flags, args, output }: Call): Promise<number> {
+  output.one(await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
+  return EXIT.done
+}
+
+export async function enqueue({ flags, args, options, output }: Call): Promise<number> {
+  const { queue, runAt, id } = options
+  const body = {
+    machine: args[0],
+    input: inputOf(args[1]),
+    queue,
+    runAt,
+    id,
+    priority: numberOf('--priority', options['priority'], 0, TASK_LIMITS.priority),
+    maxAttempts: numberOf('--max-attempts', options['maxAttempts'], 1, TASK_LIMITS.attempts),
+  }
+  try {
+    output.one(await apiOf(flags).ask({ method: 'POST', path: '/tasks', body, answer: enqueuedSchema }))
+  } catch (error) {
+    if (!(error instanceof Retry)) throw error
+    const next =
+      id === undefined
+        ? 'Whether it was enqueued is not known: see `fleetline tasks ls`. Under an --id of its own it can be sent again.'
+        : 'Whether it was enqueued is not known: sent again with this --id, it is there once.'
+    throw new Retry(error.code, `${error.message} ${next}`, { cause: error })
+  }
+  return EXIT.done
+}
+
+export async function retry({ flags, args, output }: Call): Promise<number> {
+  output.one(await apiOf(flags).ask({ method: 'POST', path: `${pathOf(args)}/retry`, answer: taskSchema }))
+  return EXIT.done
+}
+
+function pathOf([task]: Call['args']): string {
+  return `/tasks/${encodeURIComponent(task!)}`
+}
+
+function numberOf(flag: string, text: Options[string], min: number, max: number): number | undefined {
+  return text === undefined ? undefined : wholeOf(flag, text, { min, max })
+}
+
+function inputOf(text: string | undefined): unknown {
+  if (text === undefined) return null
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new Rejected('invalid', `input must be JSON, as '{"name": "Ada"}' or '"Ada"'`, { cause })
+  }
+}

@@ -1,0 +1,56 @@
+// What comes in over HTTP about tasks, and what goes out. Names, numbers and sizes are checked where a task is made.
+import { TASK_STATES } from '@fleetline/protocol'
+import { z } from 'zod'
+import { limit } from './query.ts'
+
+export const taskParams = z.object({ task: z.string() })
+
+export const newTaskSchema = z.object({
+  machine: z.string(),
+  input: z.unknown().optional(),
+  queue: z.string().optional(),
+  priority: z.int().optional().describe('7 first, 0 last'),
+  runAt: z.iso.datetime({ offset: true }).optional().describe('not before this'),
+  maxAttempts: z.int().optional(),
+  id: z.string().optional().describe('enqueued again under its id, a task is there once'),
+})
+
+export const enqueuedSchema = z.object({
+  id: z.string(),
+  created: z.boolean().describe('false for a task that was there already'),
+})
+
+export const tasksQuery = z.object({
+  state: z.enum(TASK_STATES).optional(),
+  queue: z.string().optional(),
+  machine: z.string().optional(),
+  before: z.string().optional(),
+  limit,
+})
+
+const summarySchema = z.object({
+  id: z.string(),
+  queue: z.string(),
+  machine: z.string(),
+  state: z.enum(TASK_STATES),
+  reason: z.string().nullable(),
+  priority: z.int(),
+  attempt: z.int().describe('how often it was claimed'),
+  spent: z.int().describe('how many of these count against maxAttempts'),
+  maxAttempts: z.int().nullable(),
+  pod: z.int().nullable(),
+  createdAt: z.string(),
+  runAt: z.string().nullable(),
+  claimedAt: z.string().nullable(),
+  endedAt: z.string().nullable(),
+  code: z.string().nullable().describe('of its last error'),
+})
+
+export const taskSchema = z.object({
+  ...summarySchema.shape,
+  input: z.unknown(),
+  result: z.unknown(),
+  error: z.unknown(),
+})
+
+export const tasksSchema = z.object({ tasks: z.array(summarySchema) })

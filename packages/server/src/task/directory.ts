@@ -1,0 +1,164 @@
+// Which tasks there are, those that live and those that ended, and the way back for a dead one. A task is found by its id
+// and its tenant: one of another tenant is one that does not exist. A move into the history is one commit, so that one
+// statement over both sees a task once.
+import {
+  formatId,
+  PAGE_LIMITS,
+  parseId,
+  TASK_STATES,
+  type Id,
+  type Task,
+  type TaskState,
+  type TaskSummary,
+} from '@fleetline/protocol'
+import { Rejected } from '../errors.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import { isWithin } from './draft.ts'
+
+export type TaskFilter = {
+  readonly state?: TaskState | undefined
+  readonly queue?: string | undefined
+  readonly machine?: string | undefined
+  /** Only those made before this one. */
+  readonly before?: string | undefined
+  /** From 1 to 100; 50 unless it says otherwise. */
+  readonly limit?: number | undefined
+}
+
+export type Directory = {
+  find(tenant: number, id: string): Promise<Task | undefined>
+  /** The newest first. */
+  list(tenant: number, filter?: TaskFilter): Promise<TaskSummary[]>
+  /** A dead task becomes ready, with all its attempts. Undefined if there is no such task; one that is not dead is refused. */
+  retry(tenant: number, id: string): Promise<Task | undefined>
+}
+
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly cell: number
+  /** There is something to claim. */
+  readonly onReady: () => void
+}
+
+const ENDED: ReadonlySet<string> = new Set<TaskState>(['done', 'failed'])
+const USUAL = 50
+const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
+const TRACKED = 'join fleetline.tracks k on k.id = t.track join fleetline.queues q on q.id = k.queue'
+const BOTH = `t.id, q.name as queue, k.machine, t.priority, t.attempt, t.spent, t.pod, t.created_at as "createdAt",
+  t.claimed_at as "claimedAt", t.error ->> 'code' as code`
+const OF_LIVE = `${BOTH}, t.state::text as state, t.reason, t.max_attempts as "maxAttempts", t.run_at as "runAt",
+  null::timestamptz as "endedAt"`
+const OF_ENDED = `${BOTH}, t.outcome as state, null::text as reason, null::smallint as "maxAttempts",
+  null::timestamptz as "runAt", t.settled_at as "endedAt"`
+
+const FIND = `
+  select ${OF_LIVE}, t.input, null::jsonb as result, t.error from fleetline.tasks t ${TRACKED}
+   where t.id = $2 and t.tenant = $1
+  union all
+  select ${OF_ENDED}, t.input, t.result, t.error from fleetline.task_history t ${TRACKED}
+   where t.id = $2 and t.tenant = $1`
+
+// Ids are in the order of time: each half is read backwards along its index on them, and no further than it must, before
+// names are looked up. The state is a word of ours in the text, so that the planner may use the index of that state.
+const half = (columns: string, table: string, condition: string) => `
+  select ${columns}
+    from (select * from fleetline.${table} t where t.tenant = $1 and t.id < $2 and ${condition}
+           order by t.id desc limit $3) t ${TRACKED}`
+const OF_TRACKS = `t.track = any (array(
+  select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
+   where q.name = coalesce($4, q.name) and k.machine = coalesce($5, k.machine)))`
+
+function listOf(state: TaskState | undefined, isTracked: boolean): string {
+  const tracked = isTracked ? OF_TRACKS : 'true'
+  const live = half(OF_LIVE, 'tasks', state === undefined ? tracked : `${tracked} and t.state = '${state}'`)
+  const ended = half(
+    OF_ENDED,
+    'task_history',
+    state === undefined ? tracked : `${tracked} and t.outcome = '${state}'`,
+  )
+  if (state === undefined) return `(${live}) union all (${ended}) order by id desc limit $3`
+  return `${ENDED.has(state) ? ended : live} order by t.id desc`
+}
+
+// Its error stays, its attempts are counted anew; `attempt` counts on, so that the fence of older attempts holds. Asked
+// twice, the second finds no dead row.
+const RETRY = `
+  update fleetline.tasks set state = 'ready', spent = 0, reason = null, run_at = now(), place = nextval('fleetline.place')
+   where id = $2 and tenant = $1 and state = 'dead' returning id`
+
+type Times = Record<'runAt' | 'claimedAt' | 'endedAt', Date | null> & { readonly createdAt: Date }
+type Row = Omit<TaskSummary, 'id' | keyof Times> & Times & { readonly id: string }
+type Whole = Row & Pick<Task, 'input' | 'result' | 'error'>
+
+export function createDirectory({ database, cell, onReady }: Deps): Directory {
+  const uuidOf = (text: string) => {
+    const id = parseId('task', text)
+    return id?.cell === cell ? id.uuid : undefined
+  }
+  const summaryOf = (row: Row): TaskSummary => ({
+    id: idOf(cell, row.id),
+    queue: row.queue,
+    machine: row.machine,
+    state: row.state,
+    reason: row.reason,
+    priority: row.priority,
+    attempt: row.attempt,
+    spent: row.spent,
+    maxAttempts: row.maxAttempts,
+    pod: row.pod,
+    createdAt: row.createdAt.toISOString(),
+    runAt: row.runAt && row.runAt.toISOString(),
+    claimedAt: row.claimedAt && row.claimedAt.toISOString(),
+    endedAt: row.endedAt && row.endedAt.toISOString(),
+    code: row.code,
+  })
+  const taskOf = (row: Whole): Task => ({
+    ...summaryOf(row),
+    input: row.input,
+    result: row.result,
+    error: row.error,
+  })
+  const find = async (query: Query, tenant: number, uuid: string) => {
+    const [row] = await query<Whole>(FIND, [tenant, uuid])
+    return row && taskOf(row)
+  }
+  return {
+    find: async (tenant, id) => {
+      const uuid = uuidOf(id)
+      if (uuid === undefined) return undefined
+      return valueOf(
+        await database.transaction((query) => find(query, tenant, uuid)),
+        'The task cannot be read',
+      )
+    },
+    list: async (tenant, { state, queue = null, machine = null, before, limit = USUAL } = {}) => {
+      if (!isWithin(limit, 1, PAGE_LIMITS.items))
+        throw new Rejected('invalid', `limit: must be from 1 to ${PAGE_LIMITS.items}`)
+      if (state !== undefined && !TASK_STATES.includes(state))
+        throw new Rejected('invalid', 'state: is none of a task')
+      const end = before === undefined ? BEHIND_ALL : uuidOf(before)
+      if (end === undefined) throw new Rejected('invalid', 'before: is not the id of a task here')
+      const isTracked = queue !== null || machine !== null
+      const values = [tenant, end, limit, ...(isTracked ? [queue, machine] : [])]
+      const outcome = await database.transaction((query) => query<Row>(listOf(state, isTracked), values))
+      return valueOf(outcome, 'The tasks cannot be read').map(summaryOf)
+    },
+    retry: async (tenant, id) => {
+      const uuid = uuidOf(id)
+      if (uuid === undefined) return undefined
+      const outcome = await database.transaction(async (query) => {
+        const changed = await query(RETRY, [tenant, uuid])
+        return { isRetried: changed.length > 0, task: await find(query, tenant, uuid) }
+      })
+      const { isRetried, task } = valueOf(outcome, 'Whether the task was made ready is not known')
+      if (isRetried) onReady()
+      else if (task) throw new Rejected('conflict', `The task is ${task.state}: only a dead one is retried`)
+      return task
+    },
+  }
+}
+
+function idOf(cell: number, uuid: string): Id<'task'> {
+  return formatId('task', cell, uuid)
+}

@@ -1,0 +1,31 @@
+// How the queue stands, for whoever is called at night: since when the first in each line could have run, and how many
+// tasks are dead. Both are read along indexes that hold nothing else, whatever the table holds.
+import type { Query } from '../store/database.ts'
+
+export type Standing = {
+  readonly queue: string
+  readonly machine: string
+  /** 0 if nothing is ready. */
+  readonly oldestMs: number
+  readonly dead: number
+}
+
+// The first of a line is not always the oldest in it, but near it: places are drawn when tasks become ready.
+const STANDING = `
+  with dead as (select track, count(*) as count from fleetline.tasks where state = 'dead' group by track)
+  select q.name as queue, k.machine, coalesce(d.count, 0)::float8 as dead,
+         greatest(0, coalesce(extract(epoch from clock_timestamp() - f.since) * 1000, 0))::float8 as "oldestMs"
+    from fleetline.tracks k
+    join fleetline.queues q on q.id = k.queue
+    left join dead d on d.track = k.id
+   cross join lateral (
+     select min(r.since) as since
+       from generate_series(0, 7) p(priority)
+      cross join lateral (
+        select greatest(t.run_at, t.created_at) as since from fleetline.tasks t
+         where t.track = k.id and t.priority = p.priority and t.state = 'ready' order by t.place limit 1) r) f`
+
+/** Of every track that a pod has ever run. */
+export async function standing(query: Query): Promise<Standing[]> {
+  return query<Standing>(STANDING)
+}

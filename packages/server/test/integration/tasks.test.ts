@@ -1,0 +1,244 @@
+// Tasks from outside: over HTTP, from the command line, through the library; and what the leader says about the queue.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { formatId, type Task, type TaskState, type TaskSummary } from '@fleetline/protocol'
+import { TASKS } from '../../src/cli/tasks.ts'
+import type { Database } from '../../src/store/database.ts'
+import { task } from '../../src/task/definition.ts'
+import { createDirectory } from '../../src/task/directory.ts'
+import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
+import { explaining, type Plan } from '../support/plan.ts'
+import { newPod } from '../support/pod.ts'
+import { queueOn } from '../support/tasks.ts'
+import { typing } from '../support/terminal.ts'
+
+type Setup = Awaited<ReturnType<typeof podWith>>
+
+/** A pod with `double`, and `fails` that fails until it is told otherwise. */
+async function podWith(t: Parameters<typeof queueOn>[0]) {
+  const queue = await queueOn(t)
+  const state = { isBroken: true }
+  const double = task('double', (c) => (c.input as number) * 2)
+  const fails = task(
+    'fails',
+    () => {
+      if (state.isBroken) throw new Error('not today')
+      return 'at last'
+    },
+    { attempts: 1, queue: 'fragile' },
+  )
+  const pod = newPod(t, queue.url, {}, [double, fails])
+  await pod.start()
+  const { gateway, admin } = pod.ports()
+  const url = `http://127.0.0.1:${gateway}`
+  return { ...queue, pod, state, gateway: url, admin: `http://127.0.0.1:${admin}` }
+}
+
+const untilState = (pod: Setup['pod'], id: string, state: string) =>
+  eventually(
+    async () => {
+      const found = await pod.findTask(id)
+      assert.equal(found?.state, state)
+      return found
+    },
+    { what: `${id} to be ${state}` },
+  )
+
+test('enqueued over HTTP, found with what became of it; under its id it is there once', async (t) => {
+  const { pod, gateway } = await podWith(t)
+  const { status, body } = await call('POST', `${gateway}/v1/tasks`, { machine: 'double', input: 21 })
+  assert.deepEqual([status, body['created']], [200, true])
+  const id = body['id'] as string
+  await untilState(pod, id, 'done')
+  const got = await call('GET', `${gateway}/v1/tasks/${id}`)
+  const { input, result, state, attempt, spent, endedAt, error } = got.body as Task
+  assert.deepEqual([input, result, state, attempt, spent, error], [21, 42, 'done', 1, 1, null])
+  assert.ok(endedAt)
+  const again = await call('POST', `${gateway}/v1/tasks`, { machine: 'double', input: 21, id })
+  assert.deepEqual([again.status, again.body], [200, { id, created: false }])
+
+  const refused = [
+    [{ machine: 'double', input: 22, id }, 409, /Another task has this id/],
+    [{ machine: 'nobody' }, 404, /No pod has run nobody in queue default yet/],
+    [{ machine: 'a/b' }, 400, /machine: must match/],
+    [{ machine: 'double', priority: 8 }, 400, /priority: must be from 0 to 7/],
+    [{ machine: 'double', runAt: 'soon' }, 400, /body.runAt/],
+    [{ machine: 'double', id: 'x' }, 400, /id: is not the id of a task here/],
+    [{ machine: 'double', input: 'a\u0000b' }, 400, /input: the character U\+0000/],
+    [{ machine: 'double', input: 'x'.repeat(270_000) }, 413, /input: over 262144 bytes/],
+  ] as const
+  for (const [sent, expected, text] of refused) {
+    const answer = await call('POST', `${gateway}/v1/tasks`, sent)
+    assert.equal(answer.status, expected, JSON.stringify(answer.body))
+    assert.match((answer.body['error'] as { text: string }).text, text)
+  }
+})
+
+test('the list is of both, the newest first, and holds to what was asked for', async (t) => {
+  const { pod, gateway } = await podWith(t)
+  const runAt = new Date(Date.now() + 3_600_000)
+  const ids: string[] = []
+  for (const wanted of [
+    { machine: 'double', input: 1 },
+    { machine: 'double', input: 2, runAt },
+    { machine: 'fails', queue: 'fragile' },
+    { machine: 'double', input: 3 },
+  ]) {
+    ids.push((await pod.enqueue(wanted)).id)
+    await pause(5) // ids of one millisecond have no order
+  }
+  const [first, waits, dead, last] = ids as [string, string, string, string]
+  await Promise.all([
+    untilState(pod, first, 'done'),
+    untilState(pod, last, 'done'),
+    untilState(pod, dead, 'dead'),
+  ])
+  const listed = async (query: string) => {
+    const { status, body } = await call('GET', `${gateway}/v1/tasks?${query}`)
+    return status === 200 ? (body as { tasks: TaskSummary[] }).tasks.map(({ id }) => id) : status
+  }
+  assert.deepEqual(
+    [
+      await listed(''),
+      await listed('limit=2'),
+      await listed(`before=${dead}`),
+      await listed('state=done'),
+      await listed('state=dead'),
+      await listed('state=ready'),
+      await listed('queue=fragile'),
+      await listed('machine=double&state=waiting'),
+      await listed('queue=fragile&machine=double'),
+      await listed('state=gone'),
+      await listed('before=x'),
+    ],
+    [
+      [last, dead, waits, first],
+      [last, dead],
+      [waits, first],
+      [last, first],
+      [dead],
+      [],
+      [dead],
+      [waits],
+      [],
+      400,
+      400,
+    ],
+  )
+  const [row] = (await pod.listTasks({ state: 'dead' })) as [TaskSummary]
+  assert.deepEqual(
+    [row.queue, row.machine, row.reason, row.code, 'input' in row],
+    ['fragile', 'fails', 'failed', 'failed', false],
+  )
+})
+
+test('Q4 Q14: a dead task runs again when a person says so, once, under its id, with its errors', async (t) => {
+  const { pod, state, gateway, history } = await podWith(t)
+  const { id } = await pod.enqueue({ machine: 'fails', queue: 'fragile', input: { keep: 'me' } })
+  await untilState(pod, id, 'dead')
+  state.isBroken = false
+  const clicks = await Promise.all([1, 2, 3].map(() => call('POST', `${gateway}/v1/tasks/${id}/retry`)))
+  assert.deepEqual(clicks.map(({ status }) => String(status)).toSorted(), ['200', '409', '409'])
+  const { input, result, attempt, spent, error } = await untilState(pod, id, 'done')
+  assert.deepEqual(
+    [input, result, attempt, spent, (error as { code: string }).code],
+    [{ keep: 'me' }, 'at last', 2, 1, 'failed'],
+  )
+  assert.equal((await history()).length, 1)
+  const late = await call('POST', `${gateway}/v1/tasks/${id}/retry`)
+  assert.deepEqual(
+    [late.status, (late.body['error'] as { text: string }).text],
+    [409, 'The task is done: only a dead one is retried'],
+  )
+})
+
+test('tasks ls, get, enqueue, retry', async (t) => {
+  const { pod, state, gateway: url } = await podWith(t)
+  const type = typing(TASKS, 'tasks')
+  const json = { url, json: true }
+  const made = await type(json, 'enqueue', ['double', '21'], { priority: '5', maxAttempts: '2' })
+  const { id } = JSON.parse(made.out) as { id: string }
+  await untilState(pod, id, 'done')
+  assert.match((await type({ url }, 'ls')).out, new RegExp(`^${id}\tdouble\tdone\t1\tnull\t20`))
+  assert.match((await type({ url }, 'get', [id])).out, /^result\t42$/m)
+  const broken = JSON.parse((await type(json, 'enqueue', ['fails'], { queue: 'fragile' })).out) as {
+    id: string
+  }
+  await untilState(pod, broken.id, 'dead')
+  assert.match(
+    (await type({ url, isTTY: true }, 'ls', [], { state: 'dead' })).out,
+    /^ID .* CODE +CREATEDAT\n.* dead +1 +failed/,
+  )
+  state.isBroken = false
+  assert.equal((await type({ url }, 'retry', [broken.id])).code, 0)
+  await untilState(pod, broken.id, 'done')
+
+  const absent = formatId('task', 0, '01890000-0000-7000-8000-000000000000')
+  const failures = [
+    [await type({ url }, 'get', [absent]), 3, /no such task/],
+    [await type({ url }, 'retry', [id]), 4, /The task is done/],
+    [await type({ url }, 'enqueue', ['double', '{']), 2, /input must be JSON/],
+    [
+      await type({ url }, 'enqueue', ['double'], { priority: '9' }),
+      2,
+      /--priority must be a whole number from 0 to 7/,
+    ],
+    [await type({ url }, 'enqueue', ['nobody']), 3, /start one that knows it/],
+    [await type({ url: 'http://127.0.0.1:1' }, 'enqueue', ['double']), 5, /is not known/],
+  ] as const
+  for (const [{ code, err, out }, expected, text] of failures) {
+    assert.deepEqual([code, out], [expected, ''], err)
+    assert.match(err, text)
+  }
+})
+
+test('the leader says how old the first in line is, and how many are dead', async (t) => {
+  const { pod, run, tracks, admin } = await podWith(t)
+  const { id } = await pod.enqueue({ machine: 'fails', queue: 'fragile' })
+  await untilState(pod, id, 'dead')
+  const old = `insert into fleetline.tasks (id, track, tenant, state, max_attempts, input, created_at, run_at)
+    values (gen_random_uuid(), $1, 1, 'ready', 5, '{}', now() - interval '1 hour', now() - interval '1 hour')`
+  await run((query) => query(old, [tracks[0]])) // of a machine that nobody runs any more
+  await eventually(
+    async () => {
+      const text = await (await fetch(`${admin}/metrics`)).text()
+      assert.match(text, /^fleetline_tasks_dead\{queue="fragile",machine="fails"\} 1$/m)
+      assert.match(text, /^fleetline_queue_oldest_seconds\{queue="default",machine="work"\} 36\d\d/m)
+      assert.match(text, /^fleetline_queue_oldest_seconds\{queue="default",machine="double"\} 0$/m)
+    },
+    { what: 'the metrics' },
+  )
+})
+
+test('plans: among 50,000 tasks the newest, the dead and the claimed are listed without reading the rest', async (t) => {
+  const { database, run, tracks, newPod: joined } = await queueOn(t)
+  const pod = await joined()
+  const add = `insert into fleetline.tasks (id, track, tenant, state, pod, max_attempts, input)
+    select gen_random_uuid(), $1, 1, $2, $3, 5, '{}' from generate_series(1, $4)`
+  await run(async (query) => {
+    await query(add, [tracks[0], 'waiting', null, 50_000])
+    await query(add, [tracks[0], 'dead', null, 100])
+    await query(add, [tracks[0], 'claimed', pod, 20])
+    await query('analyze fleetline.tasks')
+  })
+  const listed = async (state?: TaskState) => {
+    const plans: Plan[] = []
+    const explained: Pick<Database, 'transaction'> = {
+      transaction: (work, options) =>
+        database.transaction(async (query) => {
+          const under = explaining(query)
+          const value = await work(under.query)
+          plans.push(...under.plans)
+          return value
+        }, options),
+    }
+    await createDirectory({ database: explained, cell: 0, onReady: () => undefined }).list(1, { state })
+    return plans[0]!
+  }
+  for (const state of [undefined, 'dead', 'claimed', 'done'] as const) {
+    const { buffers, text } = await listed(state)
+    assert.ok(buffers < 500, `${state}: ${buffers} pages ${text}`)
+  }
+})
