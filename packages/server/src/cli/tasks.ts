@@ -42,7 +42,10 @@ export const TASKS: readonly Command[] = [
       ['--priority <number>', '7 first, 0 last (default: that of the machine, or 3)'],
       ['--run-at <time>', 'not before this, as 2026-12-24T18:00:00Z'],
       ['--max-attempts <number>', 'how often it is tried (default: that of the machine)'],
-      ['--id <id>', 'of the task: enqueued twice under one id, it is there once (default: a new one)'],
+      [
+        '--id <id>',
+        'tsk_0000 and a UUIDv7 without dashes: enqueued twice under one id, a task is there once (default: a new one)',
+      ],
     ],
     run: verb('enqueue'),
   },

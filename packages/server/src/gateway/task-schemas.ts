@@ -5,14 +5,19 @@ import { limit } from './query.ts'
 
 export const taskParams = z.object({ task: z.string() })
 
-export const newTaskSchema = z.object({
+export const newTaskSchema = z.strictObject({
   machine: z.string(),
   input: z.unknown().optional(),
   queue: z.string().optional(),
   priority: z.int().optional().describe('7 first, 0 last'),
   runAt: z.iso.datetime({ offset: true }).optional().describe('not before this'),
   maxAttempts: z.int().optional(),
-  id: z.string().optional().describe('enqueued again under its id, a task is there once'),
+  id: z
+    .string()
+    .optional()
+    .describe(
+      'tsk_, the cell (0000) and a UUIDv7 without dashes; enqueued again under its id, a task is there once',
+    ),
 })
 
 export const enqueuedSchema = z.object({

@@ -38,10 +38,14 @@ const PRIORITIES = [7, 6, 5, 4, 3, 2, 1, 0]
 // locks are held.
 export const CLAIM = `
   with suspects as (
-    select ctid as tid from fleetline.tasks
-     where state = 'waiting' and reason = 'suspect' and run_at <= now() and track = any ($2::int[])
-       and exists (select from fleetline.pods where id = $1 and state = 'live')
-     order by run_at limit $5 for update skip locked),
+    select s.tid
+      from unnest($6::int[]) k(track)
+     cross join lateral (
+       select ctid as tid from fleetline.tasks
+        where track = k.track and state = 'waiting' and reason = 'suspect' and run_at <= now()
+        order by run_at limit $5 for update skip locked) s
+     where exists (select from fleetline.pods where id = $1 and state = 'live')
+     limit $5),
   picked as (
     select tid from suspects
     union all
@@ -73,6 +77,7 @@ export async function claim(query: Query, { pod, tracks, most, suspects, turn }:
     windows.map(({ priority }) => priority),
     most,
     Math.min(most, suspects),
+    turned,
   ])
   return rows.toSorted((a, b) => b.priority - a.priority || Number(BigInt(a.place) - BigInt(b.place)))
 }

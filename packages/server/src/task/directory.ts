@@ -5,6 +5,7 @@ import {
   formatId,
   PAGE_LIMITS,
   parseId,
+  TASK_NAME,
   TASK_STATES,
   type Id,
   type Task,
@@ -42,6 +43,7 @@ type Deps = {
 
 const ENDED: ReadonlySet<string> = new Set<TaskState>(['done', 'failed'])
 const USUAL = 50
+const LIST_MS = 5_000 // a rare machine or state among millions is looked for no longer
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 const TRACKED = 'join fleetline.tracks k on k.id = t.track join fleetline.queues q on q.id = k.queue'
@@ -65,12 +67,12 @@ const half = (columns: string, table: string, condition: string) => `
   select ${columns}
     from (select * from fleetline.${table} t where t.tenant = $1 and t.id < $2 and ${condition}
            order by t.id desc limit $3) t ${TRACKED}`
-const OF_TRACKS = `t.track = any (array(
+const TRACKS = `
   select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
-   where q.name = coalesce($4, q.name) and k.machine = coalesce($5, k.machine)))`
+   where q.name = coalesce($1, q.name) and k.machine = coalesce($2, k.machine)`
 
 function listOf(state: TaskState | undefined, isTracked: boolean): string {
-  const tracked = isTracked ? OF_TRACKS : 'true'
+  const tracked = isTracked ? 't.track = any ($4::int[])' : 'true'
   const live = half(OF_LIVE, 'tasks', state === undefined ? tracked : `${tracked} and t.state = '${state}'`)
   const ended = half(
     OF_ENDED,
@@ -139,10 +141,22 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
         throw new Rejected('invalid', 'state: is none of a task')
       const end = before === undefined ? BEHIND_ALL : uuidOf(before)
       if (end === undefined) throw new Rejected('invalid', 'before: is not the id of a task here')
-      const isTracked = queue !== null || machine !== null
-      const values = [tenant, end, limit, ...(isTracked ? [queue, machine] : [])]
-      const outcome = await database.transaction((query) => query<Row>(listOf(state, isTracked), values))
-      return valueOf(outcome, 'The tasks cannot be read').map(summaryOf)
+      for (const [field, name] of Object.entries({ queue, machine }))
+        if (name !== null && !TASK_NAME.test(name))
+          throw new Rejected('invalid', `${field}: must match ${TASK_NAME.source}`)
+      const outcome = await database.transaction(
+        async (query) => {
+          const tracks =
+            queue === null && machine === null ? undefined : await tracksOf(query, queue, machine)
+          if (tracks?.length === 0) return []
+          const values = [tenant, end, limit, ...(tracks ? [tracks] : [])]
+          return query<Row>(listOf(state, tracks !== undefined), values)
+        },
+        { deadlineMs: LIST_MS },
+      )
+      return valueOf(outcome, 'The tasks cannot be read in time: ask for a state, or for fewer').map(
+        summaryOf,
+      )
     },
     retry: async (tenant, id) => {
       const uuid = uuidOf(id)
@@ -157,6 +171,10 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
       return task
     },
   }
+}
+
+async function tracksOf(query: Query, queue: string | null, machine: string | null): Promise<number[]> {
+  return (await query<{ id: number }>(TRACKS, [queue, machine])).map(({ id }) => id)
 }
 
 function idOf(cell: number, uuid: string): Id<'task'> {

@@ -35,6 +35,7 @@ export type Draft = {
 type Deps = { readonly clock: Clock; readonly random: Random; readonly cell: number }
 
 export const DEFAULT_QUEUE = 'default'
+const LAST_MS = Date.parse('9999-12-31T00:00:00Z')
 
 export function draftOf(deps: Deps, tenant: number, spec: TaskSpec): Draft {
   const {
@@ -52,7 +53,11 @@ export function draftOf(deps: Deps, tenant: number, spec: TaskSpec): Draft {
     'priority',
     `must be from 0 to ${TASK_LIMITS.priority}`,
   )
-  refuseUnless(runAt === null || !Number.isNaN(runAt.getTime()), 'runAt', 'must be a date')
+  refuseUnless(
+    runAt === null || isWithin(runAt.getTime(), 0, LAST_MS),
+    'runAt',
+    'must be a date from 1970 to 9999',
+  )
   refuseUnless(
     maxAttempts === null || isWithin(maxAttempts, 1, TASK_LIMITS.attempts),
     'maxAttempts',
@@ -75,8 +80,10 @@ export function draftOf(deps: Deps, tenant: number, spec: TaskSpec): Draft {
 export function storable(name: string, value: unknown, bytes: number): string {
   let text: string | undefined
   try {
-    text = JSON.stringify(value) as string | undefined // a function, say, has none
+    text = JSON.stringify(value, finite) as string | undefined // a function, say, has none
   } catch (cause) {
+    if (cause instanceof RangeError)
+      throw new Rejected('invalid', `${name}: a number is out of range`, { cause })
     throw new Rejected('invalid', `${name}: cannot be written as JSON`, { cause })
   }
   if (text === undefined) throw new Rejected('invalid', `${name}: cannot be written as JSON`)
@@ -84,6 +91,12 @@ export function storable(name: string, value: unknown, bytes: number): string {
   const fault = jsonFault(JSON.parse(text))
   if (fault !== undefined) throw new Rejected('invalid', `${name}: ${fault}`)
   return text
+}
+
+/** JSON has no word for NaN and Infinity, and would say null. */
+function finite(_key: string, value: unknown): unknown {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError('not a finite number')
+  return value
 }
 
 function uuidOf(id: string, cell: number): string {

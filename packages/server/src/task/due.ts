@@ -1,5 +1,5 @@
 // Tasks whose time has come, by the clock of the database, become ready, at the end of the line. Any pod does it for all.
-// Suspects do not: a claim takes them one at a time from where they wait.
+// Suspects do not: a claim takes them from where they wait.
 import type { Query } from '../store/database.ts'
 
 const MOST = 1_000

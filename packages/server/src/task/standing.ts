@@ -1,23 +1,34 @@
 // How the queue stands, for whoever is called at night: since when the first in each line could have run, and how many
-// tasks are dead. Both are read along indexes that hold nothing else, whatever the table holds.
+// tasks are dead. Both are read along indexes that hold little else, whatever the table holds.
 import type { Query } from '../store/database.ts'
 
 export type Standing = {
   readonly queue: string
   readonly machine: string
-  /** 0 if nothing is ready. */
+  /** 0 if nothing could run. */
   readonly oldestMs: number
   readonly dead: number
 }
 
-// The first of a line is not always the oldest in it, but near it: places are drawn when tasks become ready.
+// The first of a line is not always the oldest in it, but near it: places are drawn when tasks become ready. Suspects are
+// never ready, and where no pod has an app nobody makes ready what is due: of the latter, the first thousand are looked at.
 const STANDING = `
-  with dead as (select track, count(*) as count from fleetline.tasks where state = 'dead' group by track)
+  with dead as (select track, count(*) as count from fleetline.tasks where state = 'dead' group by track),
+  due as (
+    select track, min(run_at) as since
+      from (select track, run_at from fleetline.tasks
+             where state = 'waiting' and reason is distinct from 'suspect' and run_at <= now() order by run_at limit 1000) t
+     group by track)
   select q.name as queue, k.machine, coalesce(d.count, 0)::float8 as dead,
-         greatest(0, coalesce(extract(epoch from clock_timestamp() - f.since) * 1000, 0))::float8 as "oldestMs"
+         greatest(0, coalesce(extract(epoch from clock_timestamp() - least(f.since, s.since, u.since)) * 1000, 0))::float8 as "oldestMs"
     from fleetline.tracks k
     join fleetline.queues q on q.id = k.queue
     left join dead d on d.track = k.id
+    left join due u on u.track = k.id
+    left join lateral (
+      select run_at as since from fleetline.tasks t
+       where t.track = k.id and t.state = 'waiting' and t.reason = 'suspect' and t.run_at <= now()
+       order by t.run_at limit 1) s on true
    cross join lateral (
      select min(r.since) as since
        from generate_series(0, 7) p(priority)

@@ -3,7 +3,8 @@
 //        comes then is handed back
 //   Q15  no claim without a holder: what PostgreSQL says that this pod holds and it does not run is handed back, after a
 //        claim of unknown outcome, after a reconnect, and every other second
-//   Q6   of suspects, tasks whose pods died twice in a row, it claims one at a time: the next death names its cause
+//   Q6   of suspects, tasks whose pods died twice in a row, it runs one, and one more with each that has ended here: a new
+//        process meets them alone, and many that were suspected wrongly are soon through
 //
 //   after a claim that            it claims again
 //   filled the room               at once, if there is room
@@ -62,9 +63,14 @@ export function createWorker(deps: Deps): Worker {
   const { clock, random, metrics, log, runnables } = deps
   const bell = createBell(clock)
   const stopping = new AbortController()
-  const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0, suspect: '' }
-  const isWorthALook = (name: string) => state.isMore || name === state.suspect
-  const running = createRunning({ ...deps, onFree: (name) => isWorthALook(name) && bell.ring() })
+  const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0, cleared: 0 }
+  const suspects = new Set<string>()
+  const onFree = (name: string) => {
+    const wasSuspect = suspects.delete(name)
+    if (wasSuspect) state.cleared += 1
+    if (wasSuspect || state.isMore) bell.ring()
+  }
+  const running = createRunning({ ...deps, onFree })
   let loop: Promise<void> | undefined
 
   const mayStart = (pod: Incarnation) => !state.isDraining && !deps.isFenced() && !pod.signal.aborted
@@ -76,13 +82,18 @@ export function createWorker(deps: Deps): Worker {
         continue
       }
       metrics.observe('taskWait', { machine: definition.name }, one.waitedMs)
-      if (one.reason === 'suspect') state.suspect = nameOf(one)
+      if (one.reason === 'suspect') suspects.add(nameOf(one))
       running.start(pod, one, definition)
     }
   }
   const claimFor = async (pod: Incarnation, most: number): Promise<Claim[]> => {
-    const suspects = running.names().has(state.suspect) ? 0 : 1
-    const wish = { pod: pod.id, tracks: [...runnables.keys()], most, suspects, turn: random.unit() }
+    const wish = {
+      pod: pod.id,
+      tracks: [...runnables.keys()],
+      most,
+      suspects: Math.max(0, 1 + state.cleared - suspects.size),
+      turn: random.unit(),
+    }
     const startMs = clock.monotonicMs()
     const outcome = await deps.database.transaction((query) => claim(query, wish))
     metrics.observe('claimTime', {}, clock.monotonicMs() - startMs)

@@ -152,7 +152,7 @@ export const METRICS = {
   queueOldest: {
     kind: 'gauge',
     name: 'fleetline_queue_oldest_seconds',
-    help: 'Since when the first task in line could have run, 0 if none is ready; told by the leader.',
+    help: 'Since when the first task in line could have run, 0 if none could; told by the leader.',
     labels: ['queue', 'machine'],
   },
   tasksDead: {

@@ -108,16 +108,25 @@ test('Q3: a pod sleeps, its task is redone elsewhere, it wakes: it changes nothi
 })
 
 test('Q6: a task that kills its pods is dead after its attempts; those beside it lose two', async (t) => {
-  const { database, run, enqueue, until, open, podNamed, tasks, history } = await gated(t)
+  const { database, run, enqueue, until, open, untilClaimed, podNamed, tasks, history } = await gated(t)
   const leader = await podNamed('leader', false)
   await enqueue(1, { input: { kills: true }, priority: 5, maxAttempts: 3 })
   await enqueue(5, { input: { until } })
-  const hurry = `update fleetline.tasks set run_at = now() - priority * interval '1 s' where state = 'waiting'`
   const hold = `update fleetline.tasks set state = 'waiting', run_at = now() + interval '1 hour' where state <> 'dead'`
+  const release = (which: string) =>
+    run((query) =>
+      query(
+        `update fleetline.tasks set run_at = now() - priority * interval '1 s' where state = 'waiting' and ${which}`,
+      ),
+    )
   for (let n = 1; n <= 3; n += 1) {
     await run((query) => query(hold))
     const { id, program, details } = await podNamed(`victim-${n}`)
-    await run((query) => query(hurry))
+    if (n < 3) {
+      await release('priority < 5')
+      await untilClaimed(5, details)
+    }
+    await release('true') // at the third, all of them are suspects, and the killer is the first
     await eventually(() => assert.ok(program.hasEnded()), { what: 'it to be killed', details })
     assert.deepEqual(await program.ended, { code: null, signal: 'SIGKILL' })
     await untilBuried(database, id, leader.details)
@@ -140,7 +149,7 @@ test('Q6: a task that kills its pods is dead after its attempts; those beside it
   const { details } = await podNamed('survivor')
   await eventually(
     async () => {
-      await run((query) => query(hurry))
+      await release('true')
       assert.equal((await history()).length, 5)
     },
     { what: 'the others to end', details },

@@ -134,7 +134,9 @@ test('S15: what cannot be stored is refused alone; what came beside it is stored
     [{ priority: 8 }, 'invalid', /priority: must be from 0 to 7/],
     [{ maxAttempts: 0 }, 'invalid', /maxAttempts: must be from 1 to 1000/],
     [{ runAt: new Date(Number.NaN) }, 'invalid', /runAt: must be a date/],
-    [{ runAt: new Date(8.64e15) }, 'made', /./], // the last date of JavaScript is one of PostgreSQL's too
+    [{ runAt: new Date(8.64e15) }, 'invalid', /runAt: must be a date from 1970 to 9999/],
+    [{ runAt: new Date('9999-12-30') }, 'made', /./],
+    [{ input: { n: 1e999 } }, 'invalid', /input: a number is out of range/],
     [{ id: 'tsk_1' }, 'invalid', /id: is not the id of a task here/],
   ]
   const outcomes = await Promise.all(
@@ -171,6 +173,7 @@ test('a program in any language enqueues by fleetline.enqueue, with no right but
   assert.match(rows[0]!.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)
   await call(`'default', 'work', '2', jsonb_build_object('run_at', now() + interval '1 hour')`)
   await assert.rejects(call(`'default', 'other', '1'`), /No pod has run other in queue default yet/)
+  await assert.rejects(call(`'default', 'work', '1', '{"run_at": "infinity"}'`), /violates check constraint/)
   await assert.rejects(call(`'default', 'work', '1', '{"prio": 5}'`), /has no option prio/)
   await assert.rejects(call(`'default', 'work', '1', '{"tenant": "nobody"}'`), /There is no tenant nobody/)
   await assert.rejects(call(`'default', 'work', to_jsonb(repeat('x', 262144))`), /over 262144 bytes/)

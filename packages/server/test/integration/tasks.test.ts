@@ -65,6 +65,8 @@ test('enqueued over HTTP, found with what became of it; under its id it is there
     [{ machine: 'a/b' }, 400, /machine: must match/],
     [{ machine: 'double', priority: 8 }, 400, /priority: must be from 0 to 7/],
     [{ machine: 'double', runAt: 'soon' }, 400, /body.runAt/],
+    [{ machine: 'double', run_at: '2027-01-01T00:00:00Z' }, 400, /run_at/],
+    [{ machine: 'double', runAt: '+275000-01-01T00:00:00Z' }, 400, /runAt/],
     [{ machine: 'double', id: 'x' }, 400, /id: is not the id of a task here/],
     [{ machine: 'double', input: 'a\u0000b' }, 400, /input: the character U\+0000/],
     [{ machine: 'double', input: 'x'.repeat(270_000) }, 413, /input: over 262144 bytes/],
@@ -110,7 +112,9 @@ test('the list is of both, the newest first, and holds to what was asked for', a
       await listed('queue=fragile'),
       await listed('machine=double&state=waiting'),
       await listed('queue=fragile&machine=double'),
+      await listed('machine=nobody'),
       await listed('state=gone'),
+      await listed('queue=%00'),
       await listed('before=x'),
     ],
     [
@@ -123,6 +127,8 @@ test('the list is of both, the newest first, and holds to what was asked for', a
       [dead],
       [waits],
       [],
+      [],
+      400,
       400,
       400,
     ],
@@ -198,15 +204,19 @@ test('the leader says how old the first in line is, and how many are dead', asyn
   const { pod, run, tracks, admin } = await podWith(t)
   const { id } = await pod.enqueue({ machine: 'fails', queue: 'fragile' })
   await untilState(pod, id, 'dead')
-  const old = `insert into fleetline.tasks (id, track, tenant, state, max_attempts, input, created_at, run_at)
-    values (gen_random_uuid(), $1, 1, 'ready', 5, '{}', now() - interval '1 hour', now() - interval '1 hour')`
-  await run((query) => query(old, [tracks[0]])) // of a machine that nobody runs any more
+  // Of a machine that nobody runs any more: one that is ready, and an older one that is a suspect.
+  const add = `insert into fleetline.tasks (id, track, tenant, state, reason, max_attempts, input, run_at)
+    values (gen_random_uuid(), $1, 1, $2, $3, 5, '{}', now() - $4::interval)`
+  await run(async (query) => {
+    await query(add, [tracks[0], 'ready', null, '1 hour'])
+    await query(add, [tracks[0], 'waiting', 'suspect', '2 hours'])
+  })
   await eventually(
     async () => {
       const text = await (await fetch(`${admin}/metrics`)).text()
       assert.match(text, /^fleetline_tasks_dead\{queue="fragile",machine="fails"\} 1$/m)
-      assert.match(text, /^fleetline_queue_oldest_seconds\{queue="default",machine="work"\} 36\d\d/m)
-      assert.match(text, /^fleetline_queue_oldest_seconds\{queue="default",machine="double"\} 0$/m)
+      assert.match(text, /^fleetline_queue_oldest_seconds\{queue="default",machine="work"\} 7[23]\d\d/m)
+      assert.match(text, /^fleetline_queue_oldest_seconds\{queue="fragile",machine="fails"\} 0$/m)
     },
     { what: 'the metrics' },
   )
@@ -221,7 +231,13 @@ test('plans: among 50,000 tasks the newest, the dead and the claimed are listed 
     await query(add, [tracks[0], 'waiting', null, 50_000])
     await query(add, [tracks[0], 'dead', null, 100])
     await query(add, [tracks[0], 'claimed', pod, 20])
-    await query('analyze fleetline.tasks')
+    await query(
+      `insert into fleetline.task_history (id, created_at, track, tenant, attempt, pod, priority, spent, outcome, input)
+       select gen_random_uuid(), now(), $1, 1, 1, 1, 3, 1, case when n % 1000 = 0 then 'failed' else 'done' end, '{}'
+         from generate_series(1, 20000) n`,
+      [tracks[0]],
+    )
+    await query('analyze fleetline.tasks, fleetline.task_history')
   })
   const listed = async (state?: TaskState) => {
     const plans: Plan[] = []
@@ -237,7 +253,7 @@ test('plans: among 50,000 tasks the newest, the dead and the claimed are listed 
     await createDirectory({ database: explained, cell: 0, onReady: () => undefined }).list(1, { state })
     return plans[0]!
   }
-  for (const state of [undefined, 'dead', 'claimed', 'done'] as const) {
+  for (const state of [undefined, 'dead', 'claimed', 'done', 'failed'] as const) {
     const { buffers, text } = await listed(state)
     assert.ok(buffers < 500, `${state}: ${buffers} pages ${text}`)
   }
