@@ -10,22 +10,13 @@ import { startPod, type RunningPod } from '../packages/server/test/support/pods.
 import { openBareEngine } from './bare/append.ts'
 import { closedLoop, type Acked, type Measured } from './support/closed-loop.ts'
 import { openHttpWriter } from './support/http-writer.ts'
-import { rounded, type Bench, type Report } from './support/report.ts'
+import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/report.ts'
 import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
 
 const WRITERS = 64
 const SESSIONS = 10_000
 const STORED_EACH = 3
 const PARTS = [{ type: 'text', text: 'm'.repeat(512) }]
-const DURABLE = {
-  fsync: 'on',
-  autovacuum: 'on',
-  synchronous_commit: 'on',
-  synchronous_standby_names: '',
-  shared_buffers: '512MB',
-  max_wal_size: '4GB',
-}
-
 type Times = { readonly warmMs: number; readonly measuredMs: number; readonly rounds: number }
 const FULL: Times = { warmMs: 2_000, measuredMs: 15_000, rounds: 5 }
 const QUICK: Times = { warmMs: 500, measuredMs: 4_000, rounds: 4 }
@@ -117,7 +108,6 @@ async function reportOf(cluster: Cluster, results: ReadonlyMap<string, readonly 
   )
   const holes = await holesIn(cluster)
   const rates = (name: string) => results.get(name)!.map(({ rate }) => rate)
-  const { rows } = await cluster.admin('show server_version')
   return {
     ratios: { vs_bare_64: ratioOf(rates('ours'), rates('bare')) },
     counts: { acked: all.reduce((sum, { acked }) => sum + acked.length, 0), lost, holes },
@@ -126,7 +116,7 @@ async function reportOf(cluster: Cluster, results: ReadonlyMap<string, readonly 
       ...Array.from(results, ([name, rounds]) => rowOf(name, rounds)),
     ],
     faults: lost + holes === 0 ? [] : [`${lost} acknowledged messages lost, ${holes} sessions with holes`],
-    postgres: String(rows[0]!['server_version']).split(' ')[0]!,
+    postgres: await versionOf(cluster),
   }
 }
 

@@ -1,11 +1,12 @@
-// npm run bench -- NAME [--quick] [--json]: ours against the bare engine, interleaved in one run. Loopback only, bounded
+// npm run bench -- NAME [--quick] [--json]: ours against the bare engine and the peers, interleaved in one run. Loopback only, bounded
 // in count and time; what it started it ends. Rates are published, never judged: only what was lost makes it red.
 // With --json the last line is one JSON object.
 import { parseArgs } from 'node:util'
 import { appendBench } from './append.ts'
+import { queueBench } from './queue.ts'
 import { machineLine, publish, tableOf, type Bench } from './support/report.ts'
 
-const BENCHES: Readonly<Record<string, Bench>> = { append: appendBench }
+const BENCHES: Readonly<Record<string, Bench>> = { append: appendBench, queue: queueBench }
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { cpus, release, totalmem } from 'node:os'
 import type { Scope } from '../../packages/server/test/support/cleanup.ts'
+import type { Cluster } from '../../packages/server/test/support/cluster.ts'
 
 export type Bench = (options: { readonly quick: boolean }, scope: Scope) => Promise<Report>
 
@@ -12,6 +13,16 @@ export type Report = {
   /** What must not be, whatever the speed. */
   readonly faults: readonly string[]
   readonly postgres: string
+}
+
+/** A server of a bench: what production has, where the servers of tests differ. */
+export const DURABLE = {
+  fsync: 'on',
+  autovacuum: 'on',
+  synchronous_commit: 'on',
+  synchronous_standby_names: '',
+  shared_buffers: '512MB',
+  max_wal_size: '4GB',
 }
 
 type Published = ReturnType<typeof publish>
@@ -34,6 +45,11 @@ export function publish(
 export function machineLine({ machine, commit }: Published): string {
   const { cpu, cores, memoryGiB, kernel, node, postgres } = machine
   return `${cpu}, ${cores} cores, ${memoryGiB} GiB, Linux ${kernel}, Node ${node}, PostgreSQL ${postgres}, commit ${commit}`
+}
+
+export async function versionOf(cluster: Cluster): Promise<string> {
+  const { rows } = await cluster.admin('show server_version')
+  return String(rows[0]!['server_version']).split(' ')[0]!
 }
 
 /** Markdown, the first row above the line. */

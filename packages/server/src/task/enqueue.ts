@@ -42,7 +42,8 @@ const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 
 // Places are drawn in the order of the list. A queue and a machine are found by name here, so that nothing about them
-// has to be known, or kept, before: one that no pod has run gives no row.
+// has to be known, or kept, before: one that no pod has run gives no row. What was made is looked up with `in`, which
+// hashes: of a join with it the planner expects one row, and makes a loop within a loop.
 export const ENQUEUE = `
   with asked as (
     select a.*, k.id as track, k.max_attempts as usual
@@ -56,7 +57,7 @@ export const ENQUEUE = `
            (case when run_at > now() then 'waiting' else 'ready' end)::fleetline.task_state
       from asked order by n
     on conflict (id) do nothing returning id)
-  select a.n::int as n, m.id is not null as made from asked a left join made m on m.id = a.id`
+  select n::int as n, id in (select id from made) as made from asked`
 
 // A statement of its own, so that its snapshot is younger than the insert.
 export const ENDED_BEFORE = `

@@ -11,7 +11,8 @@ import { queueOn } from '../support/tasks.ts'
 
 const [PODS, KILLS, BETWEEN_MS] = [4, 6, 10_000]
 const LOAD = { tasks: 40, runMs: 6_000 }
-const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000', FLEETLINE_SLOTS: '50' }
+// Three pods have no room for all tasks, so that each of four runs some; four have room for what was lost, too.
+const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000', FLEETLINE_SLOTS: '12' }
 
 type Queue = Awaited<ReturnType<typeof queueOn>>
 type Lost = { readonly id: string; readonly attempt: number; readonly spent: number }

@@ -1,0 +1,223 @@
+// The queue against the bare engine and against graphile-worker and pg-boss in their best settings: enqueued in bulk, by
+// 64 callers singly, drained by several processes, and the time from an enqueue in one process to the run in another.
+// Every cell has a server of the same settings, a fresh database, a checkpoint and a vacuum before it. A drain is over
+// when SQL shows nothing unfinished; what ran is counted by number, so that losses and repeats are seen.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
+import { startCluster, type Cluster } from '../packages/server/test/support/cluster.ts'
+import { startContestant, type ContestantProcess } from './support/contestant-processes.ts'
+import type { ContestantModule } from './support/contestant.ts'
+import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/report.ts'
+import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
+
+const CALLERS = 64
+const PEERS = ['graphile-worker', 'pg-boss'] as const
+const ENTRANTS = [
+  { name: 'ours', module: 'ours/queue.ts', processes: 2 },
+  { name: 'bare', module: 'bare/queue.ts', processes: 2 },
+  { name: PEERS[0], module: 'peers/graphile-worker.ts', processes: 4 },
+  { name: PEERS[1], module: 'peers/pg-boss.ts', processes: 4 },
+] as const
+type Entrant = (typeof ENTRANTS)[number]
+
+type Size = {
+  readonly rounds: number
+  readonly backlog: number
+  readonly singlyMs: number
+  readonly steady: { readonly count: number; readonly perSecond: number }
+}
+const FULL: Size = { rounds: 5, backlog: 50_000, singlyMs: 3_000, steady: { count: 300, perSecond: 100 } }
+const QUICK: Size = { rounds: 2, backlog: 6_000, singlyMs: 400, steady: { count: 30, perSecond: 100 } }
+
+type Result = {
+  readonly bulkRate: number
+  readonly drainRate: number
+  readonly walBytesPerTask: number
+  readonly lost: number
+  readonly duplicated: number
+  /** 0, and no latencies, for the bare engine: it makes no batches of several callers, and nobody wakes it. */
+  readonly singleRate: number
+  readonly latenciesMs: readonly number[]
+}
+/** A database of a contestant, and its processes. */
+type Field = {
+  start(count: number): Promise<ContestantProcess[]>
+  untilEmpty(): Promise<void>
+  /** As much is done between two cells for each: what one left behind costs the next nothing. */
+  tidy(): Promise<void>
+}
+
+export const queueBench: Bench = async ({ quick }, scope) => {
+  if (!existsSync(join(import.meta.dirname, 'node_modules')))
+    throw new Error('The peers are not installed: run npm ci --prefix bench --ignore-scripts')
+  const size = quick ? QUICK : FULL
+  const cluster = await startCluster(15, DURABLE)
+  atEnd(scope, () => cluster.stop())
+  const cells = ENTRANTS.map((entrant) => ({
+    name: entrant.name,
+    run: (round: number) => measure(scope, { cluster, size, entrant, round }),
+  }))
+  const results = await runRounds(cells, size.rounds)
+  return reportOf(results, await versionOf(cluster))
+}
+
+type Round = {
+  readonly cluster: Cluster
+  readonly size: Size
+  readonly entrant: Entrant
+  readonly round: number
+}
+
+async function measure(scope: Scope, { cluster, size, entrant, round }: Round): Promise<Result> {
+  const isLive = entrant.name !== 'bare'
+  const database = `${entrant.name.replace('-', '_')}_${round}`
+  const field = await openField(scope, cluster, {
+    module: join(import.meta.dirname, entrant.module),
+    database,
+  })
+  const [enqueuer] = (await field.start(1)) as [ContestantProcess]
+  const latenciesMs = isLive ? await latency(field, size, enqueuer) : []
+  await field.tidy()
+  const fromLsn = await lsnOf(cluster)
+  const bulk = await enqueuer.order('enqueueAll', 0, size.backlog)
+  await field.tidy()
+  const drained = await drain(field, size, entrant.processes)
+  const walBytesPerTask = ((await lsnOf(cluster)) - fromLsn) / size.backlog
+  await field.tidy()
+  const singly = await enqueuer.order('enqueueSingly', 0, CALLERS, isLive ? size.singlyMs : 0)
+  await enqueuer.order('stop')
+  await enqueuer.end()
+  await cluster.admin(`drop database ${database}`)
+  const [bulkRate, singleRate] = [size.backlog / (bulk.ms / 1_000), singly.count / (singly.ms / 1_000)]
+  return { bulkRate, singleRate, latenciesMs, walBytesPerTask, ...drained }
+}
+
+async function openField(
+  scope: Scope,
+  cluster: Cluster,
+  { module, database }: { readonly module: string; readonly database: string },
+): Promise<Field> {
+  const { prepare, UNFINISHED } = (await import(module)) as ContestantModule
+  const url = cluster.urlOf(database)
+  await cluster.admin(`create database ${database}`)
+  await prepare(url)
+  return {
+    start: (count) => Promise.all(Array.from({ length: count }, () => startContestant(scope, module, url))),
+    untilEmpty: async () => {
+      while ((await cluster.admin(UNFINISHED, database)).rows[0]!['count'] !== 0) await pause(10)
+    },
+    tidy: async () => {
+      await cluster.admin('vacuum analyze', database)
+      await cluster.admin('checkpoint', database)
+    },
+  }
+}
+
+/** From the call in one process to the run in another. */
+async function latency(
+  field: Field,
+  { steady: { count, perSecond } }: Size,
+  enqueuer: ContestantProcess,
+): Promise<number[]> {
+  const [worker] = (await field.start(1)) as [ContestantProcess]
+  await worker.order('work', 'latency')
+  await enqueuer.order('enqueueSteadily', -count, count, perSecond) // connections are opened, plans are made
+  const { startedMs } = await enqueuer.order('enqueueSteadily', 0, count, perSecond)
+  await field.untilEmpty()
+  const { ran, atMs } = await worker.order('stop')
+  await worker.end()
+  const runAt = new Map(ran.map((number, index) => [number, atMs[index]!]))
+  return startedMs.map((fromMs, number) => (runAt.get(number) ?? Infinity) - fromMs)
+}
+
+/** From the first task that runs to none that is unfinished: how long a process takes to start is not in it. */
+async function drain(
+  field: Field,
+  { backlog }: Size,
+  processes: number,
+): Promise<Pick<Result, 'drainRate' | 'lost' | 'duplicated'>> {
+  const workers = await field.start(processes)
+  await Promise.all(workers.map((worker) => worker.order('work', 'drain')))
+  await field.untilEmpty()
+  const endMs = Number(process.hrtime.bigint() / 1_000n) / 1_000
+  const stopped = await Promise.all(workers.map((worker) => worker.order('stop')))
+  await Promise.all(workers.map((worker) => worker.end()))
+  const ran = stopped.flatMap((one) => one.ran)
+  const startMs = Math.min(...stopped.map(({ atMs }) => atMs[0] ?? Infinity))
+  const distinct = new Set(ran).size
+  return {
+    drainRate: backlog / ((endMs - startMs) / 1_000),
+    lost: backlog - distinct,
+    duplicated: ran.length - distinct,
+  }
+}
+
+async function lsnOf(cluster: Cluster): Promise<number> {
+  const { rows } = await cluster.admin(`select pg_current_wal_insert_lsn() - '0/0' as bytes`)
+  return Number(rows[0]!['bytes'])
+}
+
+function reportOf(results: ReadonlyMap<string, readonly Result[]>, postgres: string): Report {
+  const ours = results.get('ours')!
+  const total = (value: (result: Result) => number) => ours.reduce((sum, one) => sum + value(one), 0)
+  const [lost, duplicated] = [total((one) => one.lost), total((one) => one.duplicated)]
+  const walBytes = medianOf(ours.map((one) => one.walBytesPerTask))
+  return {
+    ratios: ratiosOf(results),
+    counts: { lost, duplicated, wal_bytes_per_task: Math.round(walBytes) },
+    table: [HEAD, ...Array.from(results, ([name, rounds]) => rowOf(name, rounds))],
+    faults: lost + duplicated === 0 ? [] : [`${lost} tasks lost, ${duplicated} run twice`],
+    postgres,
+  }
+}
+
+function ratiosOf(results: ReadonlyMap<string, readonly Result[]>): Report['ratios'] {
+  const of = (name: string, value: (result: Result) => number) => results.get(name)!.map(value)
+  /** Against the better of the peers in each round. */
+  const vsPeers = (value: (result: Result) => number, better: (...values: number[]) => number) => {
+    const peers = PEERS.map((peer) => of(peer, value))
+    const [ours, best] = [
+      of('ours', value),
+      peers[0]!.map((_, round) => better(...peers.map((one) => one[round]!))),
+    ]
+    return ratioOf(ours, best)
+  }
+  const drainRate = (result: Result) => result.drainRate
+  return {
+    drain_vs_best_peer: vsPeers(drainRate, Math.max),
+    drain_vs_bare: ratioOf(of('ours', drainRate), of('bare', drainRate)),
+    enqueue_bulk_vs_best_peer: vsPeers(({ bulkRate }) => bulkRate, Math.max),
+    enqueue_single_vs_best_peer: vsPeers(({ singleRate }) => singleRate, Math.max),
+    latency_p50_vs_best_peer: vsPeers(({ latenciesMs }) => quantileOf(latenciesMs, 0.5), Math.min),
+  }
+}
+
+const HEAD = [
+  'system',
+  'drained/s',
+  'bulk/s',
+  'singly/s',
+  'p50 ms',
+  'p99 ms',
+  'WAL bytes/task',
+  'lost',
+  'duplicated',
+]
+
+function rowOf(name: string, rounds: readonly Result[]): (string | number)[] {
+  const median = (value: (result: Result) => number) => Math.round(medianOf(rounds.map(value)))
+  const latenciesMs = rounds.flatMap((round) => round.latenciesMs)
+  const isBare = latenciesMs.length === 0
+  return [
+    name,
+    median(({ drainRate }) => drainRate),
+    median(({ bulkRate }) => bulkRate),
+    isBare ? '–' : median(({ singleRate }) => singleRate),
+    ...[0.5, 0.99].map((share) => (isBare ? '–' : rounded(quantileOf(latenciesMs, share)))),
+    median(({ walBytesPerTask }) => walBytesPerTask),
+    rounds.reduce((total, { lost }) => total + lost, 0),
+    rounds.reduce((total, { duplicated }) => total + duplicated, 0),
+  ]
+}

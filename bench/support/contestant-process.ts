@@ -1,0 +1,73 @@
+// One process of a contestant: it does what it is told over the channel to its parent, one order at a time.
+// Times are of the monotonic clock, which all processes of a machine share.
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Aim, Contestant, ContestantModule } from './contestant.ts'
+
+export type Orders = {
+  enqueueAll(from: number, count: number): { ms: number }
+  /** Callers with one task under way each, for a time. */
+  enqueueSingly(from: number, callers: number, ms: number): { count: number; ms: number }
+  /** At a steady pace, one after the other. */
+  enqueueSteadily(from: number, count: number, perSecond: number): { startedMs: number[] }
+  work(aim: Aim): void
+  /** What has run since it works, and when. */
+  stop(): { ran: number[]; atMs: number[] }
+}
+
+const nowMs = () => Number(process.hrtime.bigint() / 1_000n) / 1_000
+const range = (from: number, count: number) => Array.from({ length: count }, (_, index) => from + index)
+
+const [path = '', url = ''] = process.argv.slice(2)
+const { open } = (await import(path)) as ContestantModule
+const contestant: Contestant = await open(url)
+const [ran, atMs] = [[] as number[], [] as number[]]
+let stopWork: () => Promise<void> = async () => undefined
+
+const orders: {
+  [Name in keyof Orders]: (...args: Parameters<Orders[Name]>) => Promise<ReturnType<Orders[Name]>>
+} = {
+  enqueueAll: async (from, count) => {
+    const startMs = nowMs()
+    await contestant.enqueueAll(range(from, count))
+    return { ms: nowMs() - startMs }
+  },
+  enqueueSingly: async (from, callers, ms) => {
+    const startMs = nowMs()
+    let count = 0
+    const call = async () => {
+      while (nowMs() - startMs < ms) await contestant.enqueue(from + count++)
+    }
+    await Promise.all(range(0, callers).map(call))
+    return { count, ms: nowMs() - startMs }
+  },
+  enqueueSteadily: async (from, count, perSecond) => {
+    const calls = range(0, count).map(async (index) => {
+      await pause((index * 1_000) / perSecond)
+      const startedMs = nowMs()
+      await contestant.enqueue(from + index)
+      return startedMs
+    })
+    return { startedMs: await Promise.all(calls) }
+  },
+  work: async (aim) => {
+    const run = (number: number) => {
+      ran.push(number)
+      atMs.push(nowMs())
+    }
+    stopWork = await contestant.work(run, aim)
+  },
+  stop: async () => {
+    await stopWork()
+    await contestant.close()
+    return { ran, atMs }
+  },
+}
+
+process.on('message', ({ order, args }: { order: keyof Orders; args: never[] }) => {
+  const answer = orders[order] as (...args: never[]) => Promise<unknown>
+  answer(...args).then(
+    (value) => process.send!({ value }),
+    (error: unknown) => process.send!({ error: String(error) }),
+  )
+})
+process.send!({ value: 'open' })
