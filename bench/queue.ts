@@ -13,6 +13,7 @@ import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/
 import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
 
 const CALLERS = 64
+const PATIENCE_MS = 120_000 // a process died, or a task was lost
 const PEERS = ['graphile-worker', 'pg-boss'] as const
 const ENTRANTS = [
   { name: 'ours', module: 'ours/queue.ts', processes: 2 },
@@ -106,7 +107,11 @@ async function openField(
   return {
     start: (count) => Promise.all(Array.from({ length: count }, () => startContestant(scope, module, url))),
     untilEmpty: async () => {
-      while ((await cluster.admin(UNFINISHED, database)).rows[0]!['count'] !== 0) await pause(10)
+      const deadlineMs = performance.now() + PATIENCE_MS
+      for (let left = -1; left !== 0; await pause(10)) {
+        left = (await cluster.admin(UNFINISHED, database)).rows[0]!['count'] as number
+        if (performance.now() > deadlineMs) throw new Error(`${left} tasks of ${database} do not end`)
+      }
     },
     tidy: async () => {
       await cluster.admin('vacuum analyze', database)

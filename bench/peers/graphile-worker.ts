@@ -1,6 +1,5 @@
 // graphile-worker in the settings that its own documentation gives for speed.
-import { makeWorkerUtils, run as runWorker, type RunnerOptions } from 'graphile-worker'
-import { Logger } from '@graphile/logger'
+import { Logger, makeWorkerUtils, run as runWorker, type RunnerOptions } from 'graphile-worker'
 import type { ContestantModule } from '../support/contestant.ts'
 
 export const UNFINISHED = 'select count(*)::int from graphile_worker._private_jobs'

@@ -7,7 +7,7 @@ export type Orders = {
   enqueueAll(from: number, count: number): { ms: number }
   /** Callers with one task under way each, for a time. */
   enqueueSingly(from: number, callers: number, ms: number): { count: number; ms: number }
-  /** At a steady pace, one after the other. */
+  /** At a steady pace, whether the last is answered or not. */
   enqueueSteadily(from: number, count: number, perSecond: number): { startedMs: number[] }
   work(aim: Aim): void
   /** What has run since it works, and when. */

@@ -1,5 +1,5 @@
 // What the leader does, and nothing else: recover. A duty runs again and again while this pod leads and may trust that
-// it is alive. It names its term in every write, so that one that was overtaken changes no row; the next look at the
+// it is alive. It names its term in every write of a row, so that one that was overtaken changes none; the next look at the
 // fleet tells this pod that it no longer leads. One after the other: a duty is short, or works in steps.
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'

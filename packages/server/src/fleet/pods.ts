@@ -4,7 +4,7 @@ import type { Query } from '../store/database.ts'
 import type { Member, View } from './election.ts'
 
 export type Term = { readonly term: number; readonly pod: number }
-export type Buried = { readonly id: number; readonly name: string; readonly ageMs: number }
+export type Buried = { readonly id: number; readonly ageMs: number }
 export type PodRow = {
   readonly pod: number
   readonly name: string
@@ -49,7 +49,7 @@ export const BURY = `
      and exists (select from fleetline.leader l join fleetline.pods me on me.id = l.pod
                   where l.term = $1 and l.pod = $2
                     and me.beat_at > clock_timestamp() - $3::float8 / 2 * interval '1 ms')
-  returning p.id, p.name, (extract(epoch from p.ended_at - p.beat_at) * 1000)::float8 as "ageMs"`
+  returning p.id, (extract(epoch from p.ended_at - p.beat_at) * 1000)::float8 as "ageMs"`
 
 // Dead pods are kept for an hour: people look, and what they held is looked for again and again.
 export const FORGET = `

@@ -17,7 +17,7 @@ export type Trust = {
   /** The incarnation has ended: nothing is confirmed any more. */
   reset(): void
 }
-export type TrustLimits = { readonly beatMs: number; readonly ttlMs: number }
+type TrustLimits = { readonly beatMs: number; readonly ttlMs: number }
 
 const MARGIN = 0.2 // of the ttl: a second of five
 const SETTLED_BEATS = 5

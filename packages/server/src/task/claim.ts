@@ -1,7 +1,8 @@
 // What a pod takes from the queue: up to its free slots, the highest priority first, by place within it. Guarantees:
 //   Q2  a task is claimed by one pod: rows are taken under their locks, and each claim is an attempt of its own
 //   Q6  of suspects, tasks whose pods died twice in a row, it takes no more than it was told
-//   a claim reads ready rows of its tracks only, in the order of the index, and no more of them than it takes
+//   a claim reads ready rows of its tracks, and suspects that are due, in the order of an index, and no more of them than
+//   it takes
 //   a pod that drains, or was buried, takes nothing
 import type { Query } from '../store/database.ts'
 

@@ -1,4 +1,5 @@
-// Tasks whose time has come, by the clock of the database, become ready, at the end of the line. Any pod does it for all.
+// Tasks whose time has come, by the clock of the database, become ready, at the end of the line. Any pod that runs
+// tasks does it for all.
 // Suspects do not: a claim takes them from where they wait.
 import type { Query } from '../store/database.ts'
 

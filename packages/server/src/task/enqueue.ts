@@ -108,7 +108,8 @@ export function createEnqueuer(deps: Deps): Enqueuer {
   }
   const insertAll = async (query: Query, drafts: readonly Draft[], isRepeat: boolean) => {
     const answers = await insert(query, drafts, isRepeat)
-    return drafts.map((draft, index) => accepted(draft, answers[index]!)) // one that is refused rolls all of them back
+    if (answers.some(isRefused)) await takeBack(query, drafts, answers)
+    return drafts.map((draft, index) => accepted(draft, answers[index]!))
   }
   return {
     name: 'enqueue',
@@ -144,6 +145,16 @@ function committed<T>(outcome: Outcome<T>): T {
   return valueOf(outcome, 'The task was not enqueued')
 }
 
+function isRefused(answer: Answer): boolean {
+  return answer === 'conflict' || answer === 'no-track'
+}
+
+/** If one of a list is refused, none of it is there: also if it is the caller's transaction, and that goes on. */
+async function takeBack(query: Query, drafts: readonly Draft[], answers: readonly Answer[]): Promise<void> {
+  const made = drafts.filter((_, index) => answers[index] === 'made')
+  await query('delete from fleetline.tasks where id = any ($1::uuid[])', [made.map(({ id }) => id)])
+}
+
 async function insert(query: Query, drafts: readonly Draft[], isRepeat: boolean): Promise<Answer[]> {
   const rows = await query<{ n: number; made: boolean }>(ENQUEUE, [
     drafts.map(({ id }) => id),
@@ -156,16 +167,26 @@ async function insert(query: Query, drafts: readonly Draft[], isRepeat: boolean)
     drafts.map(({ input }) => input),
   ])
   const known = new Set(rows.map(({ n }) => drafts[n - 1]!))
-  const made = new Map(rows.filter((row) => row.made).map(({ n }) => [drafts[n - 1]!.id, drafts[n - 1]!]))
+  const made = firstMade(rows, drafts)
   const mayHaveEnded = [...made.values()].filter(({ isNamed }) => isRepeat || isNamed)
   for (const id of await endedBefore(query, mayHaveEnded)) made.delete(id)
-  const isMade = (draft: Draft) => made.get(draft.id) === draft // of two with one id, the one of them
+  const isMade = (draft: Draft) => made.get(draft.id) === draft
   const there = drafts.filter((draft) => known.has(draft) && !isMade(draft))
   const same = await compare(query, there)
   return drafts.map((draft) => {
     if (!known.has(draft)) return 'no-track'
     return isMade(draft) ? 'made' : same.has(draft) ? 'there' : 'conflict'
   })
+}
+
+/** By id. Of two with one id the first was stored, as the statement goes by the order of the list. */
+function firstMade(
+  rows: readonly { readonly n: number; readonly made: boolean }[],
+  drafts: readonly Draft[],
+): Map<string, Draft> {
+  const numbers = rows.filter((row) => row.made).map(({ n }) => n)
+  const lastFirst = numbers.toSorted((a, b) => b - a).map((n) => drafts[n - 1]!)
+  return new Map(lastFirst.map((draft) => [draft.id, draft]))
 }
 
 async function endedBefore(query: Query, drafts: readonly Draft[]): Promise<string[]> {

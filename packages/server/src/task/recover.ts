@@ -54,6 +54,6 @@ export const RECOVER = `
   returning t.id, t.attempt, t.state`
 
 /** One step: at most so many of them. */
-export async function recover(query: Query, { term, pod }: Term, most = MOST_RETURNED): Promise<Returned[]> {
-  return query<Returned>(RECOVER, [term, pod, most])
+export async function recover(query: Query, { term, pod }: Term): Promise<Returned[]> {
+  return query<Returned>(RECOVER, [term, pod, MOST_RETURNED])
 }

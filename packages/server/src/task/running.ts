@@ -38,8 +38,8 @@ type Deps = {
   readonly log: Log
   readonly metrics: Metrics
   readonly cell: number
-  /** A slot is free again: that of the attempt with this name. */
-  readonly onFree: (name: string) => void
+  /** A slot is free again: that of the attempt with this name. `hasEnded`: it ran, and its row says so. */
+  readonly onFree: (name: string, hasEnded: boolean) => void
 }
 type Run = { readonly pod: number; readonly ending: AbortController; readonly ended: Promise<void> }
 
@@ -64,13 +64,16 @@ export function createRunning(deps: Deps): Running {
     watched.add(signal)
     signal.addEventListener('abort', () => abortAll(FENCED, id), { once: true })
   }
-  const track = (pod: number, attempt: Attempt, work: (ending: AbortController) => Promise<void>) => {
+  const track = (pod: number, attempt: Attempt, work: (ending: AbortController) => Promise<boolean>) => {
     const ending = new AbortController()
     const ended = work(ending)
-      .catch((error: unknown) => deps.log.error('an attempt was dropped: the leader returns it', { error }))
-      .finally(() => {
+      .catch((error: unknown) => {
+        deps.log.error('an attempt was dropped: the leader returns it', { error })
+        return false
+      })
+      .then((hasEnded) => {
         runs.delete(nameOf(attempt))
-        deps.onFree(nameOf(attempt))
+        deps.onFree(nameOf(attempt), hasEnded)
       })
     runs.set(nameOf(attempt), { pod, ending, ended })
   }
@@ -90,6 +93,7 @@ export function createRunning(deps: Deps): Running {
     if (answer === 'fenced') log.warn('an attempt that was taken over changed nothing')
     if (answer === 'unanswered')
       log.error('the pod stops before its attempt is settled: the leader returns it')
+    return answer === 'settled' && type !== 'back'
   }
   return {
     count: () => runs.size,
@@ -102,7 +106,7 @@ export function createRunning(deps: Deps): Running {
         const settlement = await runAttempt(definition, claim, { clock, random, cell, log, ending })
         metrics.observe('taskTime', { machine: definition.name }, clock.monotonicMs() - startMs)
         tell(log, settlement)
-        await settle(pod.id, claim, settlement, definition.name)
+        return settle(pod.id, claim, settlement, definition.name)
       })
     },
     handBack: (pod, attempt, machine) =>

@@ -81,10 +81,18 @@ export function createTasks(deps: Deps): Tasks {
     },
     stop: async () => undefined,
   }
-  const onError = (error: unknown) => log.warn('tasks that are due cannot be made ready', { error })
-  const due = every({ clock, random, name: 'tasks.due', everyMs: DUE_MS, onError }, async () => {
-    const { count } = valueOf(await database.transaction(promote), 'Nothing could be made ready')
-    if (count > 0) onReady()
+  let isFailing = false
+  const onError = (error: unknown) => {
+    if (!isFailing) log.warn('tasks that are due cannot be made ready', { error })
+    isFailing = true
+  }
+  const due = every({ clock, random, name: 'tasks.due', everyMs: DUE_MS, onError }, async (signal) => {
+    for (let isAll = false; !isAll && !signal.aborted;) {
+      const promoted = valueOf(await database.transaction(promote), 'Nothing could be made ready')
+      if (promoted.count > 0) onReady()
+      ;({ isAll } = promoted)
+    }
+    isFailing = false
   })
   const specOf = async (wanted: Wanted): Promise<TaskSpec> => {
     const { machine, queue, priority, ...rest } = wanted

@@ -10,7 +10,8 @@
 //   filled the room               at once, if there is room
 //   filled it, and none is left   when a slot is free again
 //   brought less, or nothing      when woken by an enqueue here or a hint, or after `taskPollMs`
-//   brought nothing though woken  not before a pause with full jitter, longer each time: others were faster
+//   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster
+//   twice in a row
 //   failed                        after a pause with full jitter, up to 5 s
 import { backoffMs, spreadMs } from '../lib/backoff.ts'
 import { createBell } from '../lib/bell.ts'
@@ -65,9 +66,9 @@ export function createWorker(deps: Deps): Worker {
   const stopping = new AbortController()
   const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0, cleared: 0 }
   const suspects = new Set<string>()
-  const onFree = (name: string) => {
+  const onFree = (name: string, hasEnded: boolean) => {
     const wasSuspect = suspects.delete(name)
-    if (wasSuspect) state.cleared += 1
+    if (wasSuspect && hasEnded) state.cleared += 1
     if (wasSuspect || state.isMore) bell.ring()
   }
   const running = createRunning({ ...deps, onFree })
@@ -123,9 +124,9 @@ export function createWorker(deps: Deps): Worker {
     if (room === 0) return idleMs
     const { length: count } = await claimFor(pod, room)
     state.failures = 0
-    const isContended = count === 0 && wasRung
+    state.misses = count === 0 && wasRung ? state.misses + 1 : 0
+    const isContended = state.misses > 1 // once may be its own hint, for what it has taken already
     metrics.count('claims', { outcome: count > 0 ? 'some' : isContended ? 'contended' : 'empty' })
-    state.misses = isContended ? state.misses + 1 : 0
     state.isMore = count === room
     if (isContended) await pause(Math.min(idleMs, backoffMs(CONTENDED, state.misses, random)))
     return state.isMore ? 0 : idleMs

@@ -25,7 +25,7 @@ export type LogFields = {
   readonly task?: string
   readonly machine?: string
   readonly attempt?: number
-  /** What a handler had to say. */
+  /** What belongs to the line and to no other field. */
   readonly data?: unknown
   readonly error?: unknown
 }

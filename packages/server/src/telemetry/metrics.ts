@@ -128,7 +128,7 @@ export const METRICS = {
   claims: {
     kind: 'counter',
     name: 'fleetline_claims_total',
-    help: 'Claims that brought some tasks, were empty, were contended (empty though woken: others were faster), or failed.',
+    help: 'Claims that brought some tasks, were empty, were contended (empty again and again though woken: others were faster), or failed.',
     labels: ['outcome'],
   },
   claimTime: {

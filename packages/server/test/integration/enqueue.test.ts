@@ -50,7 +50,7 @@ test('Q10: in a caller’s transaction a task exists exactly if that commits, in
 })
 
 test('a list is enqueued whole or not at all, in its order', async (t) => {
-  const { enqueuer, enqueue, tasks, newPod, claim } = await queueOn(t)
+  const { url, enqueuer, enqueue, tasks, newPod, claim } = await queueOn(t)
   const bad = [WORK, { machine: 'nobody-runs-this' }]
   await assert.rejects(
     enqueuer.enqueueAll(TENANT, bad),
@@ -58,6 +58,10 @@ test('a list is enqueued whole or not at all, in its order', async (t) => {
   )
   const twice = [1, 2].map(() => ({ ...WORK, id: named(1) }))
   await assert.rejects(enqueuer.enqueueAll(TENANT, twice), isRejected('conflict', /one id/))
+  const { client, query } = await clientOf(t, url)
+  await client.query('begin')
+  await assert.rejects(enqueuer.enqueueIn(query, TENANT, bad), isRejected('not_found', /No pod/))
+  await client.query('commit') // the caller goes on
   assert.deepEqual(await tasks(), [])
   const enqueued = await enqueue(TASK_LIMITS.list)
   assert.equal(new Set(enqueued.map(({ id }) => id)).size, TASK_LIMITS.list)
@@ -81,12 +85,20 @@ test('Q1: under one id a task is there once, also when it comes again after its 
   assert.deepEqual(await again(), { id: spec.id, created: false })
   const other = () => enqueuer.enqueue(TENANT, { ...spec, input: 'other' })
   await assert.rejects(other(), isRejected('conflict', /Another task/))
+  const together = [1, 2].map((input) => enqueuer.enqueue(TENANT, { ...WORK, id: named(2), input }))
+  const [first, second] = await Promise.allSettled(together)
+  assert.deepEqual([first?.status, second?.status], ['fulfilled', 'rejected'], 'in one batch, too')
+  assert.deepEqual(
+    (await tasks()).map(({ input }) => input).slice(1),
+    [1],
+    'who hears of it is who was stored',
+  )
 
   const pod = await newPod()
   await settle(pod, (await claim(pod))[0]!, DONE)
   assert.deepEqual(await again(), { id: spec.id, created: false })
   await assert.rejects(other(), isRejected('conflict', /Another task/))
-  assert.deepEqual([(await tasks()).length, (await history()).length], [0, 1])
+  assert.deepEqual([(await tasks()).length, (await history()).length], [1, 1])
 })
 
 /** Enqueues three tasks, whose first commit is not answered; meanwhile they may run and end. Answers how many live and ended. */

@@ -43,14 +43,16 @@ test('S3: a session of another tenant cannot be told from one that does not exis
 })
 
 test('S3: neither can a task', async (t) => {
-  const { url, database, enqueue, run } = await queueOn(t)
+  const { url, database, enqueue, run, tasks } = await queueOn(t)
   const { gateway } = await podOn(t, url)
   const { tenant } = await sessionFor(database, 'other')
   const [theirs, own] = await enqueue(2)
   const give = `update fleetline.tasks set tenant = $1, state = 'dead' where id = $2`
-  await run((query) => query(give, [tenant, parseId('task', theirs!.id)!.uuid]))
+  const { uuid } = parseId('task', theirs!.id)!
+  await run((query) => query(give, [tenant, uuid]))
   const absent = own!.id.replace(/.{6}$/, '000000')
   assert.equal(await askAll(gateway, ':task', { foreign: theirs!.id, absent }), 2)
+  assert.equal((await tasks()).find(({ id }) => id === uuid)?.state, 'dead', 'nobody revived it')
   const listed = await call('GET', `${gateway}/v1/tasks`)
   assert.deepEqual(
     (listed.body as { tasks: TaskSummary[] }).tasks.map(({ id }) => id),

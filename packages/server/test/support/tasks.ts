@@ -15,7 +15,7 @@ export const TENANT = 1 // the only one that a new database has
 
 type Transactions = Pick<Database, 'transaction'>
 
-export type TaskRow = {
+type TaskRow = {
   readonly id: string
   readonly state: string
   readonly attempt: number
@@ -25,7 +25,7 @@ export type TaskRow = {
   readonly input: unknown
   readonly error: { readonly code: string; readonly attempts: readonly object[] } | null
 }
-export type HistoryRow = {
+type HistoryRow = {
   readonly id: string
   readonly outcome: string
   readonly attempt: number
