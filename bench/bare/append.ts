@@ -69,6 +69,8 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     tenants(sessions),
     sessions,
     sessions.map((session) => heads.get(session)),
+    sessions.map(() => null),
+    ...[0, 0, 0].map((zero) => sessions.map(() => zero)),
     tenants(batch),
     names,
     seqs,
@@ -79,6 +81,8 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     batch.map(({ id }) => id),
     batch.map(() => null),
     batch.map(({ body }) => body),
+    batch.map(() => null),
+    batch.map(() => null),
   ])
   await client.query('commit')
   return seqs

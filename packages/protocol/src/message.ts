@@ -1,5 +1,6 @@
 // Messages in the shape of the AI SDK's UI messages: an id, a role, parts, and metadata that is the application's.
 // A part is opaque but for its type: what one version of a front end writes, another can read.
+import type { Id } from './ids.ts'
 import { jsonFault } from './json.ts'
 
 export type Role = 'user' | 'assistant' | 'system'
@@ -25,6 +26,9 @@ export type Item = Message & {
   readonly author: Author
   /** RFC 3339, UTC. */
   readonly at: string
+  /** Of an agent's reply: the turn that wrote it, and the last seq that it answers. */
+  readonly turn?: Id<'turn'>
+  readonly answers?: number
 }
 
 /** What a sender hears, after commit only. `deduped`: it was there already, at this seq. */

@@ -128,7 +128,7 @@ function ackOf(id: string, appended: Appended): Ack {
     case 'not-found':
       throw notFound()
     case 'conflict':
-      throw new Rejected('conflict', `The id ${id} is taken, at seq ${appended.seq}, by another message.`)
+      throw new Rejected('conflict', `The id ${id} is taken by ${holderAt(appended.seq)}.`)
     case 'stale': {
       const { head } = appended
       throw new Rejected('stale', `The head is ${head}, not the one in ifHead.`, {
@@ -136,4 +136,8 @@ function ackOf(id: string, appended: Appended): Ack {
       })
     }
   }
+}
+
+function holderAt(seq: number | undefined): string {
+  return seq === undefined ? 'a reply that is on its way' : `another message, at seq ${seq}`
 }

@@ -91,6 +91,8 @@ const itemSchema = z.object({
   metadata: fieldsSchema.optional(),
   author: z.object({ kind: z.enum(['user', 'agent', 'service']), id: z.string().optional() }),
   at: z.string(),
+  turn: z.string().optional(),
+  answers: z.int().optional(),
 })
 
 export const pageSchema = z.object({ items: z.array(itemSchema), head: z.int() })

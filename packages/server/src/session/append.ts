@@ -4,8 +4,12 @@
 //   L4   an id takes one seq; a repeat is answered from a transaction that holds the row's lock, so that its own commit
 //        lies behind the first one's: what a plain read finds may not be on any standby yet
 //   L11  a refused item is a result among others; what PostgreSQL cannot store is told to its sender alone
-// What ended as not committed because of a lock or a deadlock is tried again until the deadline. An unknown outcome is
-// told as unavailable: the sender repeats under the same id, and finds the truth.
+//   E1   a turn ends under two fences, both looked at under lock in the transaction that writes its message: the epoch, in
+//        the session's row, and the claim of its task
+//   E4   a message that wakes an agent, the step of its conversation, the turn and its task are one commit
+// Locks are taken in one order: sessions, then tasks. What ended as not committed because of a lock or a deadlock is tried again until the deadline. An unknown outcome is
+// told as unavailable: the sender repeats under the same id, and finds the truth; who ends a turn finds it in the turn's row.
+import { uuidV7 } from '@fleetline/protocol'
 import { Rejected, Retry } from '../errors.ts'
 import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -15,29 +19,40 @@ import type { Random } from '../lib/random.ts'
 import { valueOf, type Database, type Outcome, type Query } from '../store/database.ts'
 import { isDataFault, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
+import { withPartitions } from '../task/partitions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import {
   nameOf,
   place,
   type Append,
   type Appended,
+  type Item,
   type Placed,
   type SessionKey,
+  type SessionState,
   type Stored,
+  type TurnEnd,
+  type TurnEnded,
 } from './place.ts'
 import { AUTHOR_KINDS, ROLES } from './stored.ts'
+import { closeTurns, findTurns, startTurns } from './turns.ts'
 
 export type Appender = Service & {
   readonly append: (item: Append) => Promise<Appended>
+  /** May be repeated: by the same attempt, the answer is the same. */
+  readonly endTurn: (item: TurnEnd) => Promise<TurnEnded>
 }
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
   readonly clock: Clock
   readonly random: Random
+  readonly cell: number
   readonly deadlineMs: number
   readonly metrics: Metrics
-  /** Called after commit, before the answers: the new heads of the sessions that grew. */
+  /** Called after commit, before the answers: the new heads of the sessions that changed. */
   readonly onGrown: (heads: Iterable<SessionKey & { readonly head: number }>) => void
+  /** Called after a commit that started turns. */
+  readonly onTurns: () => void
 }
 
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
@@ -45,7 +60,7 @@ const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 
 // Locks are taken in the order of ids, so that two batches never wait for each other in a ring.
 export const SESSION_LOCK = `
-  select s.tenant, s.id as session, s.head
+  select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id
    order by s.id for update of s`
@@ -64,28 +79,34 @@ export const SESSION_SEEN = `
 // The time is the statement's, not the transaction's, which began before the lock: within a session it follows the seq.
 export const SESSION_WRITE = `
   with stepped as (
-    update fleetline.sessions s set head = v.head, updated_at = statement_timestamp()
-      from unnest($1::int[], $2::uuid[], $3::int[]) v(tenant, id, head)
+    update fleetline.sessions s
+       set head = v.head, turn = v.turn, epoch = v.epoch, asked = v.asked, answered = v.answered,
+           updated_at = statement_timestamp()
+      from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[])
+           v(tenant, id, head, turn, epoch, asked, answered)
      where s.tenant = v.tenant and s.id = v.id)
   insert into fleetline.messages
-    (at, tenant, session, seq, key, digest, role, author_kind, id, author, body)
+    (at, tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers)
   select statement_timestamp(), v.tenant, v.session, v.seq, v.key, v.digest, v.role, v.author_kind, v.id, v.author,
-         v.body::jsonb
-    from unnest($4::int[], $5::uuid[], $6::int[], $7::uuid[], $8::bigint[], $9::smallint[], $10::smallint[],
-                $11::text[], $12::text[], $13::text[])
-         v(tenant, session, seq, key, digest, role, author_kind, id, author, body)`
+         v.body::jsonb, v.turn, v.answers
+    from unnest($8::int[], $9::uuid[], $10::int[], $11::uuid[], $12::bigint[], $13::smallint[], $14::smallint[],
+                $15::text[], $16::text[], $17::text[], $18::uuid[], $19::int[])
+         v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers)`
 
 export function createAppender(deps: Deps): Appender {
   const { clock, metrics } = deps
-  const batcher = createBatcher<Append, Appended>({
+  const commit = async (items: readonly Item[]) =>
+    committed(await untilCommitted(deps, (query) => appendAll(deps, query, items)))
+  const batcher = createBatcher<Item, Appended | TurnEnded>({
     name: 'append',
     ...BATCH,
     ...WAITING,
-    weigh: ({ draft }) => draft.bytes,
+    weigh: (item) => ('draft' in item ? (item.draft?.bytes ?? 0) : 0),
     commit: async (items) => {
-      const { results, heads } = committed(await untilCommitted(deps, (query) => appendAll(query, items)))
+      const { results, changed, started } = await withPartitions(deps.database, () => commit(items))
       await crashPoint('append.committed')
-      deps.onGrown(heads.values())
+      deps.onGrown(changed)
+      if (started.length > 0) deps.onTurns()
       return results
     },
     isRefusal: isDataFault,
@@ -98,7 +119,7 @@ export function createAppender(deps: Deps): Appender {
       const startMs = clock.monotonicMs()
       let outcome = 'failed'
       try {
-        const appended = await batcher.add(item)
+        const appended = (await batcher.add({ type: 'message', ...item })) as Appended // what place answers to a message
         outcome = appended.type === 'stored' && appended.deduped ? 'repeated' : appended.type
         return appended
       } catch (error) {
@@ -107,6 +128,11 @@ export function createAppender(deps: Deps): Appender {
         metrics.count('appends', { outcome })
         metrics.observe('appendTime', { outcome }, clock.monotonicMs() - startMs)
       }
+    },
+    endTurn: async (item) => {
+      const ended = (await batcher.add({ type: 'end', ...item })) as TurnEnded // what place answers to an end
+      metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? item.outcome : ended.type })
+      return ended
     },
   }
 }
@@ -122,40 +148,64 @@ function committed<T>(outcome: Outcome<T>): T {
   return valueOf(outcome, 'The message was not stored')
 }
 
-async function appendAll(query: Query, items: readonly Append[]): Promise<Placed> {
-  const heads = await lockSessions(query, items)
-  const placed = place(items, { heads, stored: await findStored(query, items) })
-  if (placed.written.length > 0) await write(query, placed)
+async function appendAll(
+  { clock, random, cell }: Deps,
+  query: Query,
+  items: readonly Item[],
+): Promise<Placed> {
+  const sessions = await lockSessions(query, items)
+  const stored = await findStored(query, items)
+  const found = { sessions, stored, ...(await findTurns(query, placesOf(items, 'end'))) }
+  const placed = place(items, found, () => uuidV7(clock.now(), random.bytes(10)))
+  await closeTurns(query, placed.closed)
+  if (placed.changed.length > 0) await write(query, placed)
+  await startTurns(query, placed.started, cell)
   return placed
 }
 
-async function lockSessions(query: Query, items: readonly Append[]): Promise<Map<string, number>> {
+/** The items of one kind, each with its place in the batch. */
+function placesOf<Type extends Item['type']>(
+  items: readonly Item[],
+  type: Type,
+): Map<number, Extract<Item, { readonly type: Type }>> {
+  type OfType = Extract<Item, { readonly type: Type }>
+  const isOfType = (item: Item): item is OfType => item.type === type
+  return new Map(items.flatMap((item, index) => (isOfType(item) ? [[index, item] as const] : [])))
+}
+
+async function lockSessions(query: Query, items: readonly Item[]): Promise<Map<string, SessionState>> {
   const sessions = [...new Map(items.map((item) => [nameOf(item), item])).values()]
-  const rows = await query<SessionKey & { head: number }>(SESSION_LOCK, [
+  const rows = await query<SessionState>(SESSION_LOCK, [
     sessions.map(({ tenant }) => tenant),
     sessions.map(({ session }) => session),
   ])
-  return new Map(rows.map((row) => [nameOf(row), row.head]))
+  return new Map(rows.map((row) => [nameOf(row), row]))
 }
 
-async function findStored(query: Query, items: readonly Append[]): Promise<Map<number, Stored>> {
+async function findStored(query: Query, items: readonly Item[]): Promise<Map<number, Stored>> {
+  const messages = placesOf(items, 'message')
+  if (messages.size === 0) return new Map()
+  const [places, list] = [[...messages.keys()], [...messages.values()]]
   const rows = await query<Stored & { n: number }>(SESSION_SEEN, [
-    items.map(({ tenant }) => tenant),
-    items.map(({ session }) => session),
-    items.map(({ draft }) => draft.key),
+    list.map(({ tenant }) => tenant),
+    list.map(({ session }) => session),
+    list.map(({ draft }) => draft.key),
   ])
-  return new Map(rows.map(({ n, seq, digest }) => [n - 1, { seq, digest }]))
+  return new Map(rows.map(({ n, seq, digest }) => [places[n - 1]!, { seq, digest }]))
 }
 
-async function write(query: Query, { heads, written }: Placed): Promise<void> {
-  const sessions = [...heads.values()]
-  const drafts = written.map(({ item }) => item.draft)
+async function write(query: Query, { changed, written }: Placed): Promise<void> {
+  const drafts = written.map(({ draft }) => draft)
   await query(SESSION_WRITE, [
-    sessions.map(({ tenant }) => tenant),
-    sessions.map(({ session }) => session),
-    sessions.map(({ head }) => head),
-    written.map(({ item }) => item.tenant),
-    written.map(({ item }) => item.session),
+    changed.map(({ tenant }) => tenant),
+    changed.map(({ session }) => session),
+    changed.map(({ head }) => head),
+    changed.map(({ turn }) => turn),
+    changed.map(({ epoch }) => epoch),
+    changed.map(({ asked }) => asked),
+    changed.map(({ answered }) => answered),
+    written.map(({ tenant }) => tenant),
+    written.map(({ session }) => session),
     written.map(({ seq }) => seq),
     drafts.map(({ key }) => key),
     drafts.map(({ digest }) => digest),
@@ -164,5 +214,7 @@ async function write(query: Query, { heads, written }: Placed): Promise<void> {
     drafts.map(({ id }) => id),
     drafts.map(({ author }) => author.id ?? null),
     drafts.map(({ body }) => body),
+    written.map(({ turn = null }) => turn),
+    written.map(({ answers = null }) => answers),
   ])
 }

@@ -1,6 +1,6 @@
 // THE READ PATH: a page of a session's log, by one statement, so that head and items are of one moment. On the primary:
 // who was acknowledged finds the message here (L1), and what is not committed is found by nobody (L9).
-import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
+import { formatId, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import { AUTHOR_KINDS, ROLES } from './stored.ts'
@@ -20,10 +20,10 @@ export type Replay = {
 // Only the bodies of the page are unpacked: 100 of the largest would be 25 MiB.
 const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
   with s as (select head from fleetline.sessions where tenant = $1 and id = $2)
-  select s.head, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text
+  select s.head, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text, p.turn, p.answers
     from s left join lateral (
       select *, sum(bytes) over (order by seq ${order}) - bytes as bytes_before from (
-        select seq, id, role, author_kind, author, at, body, bytes from fleetline.messages
+        select seq, id, role, author_kind, author, at, body, bytes, turn, answers from fleetline.messages
          where tenant = $1 and session = $2 and seq ${beyond} $3 order by seq ${order} limit $4) m
     ) p on p.bytes_before < $5
    order by p.seq`
@@ -40,10 +40,14 @@ type Row = { readonly head: number } & (
       readonly author: string | null
       readonly at: Date
       readonly body: string
+      readonly turn: string | null
+      readonly answers: number | null
     }
 )
 
-export function createReplay({ database }: { readonly database: Pick<Database, 'transaction'> }): Replay {
+type Deps = { readonly database: Pick<Database, 'transaction'>; readonly cell: number }
+
+export function createReplay({ database, cell }: Deps): Replay {
   return {
     read: async ({ tenant, session }, range) => {
       const { limit, maxBytes = PAGE_LIMITS.bytes } = range
@@ -52,14 +56,14 @@ export function createReplay({ database }: { readonly database: Pick<Database, '
         query<Row>(text, [tenant, session, seq, limit, maxBytes]),
       )
       const rows = valueOf(outcome, 'The session cannot be read')
-      return rows[0] && { items: rows.flatMap(itemOf), head: rows[0].head }
+      return rows[0] && { items: rows.flatMap((row) => itemOf(row, cell)), head: rows[0].head }
     },
   }
 }
 
-function itemOf(row: Row): Item[] {
+function itemOf(row: Row, cell: number): Item[] {
   if (row.seq === null) return []
-  const { seq, id, author, at } = row
+  const { seq, id, author, at, turn, answers } = row
   const [role, kind] = [ROLES[row.role], AUTHOR_KINDS[row.author_kind]]
   if (!role || !kind)
     throw new Bug('A message is stored with a role or an author that this release does not know')
@@ -72,6 +76,8 @@ function itemOf(row: Row): Item[] {
       ...body,
       author: { kind, ...(author === null ? {} : { id: author }) },
       at: at.toISOString(),
+      ...(turn === null ? {} : { turn: formatId('turn', cell, turn) }),
+      ...(answers === null ? {} : { answers }),
     },
   ]
 }

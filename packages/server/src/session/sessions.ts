@@ -14,7 +14,7 @@ import { createFollow, type Follow } from './follow.ts'
 import { createMembers, type Members } from './members.ts'
 import { createReplay, type Replay } from './replay.ts'
 
-export type Sessions = Service & Directory & Members & Pick<Appender, 'append'> & Replay & Follow
+export type Sessions = Service & Directory & Members & Pick<Appender, 'append' | 'endTurn'> & Replay & Follow
 
 type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
   readonly database: Pick<Database, 'transaction'>
@@ -22,6 +22,8 @@ type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
   readonly metrics: Metrics
   readonly clock: Clock
   readonly random: Random
+  /** Called after a commit that started turns. */
+  readonly onTurns: () => void
 }
 
 export function createSessions(deps: Deps): Sessions {

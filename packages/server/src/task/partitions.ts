@@ -1,6 +1,7 @@
 // The days of the history: made a week ahead, dropped whole when no queue keeps them any more. The functions are the
 // migrator's, so that a pod's role needs no right to make tables. No lock within a second: the next call tries again.
 import { valueOf, type Database } from '../store/database.ts'
+import { isNoPartition } from '../store/sqlstate.ts'
 
 type Transactions = Pick<Database, 'transaction'>
 
@@ -13,4 +14,15 @@ export async function makePartitions(database: Transactions): Promise<void> {
 
 export async function dropPartitions(database: Transactions): Promise<void> {
   valueOf(await database.transaction((query) => query(DROP)), 'No day of the history could be dropped')
+}
+
+/** Work that writes into the history: once more if its day was not there. Nobody led for a week, or a clock was moved. */
+export async function withPartitions<T>(database: Transactions, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!isNoPartition(error)) throw error
+    await makePartitions(database)
+    return work()
+  }
 }

@@ -21,9 +21,9 @@ import { crashPoint } from '../lib/crash-point.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
-import { isDataFault, isNoPartition } from '../store/sqlstate.ts'
+import { isDataFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
-import { makePartitions } from './partitions.ts'
+import { withPartitions } from './partitions.ts'
 
 /** JSON texts that `storable` has let through. */
 export type Settlement =
@@ -34,10 +34,10 @@ export type Settlement =
   | { readonly type: 'back' }
   | { readonly type: 'dead'; readonly error: string }
 
-export type Settling = {
-  readonly pod: number
-  readonly id: string
-  readonly attempt: number
+/** What a pod holds, while (id, attempt, pod) are in the row. */
+export type Held = { readonly pod: number; readonly id: string; readonly attempt: number }
+
+export type Settling = Held & {
   readonly settlement: Settlement
   /** It was sent before, and what came of that is not known. */
   readonly isRepeat?: boolean
@@ -70,6 +70,12 @@ export const END = `
     (id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error)
   select id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error from gone
   returning id, attempt`
+
+// In the order of ids, so that two who hold many never wait for each other in a ring.
+const HOLD = `
+  select h.n::int as n from unnest($1::int[], $2::uuid[], $3::int[]) with ordinality h(pod, id, attempt, n)
+    join fleetline.tasks t on t.id = h.id and t.attempt = h.attempt and t.pod = h.pod
+   order by t.id for update of t`
 
 export const CHANGE = `
   update fleetline.tasks t
@@ -105,13 +111,7 @@ export function createSettler(deps: Deps): Settler {
     weigh: ({ settlement }) => JSON.stringify(settlement).length,
     commit: async (items) => {
       await crashPoint('settle.before')
-      try {
-        return await commit(items)
-      } catch (error) {
-        if (!isNoPartition(error)) throw error
-        await makePartitions(deps.database) // nobody led for a week, or a clock was moved
-        return commit(items)
-      }
+      return withPartitions(deps.database, () => commit(items))
     },
     isRefusal: isDataFault,
   })
@@ -121,6 +121,22 @@ export function createSettler(deps: Deps): Settler {
     stop: () => batcher.flush(),
     settle: (item) => batcher.add(item),
   }
+}
+
+/** For what ends together with rows of others: which claims are held, and stay so until the transaction ends. */
+export async function holdClaims(query: Query, claims: readonly Held[]): Promise<boolean[]> {
+  const rows = await query<{ n: number }>(HOLD, [
+    claims.map(({ pod }) => pod),
+    claims.map(({ id }) => id),
+    claims.map(({ attempt }) => attempt),
+  ])
+  const held = new Set(rows.map(({ n }) => claims[n - 1]))
+  return claims.map((claim) => held.has(claim))
+}
+
+/** Moves what is held into the history, as part of the transaction that holds it; answers how many. */
+export async function endClaims(query: Query, items: readonly Settling[]): Promise<number> {
+  return (await end(query, items)).length
 }
 
 async function settleAll(query: Query, items: readonly Settling[], isRepeat: boolean): Promise<Settled[]> {
@@ -142,7 +158,7 @@ function isEnd({ settlement }: Settling): boolean {
   return settlement.type === 'done' || settlement.type === 'failed'
 }
 
-type Attempt = { readonly id: string; readonly attempt: number }
+type Attempt = Pick<Held, 'id' | 'attempt'>
 
 /** A batch may hold two attempts of one task: of these, one at most is current. */
 function nameOf({ id, attempt }: Attempt): string {

@@ -35,6 +35,8 @@ export type Tasks = Service &
     enqueueAll(tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
     /** In the caller's transaction: they exist if it commits. */
     enqueueIn(query: Query, tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
+    /** There is something to claim: tells this pod and the others. */
+    readonly wake: () => void
     /** Takes nothing more, and resolves when nothing runs. */
     drain(): Promise<void>
   }
@@ -124,6 +126,7 @@ export function createTasks(deps: Deps): Tasks {
       return enqueued
     },
     enqueueIn: async (query, tenant, wanted) => enqueuer.enqueueIn(query, tenant, await specsOf(wanted)),
+    wake: onReady,
     drain: () => worker.drain(),
   }
 }

@@ -173,6 +173,12 @@ export const METRICS = {
     help: 'From a message at the write path to its answer: the wait for a batch and the commit.',
     labels: ['outcome'],
   },
+  turnsEnded: {
+    kind: 'counter',
+    name: 'fleetline_turns_ended_total',
+    help: 'Ends of turns answered: done, failed; or fenced, which changed nothing, since another attempt or turn is current.',
+    labels: ['outcome'],
+  },
   followers: {
     kind: 'gauge',
     name: 'fleetline_followers',

@@ -38,7 +38,7 @@ const numbers = (from: number, to: number) => Array.from({ length: to - from + 1
 
 test('a page from any seq, both ways, ends at its limit or at its bytes, and is never empty of what is there', async (t) => {
   const { database, key } = await open(t)
-  const { read } = createReplay({ database })
+  const { read } = createReplay({ database, cell: 0 })
   await say(
     database,
     key,
@@ -74,7 +74,8 @@ async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) =>
   await hints.start()
   const config = loadConfig({ environment: {}, flags: { transactionDeadlineMs: '120000' } })
   const database = await openDatabase(t, url)
-  return createSessions({ ...config, database, hints: change(hints), metrics, clock, random })
+  const parts = { database, hints: change(hints), metrics, clock, random, onTurns: () => undefined }
+  return createSessions({ ...config, ...parts })
 }
 
 /** Follows until the test ends. */
@@ -158,7 +159,7 @@ test('mutant, deliver before commit: L9 turns red; the true read path tells noth
     }
     for (const [name, source] of Object.entries({ mutant: inside, ours: database }))
       readings[name] = [
-        ...(await createReplay({ database: source }).read(key, { after: 0, limit: 10 }))!.items,
+        ...(await createReplay({ database: source, cell: 0 }).read(key, { after: 0, limit: 10 }))!.items,
       ]
   }
   const dying: Pick<Database, 'transaction'> = {

@@ -35,7 +35,11 @@ test('data goes to stdout as a table, tabs or JSON; a failure to stderr, with it
       3,
       /no such session.*Check the id.*\(GET \/v1\/sessions\/ses_\w+, req_/,
     ],
-    [await type({ url }, 'send', [session, 'other'], { id: 'm-1' }), 4, /The id m-1 is taken, at seq 1/],
+    [
+      await type({ url }, 'send', [session, 'other'], { id: 'm-1' }),
+      4,
+      /The id m-1 is taken by another message, at seq 1/,
+    ],
     [await type({ url }, 'send', [session, 'hi'], { ifHead: '' }), 2, /--if-head must be a whole number/],
     [await type({ url }, 'ls', [], { limit: '0' }), 2, /query.limit: must be from 1 to 100/],
     [

@@ -1,9 +1,18 @@
-// Fails when a repeat inside the batch takes a seq of its own, when ifHead is compared with the head before the batch,
-// and when a refused item moves the head (all three tried).
+// Fails when a repeat inside the batch takes a seq of its own, when ifHead is compared with the head before the batch, when
+// a refused item moves the head, and when an end is held against the conversation before the batch (all four tried).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
-import { place, type Append, type Appended } from '../../src/session/place.ts'
+import {
+  nameOf,
+  place,
+  type Appended,
+  type Found,
+  type Item,
+  type Placed,
+  type SessionState,
+  type Stored,
+} from '../../src/session/place.ts'
 import { textDraft } from '../support/history.ts'
 
 const sends = fc.record({
@@ -12,7 +21,60 @@ const sends = fc.record({
   text: fc.constantFrom('one', 'two'),
   ifHead: fc.option(fc.nat(6), { nil: undefined }),
 })
+type Send = { session: string; id: string; text: string; ifHead: number | undefined }
 const batches = fc.array(fc.array(sends, { minLength: 1, maxLength: 8 }), { maxLength: 8 })
+
+function messageOf({ session, id, text, ifHead }: Send): Item {
+  const item = { type: 'message' as const, tenant: 1, session, asks: true, draft: textDraft(id, text) }
+  return ifHead === undefined ? item : { ...item, ifHead }
+}
+
+/** Where batch after batch is written: what append.ts finds, and what it keeps. */
+function createLogs(agent: string | null) {
+  const sessions = new Map<string, SessionState>()
+  const stored = new Map<string, Stored>()
+  const turns = new Map<string, { readonly readTo: number | null; endedBy: number | null }>()
+  let started = 0
+  for (const session of ['s1', 's2']) {
+    const idle = { turn: null, epoch: 0, asked: 0, answered: 0 }
+    sessions.set(nameOf({ tenant: 1, session }), { tenant: 1, session, head: 0, agent, ...idle })
+  }
+  const findIn = <Value>(items: readonly Item[], find: (item: Item) => Value | undefined) =>
+    new Map(
+      items.flatMap((item, index) => {
+        const value = find(item)
+        return value === undefined ? [] : [[index, value] as const]
+      }),
+    )
+  const foundFor = (items: readonly Item[]): Found => ({
+    sessions,
+    stored: findIn(items, (item) =>
+      item.type === 'message' ? stored.get(`${item.session}/${item.draft.id}`) : undefined,
+    ),
+    turns: findIn(items, (item) => (item.type === 'end' ? turns.get(item.turn) : undefined)),
+    held: new Set(findIn(items, (item) => (item.type === 'end' && item.pod === 1 ? true : undefined)).keys()),
+  })
+  return {
+    sessions,
+    /** An end comes from a claim, and one at a time: of a turn that started in an earlier batch, once in a batch. */
+    possible: (items: readonly Item[]): Item[] =>
+      items.filter(
+        (item, index) =>
+          item.type === 'message' ||
+          (turns.has(item.turn) &&
+            items.findIndex((other) => other.type === 'end' && other.turn === item.turn) === index),
+      ),
+    take: (items: readonly Item[]): Placed => {
+      const placed = place(items, foundFor(items), () => `t${(started += 1)}`)
+      for (const { session, draft, seq } of placed.written)
+        stored.set(`${session}/${draft.id}`, { seq, digest: draft.digest })
+      for (const state of placed.changed) sessions.set(nameOf(state), state)
+      for (const { turn } of placed.started) turns.set(turn, { readTo: null, endedBy: null })
+      for (const { end } of placed.closed) turns.get(end.turn)!.endedBy = end.attempt
+      return placed
+    },
+  }
+}
 
 /** The same rules, one message at a time, over whole logs. */
 function model(logs: Map<string, { id: string; text: string }[]>, send: Send): Appended {
@@ -26,42 +88,60 @@ function model(logs: Map<string, { id: string; text: string }[]>, send: Send): A
   if (send.ifHead !== undefined && send.ifHead !== log.length) return { type: 'stale', head: log.length }
   return { type: 'stored', seq: log.push(send), deduped: false }
 }
-type Send = { session: string; id: string; text: string; ifHead: number | undefined }
 
 test('L2 L4 L11: a batch places its messages as if each had come alone', () => {
   fc.assert(
     fc.property(batches, (plan) => {
-      const logs = new Map([
+      const logs = new Map<string, { id: string; text: string }[]>([
         ['s1', []],
         ['s2', []],
-      ] as [string, { id: string; text: string }[]][])
-      const stored = new Map<string, { seq: number; digest: string }>()
-      const heads = new Map([
-        ['1/s1', 0],
-        ['1/s2', 0],
       ])
-      for (const batch of plan) {
-        const items = batch.map(({ session, id, text, ifHead }): Append => {
-          const item = { tenant: 1, session, draft: textDraft(id, text) }
-          return ifHead === undefined ? item : { ...item, ifHead }
-        })
-        const seen = items.flatMap(({ session, draft }, index) => {
-          const row = stored.get(`${session}/${draft.id}`)
-          return row ? [[index, row] as const] : []
-        })
-        const { results, written, heads: grown } = place(items, { heads, stored: new Map(seen) })
+      const { take, sessions } = createLogs(null)
+      for (const batch of plan)
         assert.deepEqual(
-          results,
+          take(batch.map(messageOf)).results,
           batch.map((send) => model(logs, send)),
         )
-        for (const { item, seq } of written)
-          stored.set(`${item.session}/${item.draft.id}`, { seq, digest: item.draft.digest })
-        for (const [name, { head }] of grown) heads.set(name, head)
-      }
       assert.deepEqual(
-        [...heads.values()],
-        [...logs.values()].map((log) => log.length),
+        Array.from(sessions.values(), ({ head, turn, epoch }) => [head, turn, epoch]),
+        Array.from(logs.values(), ({ length }) => [length, null, 0]),
       )
+    }),
+  )
+})
+
+const ends = fc.record({
+  session: fc.constantFrom('s1', 's2', 'nowhere'),
+  turn: fc.constantFrom('t1', 't2', 't3', 't4'),
+  epoch: fc.integer({ min: 1, max: 3 }),
+  attempt: fc.constantFrom(1, 2),
+  pod: fc.constantFrom(1, 1, 1, 2), // pod 1 holds every claim
+  hasFailed: fc.boolean(),
+})
+
+function endOf({ hasFailed, ...end }: typeof ends extends fc.Arbitrary<infer One> ? One : never): Item {
+  const item = { type: 'end' as const, tenant: 1, ...end }
+  if (hasFailed) return { ...item, outcome: 'failed', error: '{}' }
+  return { ...item, outcome: 'done', draft: textDraft(`reply-${end.turn}-${end.attempt}`) }
+}
+
+test('E1 L11: messages and ends of turns, too, are placed as if each had come alone', () => {
+  const items = fc.oneof({ weight: 2, arbitrary: sends.map(messageOf) }, ends.map(endOf))
+  const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
+  fc.assert(
+    fc.property(fc.array(fc.array(items, { minLength: 1, maxLength: 6 }), { maxLength: 8 }), (plan) => {
+      const [together, alone] = [createLogs('demo'), createLogs('demo')]
+      for (const wished of plan) {
+        const batch = together.possible(wished)
+        const placed = together.take(batch)
+        const single = batch.map((item) => alone.take([item]))
+        const all = <Key extends 'results' | 'written' | 'started' | 'closed'>(key: Key) =>
+          single.flatMap((one) => [...one[key]] as Placed[Key][number][])
+        for (const key of ['results', 'written', 'started', 'closed'] as const)
+          assert.deepEqual(placed[key], all(key), key)
+        const last = new Map(single.flatMap(({ changed }) => byId(changed)))
+        assert.deepEqual(new Map(byId(placed.changed)), last)
+      }
     }),
   )
 })

@@ -54,8 +54,10 @@ export function appenderOn(database: Transactions): Appender {
     database,
     clock: systemClock(),
     random: systemRandom(),
+    cell: 0,
     deadlineMs: 120_000,
     metrics: createMetrics(),
     onGrown: () => undefined,
+    onTurns: () => undefined,
   })
 }

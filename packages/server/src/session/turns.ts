@@ -1,0 +1,105 @@
+// A turn's row and its task, which have one id and are written in one transaction, that of the session's step. Only a
+// session ends a turn (E1): its task has more attempts than recovery will ever count, and ends where the turn does.
+import { formatId } from '@fleetline/protocol'
+import { Bug } from '../errors.ts'
+import type { Query } from '../store/database.ts'
+import { insertTasks } from '../task/enqueue.ts'
+import { endClaims, holdClaims } from '../task/settle.ts'
+import type { Closed, Started, TurnEnd, TurnRow } from './place.ts'
+
+export const TURN_QUEUE = 'turns'
+export const TURN_MACHINE = 'turn'
+const PRIORITY = 5 // before plain tasks: somebody waits for the first word
+const NO_LIMIT = 32_767
+
+const FIND = `
+  select k.n::int as n, t.read_to as "readTo", t.ended_by as "endedBy"
+    from unnest($1::int[], $2::uuid[]) with ordinality k(tenant, id, n)
+    join fleetline.turns t on t.tenant = k.tenant and t.id = k.id`
+
+// A statement of its own, before the next turn starts: of two that are live at once the index would refuse the second.
+export const TURN_CLOSE = `
+  update fleetline.turns t
+     set ended_at = statement_timestamp(), ended_by = c.attempt, outcome = c.outcome, error = c.error::jsonb,
+         read_to = c.read_to
+    from unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::text[])
+         c(tenant, id, attempt, read_to, outcome, error)
+   where t.tenant = c.tenant and t.id = c.id and t.ended_at is null returning t.id`
+
+export const TURN_START = `
+  insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, agent)
+  select statement_timestamp(), s.* from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::text[]) s`
+
+/** By the places of the ends: their turns, and whose attempt has its claim, which stays so until the transaction ends. */
+export async function findTurns(
+  query: Query,
+  ends: ReadonlyMap<number, TurnEnd>,
+): Promise<{ readonly turns: ReadonlyMap<number, TurnRow>; readonly held: ReadonlySet<number> }> {
+  if (ends.size === 0) return { turns: new Map(), held: new Set() }
+  const [places, list] = [[...ends.keys()], [...ends.values()]]
+  const held = await holdClaims(query, list.map(claimOf))
+  const rows = await query<TurnRow & { readonly n: number }>(FIND, [
+    list.map(({ tenant }) => tenant),
+    list.map(({ turn }) => turn),
+  ])
+  return {
+    turns: new Map(rows.map(({ n, ...row }) => [places[n - 1]!, row])),
+    held: new Set(places.filter((_, index) => held[index])),
+  }
+}
+
+export async function closeTurns(query: Query, closed: readonly Closed[]): Promise<void> {
+  if (closed.length === 0) return
+  const ends = closed.map(({ end }) => end)
+  const rows = await query(TURN_CLOSE, [
+    ends.map(({ tenant }) => tenant),
+    ends.map(({ turn }) => turn),
+    ends.map(({ attempt }) => attempt),
+    closed.map(({ readTo }) => readTo),
+    ends.map(({ outcome }) => outcome),
+    ends.map((end) => (end.outcome === 'failed' ? end.error : null)),
+  ])
+  const ended = await endClaims(
+    query,
+    ends.map((end) => ({ ...claimOf(end), settlement: settlementOf(end) })),
+  )
+  if (rows.length !== ends.length || ended !== ends.length)
+    throw new Bug('A turn and its task do not end together')
+}
+
+export async function startTurns(query: Query, started: readonly Started[], cell: number): Promise<void> {
+  if (started.length === 0) return
+  await query(TURN_START, [
+    started.map(({ turn }) => turn),
+    started.map(({ session }) => session),
+    started.map(({ tenant }) => tenant),
+    started.map(({ epoch }) => epoch),
+    started.map(({ readFrom }) => readFrom),
+    started.map(({ agent }) => agent),
+  ])
+  await insertTasks(
+    query,
+    started.map(({ tenant, session, turn, epoch }) => ({
+      id: turn,
+      isNamed: false,
+      tenant,
+      queue: TURN_QUEUE,
+      machine: TURN_MACHINE,
+      priority: PRIORITY,
+      runAt: null,
+      maxAttempts: NO_LIMIT,
+      // Names only: who reads tasks, their history and the dead reads no conversation.
+      input: JSON.stringify({ session: formatId('session', cell, session), epoch }),
+    })),
+  )
+}
+
+function claimOf({ turn, attempt, pod }: TurnEnd) {
+  return { id: turn, attempt, pod }
+}
+
+function settlementOf(end: TurnEnd) {
+  return end.outcome === 'done'
+    ? ({ type: 'done', result: 'null' } as const)
+    : ({ type: 'failed', error: end.error } as const)
+}

@@ -1,0 +1,192 @@
+// A conversation on PostgreSQL: E1, E3 and E4 in the transaction of the log, and the mutants that must turn them red.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { formatId } from '@fleetline/protocol'
+import { SESSION_LOCK } from '../../src/session/append.ts'
+import { TURN_START } from '../../src/session/turns.ts'
+import type { Database, Query } from '../../src/store/database.ts'
+import { ENQUEUE } from '../../src/task/enqueue.ts'
+import { makePartitions } from '../../src/task/partitions.ts'
+import { join } from '../../src/fleet/pods.ts'
+import { textDraft } from '../support/history.ts'
+import { conversationOn, doneBy, driversOf } from '../support/turns.ts'
+
+type Transactions = Pick<Database, 'transaction'>
+
+function mutated(database: Transactions, change: (query: Query) => Query): Transactions {
+  return { transaction: (work, options) => database.transaction((query) => work(change(query)), options) }
+}
+
+test('E4: a message that asks, its turn and its task are one commit; notes and plain logs start nothing', async (t) => {
+  const { append, ask, key, rows, run } = await conversationOn(t)
+  await append({ ...key, draft: textDraft('note') })
+  assert.deepEqual((await rows()).turns, [])
+  const asked = await ask('a')
+  assert.ok(asked.type === 'stored' && asked.live)
+  const { turn, epoch } = asked.live
+  assert.deepEqual([asked.seq, epoch], [2, 1])
+  assert.deepEqual(await rows(), {
+    session: { head: 2, turn, epoch: 1 },
+    turns: [{ id: turn, epoch: 1, from: 1, to: null, outcome: null }],
+    tasks: [turn],
+    messages: [
+      { id: 'note', answers: null },
+      { id: 'a', answers: null },
+    ],
+  })
+  assert.deepEqual(await ask('a'), { ...asked, deduped: true }, 'a repeat starts nothing')
+  await run((query) => query('update fleetline.sessions set agent = null, turn = null'))
+  assert.deepEqual(await ask('plain'), { type: 'stored', seq: 3, deduped: false })
+  assert.equal((await rows()).tasks.length, 1)
+})
+
+test('three sends while a turn runs: the next epoch answers them, in their order', async (t) => {
+  const { append, ask, claimTurn, endTurn, gather, key, pod, rows } = await conversationOn(t)
+  await ask('a')
+  const first = await claimTurn()
+  await gather(first.id, 1)
+  await Promise.all([ask('b'), ask('c'), ask('d')])
+  assert.deepEqual((await rows()).session, { head: 4, turn: first.id, epoch: 1 })
+  const open = { ...textDraft('x'), id: formatId('message', 0, first.id) }
+  assert.deepEqual(await append({ ...key, draft: open }), { type: 'conflict', seq: undefined })
+
+  assert.deepEqual(await endTurn(doneBy(key, pod, first, 1)), { type: 'ended' })
+  const second = await claimTurn()
+  const { turns, tasks, messages, session } = await rows()
+  assert.deepEqual(
+    turns.map(({ epoch, from, to, outcome }) => [epoch, from, to, outcome]),
+    [
+      [1, 1, 1, 'done'],
+      [2, 2, null, null],
+    ],
+  )
+  assert.deepEqual([tasks, session.turn, session.epoch], [[second.id], second.id, 2])
+  assert.deepEqual(messages.at(-1), { id: 'reply-1', answers: 1 })
+
+  await gather(second.id, 5)
+  assert.deepEqual(await endTurn(doneBy(key, pod, second, 2)), { type: 'ended' })
+  assert.deepEqual((await rows()).session, { head: 6, turn: null, epoch: 2 })
+  assert.deepEqual((await rows()).tasks, [])
+})
+
+test('a turn that failed is over: its message is none, and the next send is answered', async (t) => {
+  const { ask, claimTurn, endTurn, key, pod, rows } = await conversationOn(t)
+  await ask('a')
+  const { id, attempt } = await claimTurn()
+  const failed = {
+    ...key,
+    turn: id,
+    epoch: 1,
+    attempt,
+    pod,
+    outcome: 'failed',
+    error: '{"code":"x"}',
+  } as const
+  assert.deepEqual(await endTurn(failed), { type: 'ended' })
+  const { session, turns, messages } = await rows()
+  assert.deepEqual([session.turn, turns[0]!.outcome, turns[0]!.to, messages.length], [null, 'failed', 1, 1])
+  const next = await ask('b')
+  assert.deepEqual(next.type === 'stored' && next.live?.epoch, 2)
+})
+
+test('E1: an end without its claim, of another epoch or of another turn changes nothing; its mates end', async (t) => {
+  const { ask, claimTurn, endTurn, key, pod, rows, run } = await conversationOn(t)
+  await ask('a')
+  const lost = await claimTurn()
+  await run((query) =>
+    query(`update fleetline.tasks set state = 'ready', pod = null where id = $1`, [lost.id]),
+  )
+  const other = await run((query) => join(query, 'other', '0'))
+  const current = await claimTurn(other)
+  const before = await rows()
+  const stranger = { ...current, id: '01980000-0000-7000-8000-000000000000' }
+  const answers = await Promise.all([
+    endTurn(doneBy(key, pod, lost, 1)),
+    endTurn(doneBy(key, pod, current, 1)),
+    endTurn(doneBy(key, other, current, 2)),
+    endTurn(doneBy(key, other, stranger, 1)),
+    ask('b'),
+  ])
+  assert.deepEqual(
+    answers.map(({ type }) => type),
+    ['fenced', 'fenced', 'fenced', 'fenced', 'stored'],
+  )
+  assert.deepEqual(await rows(), {
+    ...before,
+    session: { ...before.session, head: 2 },
+    messages: [...before.messages, { id: 'b', answers: null }],
+  })
+  assert.deepEqual(await endTurn(doneBy(key, other, current, 1)), { type: 'ended' })
+})
+
+test('an end whose answer was lost is known when it is sent again, also after the next turn has started', async (t) => {
+  const { ask, claimTurn, database, endTurn, gather, key, pod, rows } = await conversationOn(t)
+  await ask('a')
+  const first = await claimTurn()
+  await gather(first.id, 1)
+  await ask('b')
+  const silent: Transactions = {
+    transaction: async (work, options) => {
+      await database.transaction(work, options)
+      return { type: 'unknown', error: new Error('the answer is lost') }
+    },
+  }
+  await assert.rejects(driversOf(silent, key).endTurn(doneBy(key, pod, first, 1)), /is not known/)
+  const after = await rows()
+  assert.equal(after.session.epoch, 2)
+  assert.deepEqual(await endTurn(doneBy(key, pod, first, 1)), { type: 'ended' })
+  assert.deepEqual(await endTurn(doneBy(key, pod, { ...first, attempt: 2 }, 1)), { type: 'fenced' })
+  assert.deepEqual(await rows(), after)
+})
+
+test('a day of the history that nobody made is made when a turn ends', async (t) => {
+  const { ask, claimTurn, database, endTurn, key, pod, run } = await conversationOn(t)
+  await ask('a')
+  const turn = await claimTurn()
+  await run((query) =>
+    query(`do $$ declare day text; begin
+      for day in select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+                  where i.inhparent = 'fleetline.task_history'::regclass loop
+        execute format('drop table fleetline.%I', day);
+      end loop; end $$`),
+  )
+  assert.deepEqual(await endTurn(doneBy(key, pod, turn, 1)), { type: 'ended' })
+  await makePartitions(database) // they are all there again
+})
+
+test('mutant, settle without epoch: an older epoch writes, E1 turns red', async (t) => {
+  const { ask, claimTurn, database, endTurn, gather, key, pod, rows, run } = await conversationOn(t)
+  await ask('a')
+  const first = await claimTurn()
+  await gather(first.id, 1)
+  // The conversation has moved on and the claim stands, as it will be once people can stop a turn.
+  await run((query) => query('update fleetline.sessions set epoch = 7'))
+  assert.deepEqual(await endTurn(doneBy(key, pod, first, 1)), { type: 'fenced' })
+  const unchecked = (query: Query): Query =>
+    (async (text: string, values?: readonly unknown[]) => {
+      const found = await query<object>(text, values)
+      return text === SESSION_LOCK ? found.map((row) => ({ ...row, epoch: 1 })) : found
+    }) as Query
+  const mutant = driversOf(mutated(database, unchecked), key)
+  assert.deepEqual(await mutant.endTurn(doneBy(key, pod, first, 1)), { type: 'ended' })
+  assert.equal((await rows()).messages.length, 2, 'the write of epoch 1 is in the log of epoch 7')
+})
+
+test('mutant, step outside the transaction: a pod that dies behind the commit loses the wake-up, E4 turns red', async (t) => {
+  const { ask, database, key, rows } = await conversationOn(t)
+  const isWoken = async () => {
+    const { session, tasks } = await rows()
+    return session.turn !== null && tasks.includes(session.turn)
+  }
+  const later: unknown[] = [] // what a second transaction would write: the pod dies before it
+  const apart = (query: Query): Query =>
+    (async (text: string, values: readonly unknown[] = []) => {
+      if (text !== TURN_START && text !== ENQUEUE) return query(text, values)
+      later.push(text)
+      return (values[0] as string[]).map((_, index) => ({ n: index + 1, made: true }))
+    }) as Query
+  await driversOf(mutated(database, apart), key).ask('a')
+  assert.deepEqual([later.length, await isWoken()], [2, false])
+  await ask('b')
+  assert.equal(await isWoken(), false, 'nothing wakes it any more')
+})

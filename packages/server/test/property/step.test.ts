@@ -1,0 +1,107 @@
+// The conversation over random orders of what happens to it. Fails when a turn that is not live may end, when an end
+// forgets what was asked meanwhile, when a start leaves the epoch as it was (all tried: the mutants below).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import * as fc from 'fast-check'
+import { step, type Conversation, type ConversationEvent, type Stepped } from '../../src/conversation/step.ts'
+
+type Step = (state: Conversation, event: ConversationEvent) => Stepped
+
+/** A message that asks, one that does not, a look of the live turn at the log, an end of the nth turn that ever started. */
+const happenings = fc.array(
+  fc.oneof(
+    fc.constant({ type: 'ask' as const }),
+    fc.constant({ type: 'note' as const }),
+    fc.constant({ type: 'gather' as const }),
+    fc.record({ type: fc.constant('end' as const), nth: fc.nat(8), isLate: fc.boolean() }),
+  ),
+  { maxLength: 40 },
+)
+type Happening = typeof happenings extends fc.Arbitrary<readonly (infer One)[]> ? One : never
+
+type Turn = {
+  readonly id: string
+  readonly epoch: number
+  readonly from: number
+  to?: number
+  ended: boolean
+}
+
+/** Runs the happenings; answers every broken rule. */
+function broken(happened: readonly Happening[], stepped: Step): string[] {
+  const turns: Turn[] = []
+  const asks: number[] = []
+  const faults: string[] = []
+  let state: Conversation = { epoch: 0, turn: null, asked: 0, answered: 0 }
+  let head = 0
+  const happen = (event: ConversationEvent): boolean => {
+    const next = stepped(state, event)
+    if (next.type === 'fenced') return false
+    if (next.state.epoch !== state.epoch + (next.starts ? 1 : 0)) faults.push('E2: the epoch')
+    state = next.state
+    const { starts } = next
+    if (starts) turns.push({ id: starts.turn, epoch: starts.epoch, from: starts.readFrom, ended: false })
+    return true
+  }
+  const newTurn = () => `t${turns.length + 1}`
+  const end = (turn: Turn, epoch: number) => {
+    const isLive = !turn.ended && epoch === turn.epoch
+    const hasEnded = happen({
+      type: 'ended',
+      turn: turn.id,
+      epoch,
+      readTo: turn.to ?? head,
+      newTurn: newTurn(),
+    })
+    if (hasEnded !== isLive) faults.push(`E1: an end of ${turn.id} was ${hasEnded ? 'taken' : 'refused'}`)
+    if (!hasEnded) return
+    turn.to ??= head
+    turn.ended = true
+  }
+  const live = () => turns.filter(({ ended }) => !ended)
+  for (const one of happened) {
+    if (one.type === 'ask' || one.type === 'note') head += 1
+    if (one.type === 'ask') {
+      asks.push(head)
+      happen({ type: 'asked', seq: head, newTurn: newTurn() })
+    }
+    for (const turn of live()) if (one.type === 'gather') turn.to ??= head
+    const turn = one.type === 'end' ? turns[one.nth] : undefined
+    if (turn && one.type === 'end') end(turn, one.isLate ? turn.epoch - 1 : turn.epoch)
+    if (live().length > 1) faults.push('E3: two live turns')
+    if ((state.turn ?? undefined) !== live()[0]?.id) faults.push('E6: the live turn is another one')
+    if (state.asked > state.answered && live().length === 0) faults.push('E4: asked, and nobody answers')
+  }
+  for (let left = 50; live().length > 0 && left > 0; left -= 1) end(live()[0]!, live()[0]!.epoch)
+  const readers = (seq: number) => turns.filter(({ from, to }) => seq >= from && seq <= to!).length
+  if (asks.some((seq) => readers(seq) !== 1)) faults.push('E4: a message is not answered by one turn')
+  return faults
+}
+
+test('E2 E3 E4 E6: whatever the order, legal states only, and every message that asks is answered by one turn', () => {
+  fc.assert(fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])))
+})
+
+const mutants: Readonly<Record<string, Step>> = {
+  'the end of any turn is taken': (state, event) =>
+    step(
+      state,
+      event.type === 'ended' && state.turn !== null
+        ? { ...event, turn: state.turn, epoch: state.epoch }
+        : event,
+    ),
+  'the epoch is not looked at': (state, event) =>
+    step(state, event.type === 'ended' ? { ...event, epoch: state.epoch } : event),
+  'an end forgets what was asked meanwhile': (state, event) =>
+    step(event.type === 'ended' ? { ...state, asked: 0 } : state, event),
+  'an end counts all as answered': (state, event) =>
+    step(state, event.type === 'ended' ? { ...event, readTo: state.asked } : event),
+  'a busy conversation starts another turn': (state, event) =>
+    step(event.type === 'asked' ? { ...state, turn: null } : state, event),
+}
+
+for (const [name, mutant] of Object.entries(mutants))
+  test(`mutant, ${name}: turns red`, () => {
+    const { failed } = fc.check(fc.property(happenings, (happened) => broken(happened, mutant).length === 0))
+    assert.ok(failed)
+  })

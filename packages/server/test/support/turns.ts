@@ -1,0 +1,91 @@
+// A conversation as tests drive it: a session with an agent, turns claimed and ended by hand, and its rows read by SQL.
+import type { TestContext } from 'node:test'
+import { join } from '../../src/fleet/pods.ts'
+import { draftOf } from '../../src/session/draft.ts'
+import type { SessionKey, TurnEnd } from '../../src/session/place.ts'
+import { TURN_MACHINE, TURN_QUEUE } from '../../src/session/turns.ts'
+import { valueOf, type Database, type Query } from '../../src/store/database.ts'
+import { claim, type Claim } from '../../src/task/claim.ts'
+import { register } from '../../src/task/tracks.ts'
+import { databaseFor } from './database.ts'
+import { textDraft } from './history.ts'
+import { appenderOn, sessionFor } from './sessions.ts'
+import { openDatabase } from './store.ts'
+
+export type TurnRow = {
+  readonly id: string
+  readonly epoch: number
+  readonly from: number
+  readonly to: number | null
+  readonly outcome: string | null
+}
+type Rows = {
+  readonly session: { readonly head: number; readonly turn: string | null; readonly epoch: number }
+  readonly turns: readonly TurnRow[]
+  readonly tasks: readonly string[]
+  readonly messages: readonly { readonly id: string; readonly answers: number | null }[]
+}
+
+export async function conversationOn(t: TestContext) {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  const tracks = await register(database, [{ queue: TURN_QUEUE, machine: TURN_MACHINE, maxAttempts: 1_000 }])
+  const key = await sessionFor(database)
+  const run = async <T>(work: (query: Query) => Promise<T>) =>
+    valueOf(await database.transaction(work), 'not run')
+  await run((query) => query(`update fleetline.sessions set agent = 'demo' where id = $1`, [key.session]))
+  const pod = await run((query) => join(query, 'test', '0'))
+  return {
+    database,
+    key,
+    run,
+    pod,
+    ...driversOf(database, key),
+    rows: () => run((query) => rowsOf(query, key)),
+    claimTurn: async (by = pod): Promise<Claim> =>
+      (await run((query) => claim(query, { pod: by, tracks, most: 1, suspects: 1, turn: 0 })))[0]!,
+    /** As the attempt that fixes what its turn reads. */
+    gather: (turn: string, readTo: number) =>
+      run((query) => query('update fleetline.turns set read_to = $2 where id = $1', [turn, readTo])),
+  }
+}
+
+/** A pod's way into the conversation; a test may give it a database that a mutant has changed. */
+export function driversOf(database: Pick<Database, 'transaction'>, key: SessionKey) {
+  const { append, endTurn } = appenderOn(database)
+  return {
+    append,
+    endTurn,
+    ask: (id: string) => append({ ...key, draft: textDraft(id), asks: true }),
+  }
+}
+
+export function doneBy(
+  key: SessionKey,
+  pod: number,
+  { id, attempt }: Pick<Claim, 'id' | 'attempt'>,
+  epoch: number,
+): TurnEnd {
+  const parts = [{ type: 'text', text: `reply of ${epoch}` }]
+  const draft = draftOf({ id: `reply-${epoch}`, role: 'assistant', parts, author: { kind: 'agent' } })
+  return { ...key, turn: id, epoch, attempt, pod, outcome: 'done', draft }
+}
+
+async function rowsOf(query: Query, { tenant, session }: SessionKey): Promise<Rows> {
+  const mine = [tenant, session]
+  const [row] = await query<Rows['session']>(
+    'select head, turn, epoch from fleetline.sessions where tenant = $1 and id = $2',
+    mine,
+  )
+  const turns = await query<TurnRow>(
+    `select id, epoch, read_from as from, read_to as to, outcome from fleetline.turns
+      where tenant = $1 and session = $2 order by epoch`,
+    mine,
+  )
+  const tasks = await query<{ id: string }>('select id from fleetline.tasks order by id')
+  const messages = await query<Rows['messages'][number]>(
+    'select id, answers from fleetline.messages where tenant = $1 and session = $2 order by seq',
+    mine,
+  )
+  return { session: row!, turns, tasks: tasks.map(({ id }) => id), messages }
+}
