@@ -4,7 +4,13 @@
 /** How deep objects and arrays may stand in each other, and how many fields and entries all of them may have. */
 export const JSON_LIMITS = { depth: 64, keys: 10_000 } as const
 
-const PROTOTYPE_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
+/** Names of fields that reach a prototype when somebody copies the object. */
+export const PROTOTYPE_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
+
+/** An object with named fields: no list, and not null. */
+export function isFields(value: unknown): value is { readonly [field: string]: unknown } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
 
 /** Why a value cannot be stored, or undefined if it can. Sizes in bytes are the server's to count. */
 export function jsonFault(whole: unknown): string | undefined {
@@ -26,7 +32,6 @@ export function jsonFault(whole: unknown): string | undefined {
   return walk(whole, 0)
 }
 
-/** A key that would reach a prototype when somebody copies the object. */
 function keyFault(key: string): string | undefined {
   return PROTOTYPE_KEYS.has(key) ? `the field name ${key} is not allowed` : textFault(key)
 }

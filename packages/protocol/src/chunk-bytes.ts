@@ -1,0 +1,65 @@
+// An agent's answer as bytes, however they were split on the way, becomes chunks. It comes as server-sent events, as the
+// AI SDK sends them, or with one chunk a line; comments and blank lines are signs of life.
+import { ChunkError, chunkOf, type Chunk } from './chunk.ts'
+
+export type ChunkDecoder = {
+  /** The chunks that are whole now. Throws a ChunkError if what came cannot be one. */
+  readonly push: (bytes: Uint8Array) => Chunk[]
+  /** What was left when the bytes ended: a last line may come without its end, an event may not. */
+  readonly end: () => Chunk[]
+}
+
+/** Of a line, or of an event: characters. */
+export const CHUNK_LENGTH = 1_048_576
+
+const IGNORED = /^(?::|event:|id:|retry:)/
+const DONE = '[DONE]'
+
+export function createChunkDecoder(): ChunkDecoder {
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  let [rest, event]: [string, string[]] = ['', []]
+
+  const take = (line: string): Chunk[] => {
+    if (line.startsWith('{')) return [parse(line)]
+    if (line.startsWith('data:')) event.push(line.slice(line.startsWith('data: ') ? 6 : 5))
+    else if (line === '' && event.length > 0) {
+      const data = event.splice(0).join('\n')
+      return data === DONE ? [] : [parse(data)]
+    } else if (line !== '' && !IGNORED.test(line))
+      throw new ChunkError('A line is neither a chunk nor an event')
+    return []
+  }
+  const read = (bytes?: Uint8Array): string => {
+    try {
+      return bytes ? decoder.decode(bytes, { stream: true }) : decoder.decode()
+    } catch (cause) {
+      throw new ChunkError('The answer is not UTF-8', { cause })
+    }
+  }
+  return {
+    push: (bytes) => {
+      const lines = read(bytes).split('\n')
+      lines[0] = rest + lines[0]!
+      rest = lines.pop()!
+      const chunks = lines.flatMap((line) => take(line.endsWith('\r') ? line.slice(0, -1) : line))
+      const length = event.reduce((sum, line) => sum + line.length, rest.length)
+      if (length > CHUNK_LENGTH) throw new ChunkError(`A chunk is longer than ${CHUNK_LENGTH} characters`)
+      return chunks
+    },
+    end: () => {
+      const last = rest + read()
+      rest = ''
+      return last === '' ? [] : take(last)
+    },
+  }
+}
+
+function parse(text: string): Chunk {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (cause) {
+    throw new ChunkError('A chunk is not JSON', { cause })
+  }
+  return chunkOf(value)
+}
