@@ -33,3 +33,8 @@ create table fleetline.turns (
   with (fillfactor = 85);
 create unique index turns_live on fleetline.turns (tenant, session) where ended_at is null;
 create index turns_session on fleetline.turns (tenant, session, id);
+
+-- The track of turns. Its shape is none of a plain task: nobody enqueues into it by name, and no handler claims from it.
+insert into fleetline.queues (name) values ('turns') on conflict do nothing;
+insert into fleetline.tracks (queue, machine, shape, max_attempts)
+  select id, 'turn', 'session', 32767 from fleetline.queues where name = 'turns';

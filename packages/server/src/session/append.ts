@@ -7,10 +7,11 @@
 //   E1   a turn ends under two fences, both looked at under lock in the transaction that writes its message: the epoch, in
 //        the session's row, and the claim of its task
 //   E4   a message that wakes an agent, the step of its conversation, the turn and its task are one commit
-// Locks are taken in one order: sessions, then tasks. What ended as not committed because of a lock or a deadlock is tried again until the deadline. An unknown outcome is
-// told as unavailable: the sender repeats under the same id, and finds the truth; who ends a turn finds it in the turn's row.
+// Locks are taken in one order: sessions, then tasks. What ended as not committed because of a lock or a deadlock is tried
+// again until the deadline. An unknown outcome is told as unavailable: the sender repeats under the same id, and finds the
+// truth; who ends a turn finds it in the turn's row.
 import { uuidV7 } from '@fleetline/protocol'
-import { Rejected, Retry } from '../errors.ts'
+import { Bug, Rejected, Retry } from '../errors.ts'
 import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -22,6 +23,7 @@ import { untilCommitted } from '../store/until-committed.ts'
 import { withPartitions } from '../task/partitions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import {
+  isReplyOf,
   nameOf,
   place,
   type Append,
@@ -101,7 +103,7 @@ export function createAppender(deps: Deps): Appender {
     name: 'append',
     ...BATCH,
     ...WAITING,
-    weigh: (item) => ('draft' in item ? (item.draft?.bytes ?? 0) : 0),
+    weigh: (item) => ('draft' in item ? (item.draft?.bytes ?? 0) : item.error.message.length),
     commit: async (items) => {
       const { results, changed, started } = await withPartitions(deps.database, () => commit(items))
       await crashPoint('append.committed')
@@ -130,6 +132,8 @@ export function createAppender(deps: Deps): Appender {
       }
     },
     endTurn: async (item) => {
+      if (item.outcome === 'done' && item.draft && !isReplyOf(item.turn, item.draft))
+        throw new Bug('A reply does not have the id of its turn')
       const ended = (await batcher.add({ type: 'end', ...item })) as TurnEnded // what place answers to an end
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? item.outcome : ended.type })
       return ended
@@ -144,8 +148,8 @@ function toSender(error: unknown): unknown {
 
 function committed<T>(outcome: Outcome<T>): T {
   if (outcome.type === 'unknown')
-    throw new Retry('unavailable', 'Whether the message was stored is not known', { cause: outcome.error })
-  return valueOf(outcome, 'The message was not stored')
+    throw new Retry('unavailable', 'Whether it was stored is not known', { cause: outcome.error })
+  return valueOf(outcome, 'It was not stored')
 }
 
 async function appendAll(

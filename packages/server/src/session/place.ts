@@ -14,6 +14,7 @@
 //   the end of a turn that                                          becomes
 //   this attempt has ended before                                   ended
 //   another claim holds by now, or is not the live one (E1)         fenced
+//   is done, and has read nothing                                   fenced: nobody knows what it answers
 //   is held and live                                                ended: its message at head + 1, and the next step
 // "Stored", "head" and "live" take in what stands before it in the batch. A refused item changes nothing for the others
 // (L11). What a conversation does: conversation/step.ts.
@@ -49,8 +50,9 @@ export type TurnEnd = SessionKey & {
   readonly pod: number
 } & (
     | { readonly outcome: 'done'; /** Nothing: it had nothing to say. */ readonly draft: Draft | undefined }
-    | { readonly outcome: 'failed'; /** JSON text. */ readonly error: string }
+    | { readonly outcome: 'failed'; readonly error: TurnError }
   )
+export type TurnError = { readonly code: string; readonly message: string }
 export type TurnEnded = { readonly type: 'ended' } | { readonly type: 'fenced' }
 
 export type Item = ({ readonly type: 'message' } & Append) | ({ readonly type: 'end' } & TurnEnd)
@@ -140,6 +142,8 @@ function createBatch(found: Found, newTurn: () => string) {
       if (stepped.starts) started.push({ tenant, session, agent: agent!, ...stepped.starts })
       return { ...state, ...stepped.state }
     },
+    hasClosed: ({ turn, attempt }: TurnEnd) =>
+      closed.some(({ end }) => end.turn === turn && end.attempt === attempt),
     put: (state: SessionState) => void changed.set(nameOf(state), state),
   }
 }
@@ -152,7 +156,7 @@ function placeMessage(batch: Batch, item: Append, index: number): Appended {
   const before = batch.storedAs(item, draft, index)
   if (before && before.digest !== draft.digest) return { type: 'conflict', seq: before.seq }
   if (before) return { type: 'stored', seq: before.seq, deduped: true, ...liveIn(state) }
-  if (isOfReply(draft, state)) return { type: 'conflict', seq: undefined }
+  if (state.turn !== null && isReplyOf(state.turn, draft)) return { type: 'conflict', seq: undefined }
   if (ifHead !== undefined && ifHead !== state.head) return { type: 'stale', head: state.head }
   const grown = batch.write(state, { draft })
   const wakes = asks && grown.agent !== null
@@ -165,8 +169,9 @@ function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
   const { turn, epoch } = end
   const state = batch.session(end)
   const row = batch.found.turns.get(index)
-  if (row?.endedBy === end.attempt) return { type: 'ended' }
+  if (row?.endedBy === end.attempt || batch.hasClosed(end)) return { type: 'ended' }
   if (!state || !row || !batch.found.held.has(index)) return { type: 'fenced' }
+  if (end.outcome === 'done' && row.readTo === null) return { type: 'fenced' }
   const readTo = row.readTo ?? state.head // it failed before it read: the failure is of all that was there
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
   if (!stepped) return { type: 'fenced' }
@@ -180,7 +185,7 @@ function liveIn({ turn, epoch }: Conversation): { readonly live?: LiveTurn } {
   return turn === null ? {} : { live: { turn, epoch } }
 }
 
-/** The reply on its way has the id of its turn: nobody else may take it. */
-function isOfReply({ id }: Draft, { turn }: Conversation): boolean {
-  return turn !== null && parseId('message', id)?.uuid === turn
+/** A reply has the id of its turn. While that is live, nobody else may take it. */
+export function isReplyOf(turn: string, { id }: Draft): boolean {
+  return parseId('message', id)?.uuid === turn
 }

@@ -3,14 +3,12 @@
 import { formatId } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
-import { insertTasks } from '../task/enqueue.ts'
+import { insertOwn, type OwnTrack } from '../task/own.ts'
 import { endClaims, holdClaims } from '../task/settle.ts'
 import type { Closed, Started, TurnEnd, TurnRow } from './place.ts'
 
-export const TURN_QUEUE = 'turns'
-export const TURN_MACHINE = 'turn'
-const PRIORITY = 5 // before plain tasks: somebody waits for the first word
-const NO_LIMIT = 32_767
+// Before plain tasks: somebody waits for the first word.
+export const TURN_TRACK: OwnTrack = { queue: 'turns', machine: 'turn', shape: 'session', priority: 5 }
 
 const FIND = `
   select k.n::int as n, t.read_to as "readTo", t.ended_by as "endedBy"
@@ -57,7 +55,7 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
     ends.map(({ attempt }) => attempt),
     closed.map(({ readTo }) => readTo),
     ends.map(({ outcome }) => outcome),
-    ends.map((end) => (end.outcome === 'failed' ? end.error : null)),
+    ends.map((end) => (end.outcome === 'failed' ? JSON.stringify(end.error) : null)),
   ])
   const ended = await endClaims(
     query,
@@ -77,29 +75,21 @@ export async function startTurns(query: Query, started: readonly Started[], cell
     started.map(({ readFrom }) => readFrom),
     started.map(({ agent }) => agent),
   ])
-  await insertTasks(
-    query,
-    started.map(({ tenant, session, turn, epoch }) => ({
-      id: turn,
-      isNamed: false,
-      tenant,
-      queue: TURN_QUEUE,
-      machine: TURN_MACHINE,
-      priority: PRIORITY,
-      runAt: null,
-      maxAttempts: NO_LIMIT,
-      // Names only: who reads tasks, their history and the dead reads no conversation.
-      input: JSON.stringify({ session: formatId('session', cell, session), epoch }),
-    })),
-  )
+  const tasks = started.map(({ tenant, session, turn, epoch }) => ({
+    id: turn,
+    tenant,
+    // Names only: who reads tasks, their history and the dead reads no conversation.
+    input: JSON.stringify({ session: formatId('session', cell, session), epoch }),
+  }))
+  await insertOwn(query, TURN_TRACK, tasks)
 }
 
 function claimOf({ turn, attempt, pod }: TurnEnd) {
   return { id: turn, attempt, pod }
 }
 
+/** Of an error its code alone: its message may quote what was said. */
 function settlementOf(end: TurnEnd) {
-  return end.outcome === 'done'
-    ? ({ type: 'done', result: 'null' } as const)
-    : ({ type: 'failed', error: end.error } as const)
+  if (end.outcome === 'done') return { type: 'done', result: 'null' } as const
+  return { type: 'failed', error: JSON.stringify({ code: end.error.code }) } as const
 }

@@ -6,7 +6,7 @@
 // whoever held that id, so that a look into the history behind it sees where that one went. A hit is answered from a
 // transaction that writes, so that its commit lies behind the first one's: what a plain read finds may be on no standby.
 import { formatId, TASK_LIMITS, type Id } from '@fleetline/protocol'
-import { Bug, Rejected, Retry } from '../errors.ts'
+import { Rejected, Retry } from '../errors.ts'
 import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -153,12 +153,6 @@ function isRefused(answer: Answer): boolean {
 async function takeBack(query: Query, drafts: readonly Draft[], answers: readonly Answer[]): Promise<void> {
   const made = drafts.filter((_, index) => answers[index] === 'made')
   await query('delete from fleetline.tasks where id = any ($1::uuid[])', [made.map(({ id }) => id)])
-}
-
-/** New tasks of ours, as part of a transaction that writes more. */
-export async function insertTasks(query: Query, drafts: readonly Draft[]): Promise<void> {
-  const answers = await insert(query, drafts, false)
-  if (answers.some((answer) => answer !== 'made')) throw new Bug(`Tasks could not be made: ${answers.join()}`)
 }
 
 async function insert(query: Query, drafts: readonly Draft[], isRepeat: boolean): Promise<Answer[]> {

@@ -22,7 +22,7 @@ export async function withPartitions<T>(database: Transactions, work: () => Prom
     return await work()
   } catch (error) {
     if (!isNoPartition(error)) throw error
-    await makePartitions(database)
+    await makePartitions(database).catch(() => Promise.reject(error)) // what failed is still the work
     return work()
   }
 }

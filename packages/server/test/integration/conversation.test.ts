@@ -5,8 +5,7 @@ import { formatId } from '@fleetline/protocol'
 import { SESSION_LOCK } from '../../src/session/append.ts'
 import { TURN_START } from '../../src/session/turns.ts'
 import type { Database, Query } from '../../src/store/database.ts'
-import { ENQUEUE } from '../../src/task/enqueue.ts'
-import { makePartitions } from '../../src/task/partitions.ts'
+import { OWN_TASKS } from '../../src/task/own.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { textDraft } from '../support/history.ts'
 import { conversationOn, doneBy, driversOf } from '../support/turns.ts'
@@ -61,7 +60,7 @@ test('three sends while a turn runs: the next epoch answers them, in their order
     ],
   )
   assert.deepEqual([tasks, session.turn, session.epoch], [[second.id], second.id, 2])
-  assert.deepEqual(messages.at(-1), { id: 'reply-1', answers: 1 })
+  assert.deepEqual(messages.at(-1), { id: open.id, answers: 1 })
 
   await gather(second.id, 5)
   assert.deepEqual(await endTurn(doneBy(key, pod, second, 2)), { type: 'ended' })
@@ -70,7 +69,7 @@ test('three sends while a turn runs: the next epoch answers them, in their order
 })
 
 test('a turn that failed is over: its message is none, and the next send is answered', async (t) => {
-  const { ask, claimTurn, endTurn, key, pod, rows } = await conversationOn(t)
+  const { ask, claimTurn, endTurn, key, pod, rows, run } = await conversationOn(t)
   await ask('a')
   const { id, attempt } = await claimTurn()
   const failed = {
@@ -82,15 +81,19 @@ test('a turn that failed is over: its message is none, and the next send is answ
     outcome: 'failed',
     error: '{"code":"x"}',
   } as const
-  assert.deepEqual(await endTurn(failed), { type: 'ended' })
+  assert.deepEqual(await endTurn({ ...failed, error: { code: 'x', message: 'Quoting what ada said' } }), {
+    type: 'ended',
+  })
   const { session, turns, messages } = await rows()
   assert.deepEqual([session.turn, turns[0]!.outcome, turns[0]!.to, messages.length], [null, 'failed', 1, 1])
+  const history = await run((query) => query<{ error: object }>('select error from fleetline.task_history'))
+  assert.doesNotMatch(JSON.stringify(history[0]!.error), /ada/, 'the history of tasks holds no conversation')
   const next = await ask('b')
   assert.deepEqual(next.type === 'stored' && next.live?.epoch, 2)
 })
 
-test('E1: an end without its claim, of another epoch or of another turn changes nothing; its mates end', async (t) => {
-  const { ask, claimTurn, endTurn, key, pod, rows, run } = await conversationOn(t)
+test('E1: an end without its claim, of another epoch, of another turn, or of what it has not read changes nothing', async (t) => {
+  const { ask, claimTurn, endTurn, gather, key, pod, rows, run } = await conversationOn(t)
   await ask('a')
   const lost = await claimTurn()
   await run((query) =>
@@ -98,6 +101,8 @@ test('E1: an end without its claim, of another epoch or of another turn changes 
   )
   const other = await run((query) => join(query, 'other', '0'))
   const current = await claimTurn(other)
+  assert.deepEqual(await endTurn(doneBy(key, other, current, 1)), { type: 'fenced' }, 'it has read nothing')
+  await gather(current.id, 1)
   const before = await rows()
   const stranger = { ...current, id: '01980000-0000-7000-8000-000000000000' }
   const answers = await Promise.all([
@@ -116,7 +121,12 @@ test('E1: an end without its claim, of another epoch or of another turn changes 
     session: { ...before.session, head: 2 },
     messages: [...before.messages, { id: 'b', answers: null }],
   })
-  assert.deepEqual(await endTurn(doneBy(key, other, current, 1)), { type: 'ended' })
+  const twice = [doneBy(key, other, current, 1), doneBy(key, other, current, 1)]
+  assert.deepEqual(await Promise.all(twice.map(endTurn)), [{ type: 'ended' }, { type: 'ended' }])
+  const { session, messages } = await rows()
+  assert.deepEqual([session.epoch, messages.length], [2, 3], 'b is answered next')
+  const foreign = { ...doneBy(key, other, current, 2), draft: textDraft('x') }
+  await assert.rejects(endTurn(foreign), /the id of its turn/)
 })
 
 test('an end whose answer was lost is known when it is sent again, also after the next turn has started', async (t) => {
@@ -140,9 +150,10 @@ test('an end whose answer was lost is known when it is sent again, also after th
 })
 
 test('a day of the history that nobody made is made when a turn ends', async (t) => {
-  const { ask, claimTurn, database, endTurn, key, pod, run } = await conversationOn(t)
+  const { ask, claimTurn, endTurn, gather, key, pod, run } = await conversationOn(t)
   await ask('a')
   const turn = await claimTurn()
+  await gather(turn.id, 1)
   await run((query) =>
     query(`do $$ declare day text; begin
       for day in select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
@@ -151,7 +162,6 @@ test('a day of the history that nobody made is made when a turn ends', async (t)
       end loop; end $$`),
   )
   assert.deepEqual(await endTurn(doneBy(key, pod, turn, 1)), { type: 'ended' })
-  await makePartitions(database) // they are all there again
 })
 
 test('mutant, settle without epoch: an older epoch writes, E1 turns red', async (t) => {
@@ -172,21 +182,24 @@ test('mutant, settle without epoch: an older epoch writes, E1 turns red', async 
   assert.equal((await rows()).messages.length, 2, 'the write of epoch 1 is in the log of epoch 7')
 })
 
-test('mutant, step outside the transaction: a pod that dies behind the commit loses the wake-up, E4 turns red', async (t) => {
-  const { ask, database, key, rows } = await conversationOn(t)
-  const isWoken = async () => {
-    const { session, tasks } = await rows()
-    return session.turn !== null && tasks.includes(session.turn)
+test('mutant, turn in a second transaction: a pod that dies in between loses the wake-up, E4 turns red', async (t) => {
+  const isWoken = async ({ rows }: Awaited<ReturnType<typeof conversationOn>>) => {
+    const { session, turns, tasks } = await rows()
+    return turns.some(({ id }) => id === session.turn) && tasks.includes(session.turn!)
   }
-  const later: unknown[] = [] // what a second transaction would write: the pod dies before it
+  const [control, cut] = [await conversationOn(t), await conversationOn(t)]
+  await control.ask('a')
+  assert.equal(await isWoken(control), true)
+
+  const later: string[] = [] // what the second transaction would write: the pod dies before it
   const apart = (query: Query): Query =>
     (async (text: string, values: readonly unknown[] = []) => {
-      if (text !== TURN_START && text !== ENQUEUE) return query(text, values)
+      if (text !== TURN_START && text !== OWN_TASKS) return query(text, values)
       later.push(text)
-      return (values[0] as string[]).map((_, index) => ({ n: index + 1, made: true }))
+      return [{}] // as many rows as it has made
     }) as Query
-  await driversOf(mutated(database, apart), key).ask('a')
-  assert.deepEqual([later.length, await isWoken()], [2, false])
-  await ask('b')
-  assert.equal(await isWoken(), false, 'nothing wakes it any more')
+  await driversOf(mutated(cut.database, apart), cut.key).ask('a')
+  assert.deepEqual([later.length, await isWoken(cut)], [2, false])
+  await cut.ask('b')
+  assert.equal(await isWoken(cut), false, 'nothing wakes it any more')
 })

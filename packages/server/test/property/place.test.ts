@@ -29,11 +29,19 @@ function messageOf({ session, id, text, ifHead }: Send): Item {
   return ifHead === undefined ? item : { ...item, ifHead }
 }
 
+type Turn = {
+  readonly id: string
+  readonly session: string
+  readonly epoch: number
+  readTo: number | null
+  endedBy: number | null
+}
+
 /** Where batch after batch is written: what append.ts finds, and what it keeps. */
 function createLogs(agent: string | null) {
   const sessions = new Map<string, SessionState>()
   const stored = new Map<string, Stored>()
-  const turns = new Map<string, { readonly readTo: number | null; endedBy: number | null }>()
+  const turns = new Map<string, Turn>()
   let started = 0
   for (const session of ['s1', 's2']) {
     const idle = { turn: null, epoch: 0, asked: 0, answered: 0 }
@@ -56,20 +64,31 @@ function createLogs(agent: string | null) {
   })
   return {
     sessions,
-    /** An end comes from a claim, and one at a time: of a turn that started in an earlier batch, once in a batch. */
-    possible: (items: readonly Item[]): Item[] =>
-      items.filter(
-        (item, index) =>
-          item.type === 'message' ||
-          (turns.has(item.turn) &&
-            items.findIndex((other) => other.type === 'end' && other.turn === item.turn) === index),
-      ),
+    /** The end of a turn that started in an earlier batch, or one that misses it by its epoch or its session. */
+    endOf: ({ nth, misses, ...wish }: EndWish): Item[] => {
+      const turn = [...turns.values()].toReversed()[nth] // those that started last are live, most likely
+      if (!turn) return []
+      const { id, session, epoch } = turn
+      const end = { type: 'end' as const, tenant: 1, turn: id, attempt: wish.attempt, pod: wish.pod }
+      const missed = {
+        session: misses === 'session' ? 's2' : session,
+        epoch: misses === 'epoch' ? epoch - 1 : epoch,
+      }
+      if (wish.hasFailed) return [{ ...end, ...missed, outcome: 'failed', error: { code: 'x', message: '' } }]
+      return [{ ...end, ...missed, outcome: 'done', draft: textDraft(`reply-${id}-${wish.attempt}`) }]
+    },
+    /** Turns that have not read yet read all there is; every fourth never does. */
+    gather: () => {
+      for (const turn of turns.values())
+        if (turn.epoch % 4 > 0) turn.readTo ??= sessions.get(nameOf({ tenant: 1, ...turn }))!.head
+    },
     take: (items: readonly Item[]): Placed => {
       const placed = place(items, foundFor(items), () => `t${(started += 1)}`)
       for (const { session, draft, seq } of placed.written)
         stored.set(`${session}/${draft.id}`, { seq, digest: draft.digest })
       for (const state of placed.changed) sessions.set(nameOf(state), state)
-      for (const { turn } of placed.started) turns.set(turn, { readTo: null, endedBy: null })
+      for (const { turn: id, session, epoch } of placed.started)
+        turns.set(id, { id, session, epoch, readTo: null, endedBy: null })
       for (const { end } of placed.closed) turns.get(end.turn)!.endedBy = end.attempt
       return placed
     },
@@ -111,37 +130,40 @@ test('L2 L4 L11: a batch places its messages as if each had come alone', () => {
 })
 
 const ends = fc.record({
-  session: fc.constantFrom('s1', 's2', 'nowhere'),
-  turn: fc.constantFrom('t1', 't2', 't3', 't4'),
-  epoch: fc.integer({ min: 1, max: 3 }),
+  nth: fc.nat(2),
+  misses: fc.constantFrom('nothing', 'nothing', 'nothing', 'epoch', 'session'),
   attempt: fc.constantFrom(1, 2),
   pod: fc.constantFrom(1, 1, 1, 2), // pod 1 holds every claim
   hasFailed: fc.boolean(),
 })
-
-function endOf({ hasFailed, ...end }: typeof ends extends fc.Arbitrary<infer One> ? One : never): Item {
-  const item = { type: 'end' as const, tenant: 1, ...end }
-  if (hasFailed) return { ...item, outcome: 'failed', error: '{}' }
-  return { ...item, outcome: 'done', draft: textDraft(`reply-${end.turn}-${end.attempt}`) }
-}
+type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
 test('E1 L11: messages and ends of turns, too, are placed as if each had come alone', () => {
-  const items = fc.oneof({ weight: 2, arbitrary: sends.map(messageOf) }, ends.map(endOf))
+  const wishes = fc.oneof(sends, ends)
   const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
+  let ended = 0
   fc.assert(
-    fc.property(fc.array(fc.array(items, { minLength: 1, maxLength: 6 }), { maxLength: 8 }), (plan) => {
-      const [together, alone] = [createLogs('demo'), createLogs('demo')]
-      for (const wished of plan) {
-        const batch = together.possible(wished)
-        const placed = together.take(batch)
-        const single = batch.map((item) => alone.take([item]))
-        const all = <Key extends 'results' | 'written' | 'started' | 'closed'>(key: Key) =>
-          single.flatMap((one) => [...one[key]] as Placed[Key][number][])
-        for (const key of ['results', 'written', 'started', 'closed'] as const)
-          assert.deepEqual(placed[key], all(key), key)
-        const last = new Map(single.flatMap(({ changed }) => byId(changed)))
-        assert.deepEqual(new Map(byId(placed.changed)), last)
-      }
-    }),
+    fc.property(
+      fc.array(fc.array(wishes, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 12 }),
+      (plan) => {
+        const [together, alone] = [createLogs('demo'), createLogs('demo')]
+        for (const wished of plan) {
+          const batch = wished.flatMap((wish) => ('nth' in wish ? together.endOf(wish) : [messageOf(wish)]))
+          const placed = together.take(batch)
+          const single = batch.map((item) => alone.take([item]))
+          const all = <Key extends 'results' | 'written' | 'started' | 'closed'>(key: Key) =>
+            single.flatMap((one) => [...one[key]] as Placed[Key][number][])
+          for (const key of ['results', 'written', 'started', 'closed'] as const)
+            assert.deepEqual(placed[key], all(key), key)
+          const last = new Map(single.flatMap(({ changed }) => byId(changed)))
+          assert.deepEqual(new Map(byId(placed.changed)), last)
+          ended += placed.closed.length
+          together.gather()
+          alone.gather()
+        }
+      },
+    ),
+    { numRuns: 300 },
   )
+  assert.ok(ended > 0, 'no turn ended')
 })

@@ -83,6 +83,10 @@ test('E2 E3 E4 E6: whatever the order, legal states only, and every message that
 })
 
 const mutants: Readonly<Record<string, Step>> = {
+  'a start leaves the epoch as it was': (state, event) => {
+    const next = step(state, event)
+    return next.type === 'fenced' ? next : { ...next, state: { ...next.state, epoch: state.epoch } }
+  },
   'the end of any turn is taken': (state, event) =>
     step(
       state,

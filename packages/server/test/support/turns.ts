@@ -1,12 +1,11 @@
 // A conversation as tests drive it: a session with an agent, turns claimed and ended by hand, and its rows read by SQL.
 import type { TestContext } from 'node:test'
+import { formatId } from '@fleetline/protocol'
 import { join } from '../../src/fleet/pods.ts'
 import { draftOf } from '../../src/session/draft.ts'
 import type { SessionKey, TurnEnd } from '../../src/session/place.ts'
-import { TURN_MACHINE, TURN_QUEUE } from '../../src/session/turns.ts'
 import { valueOf, type Database, type Query } from '../../src/store/database.ts'
 import { claim, type Claim } from '../../src/task/claim.ts'
-import { register } from '../../src/task/tracks.ts'
 import { databaseFor } from './database.ts'
 import { textDraft } from './history.ts'
 import { appenderOn, sessionFor } from './sessions.ts'
@@ -29,12 +28,15 @@ type Rows = {
 export async function conversationOn(t: TestContext) {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
-  const tracks = await register(database, [{ queue: TURN_QUEUE, machine: TURN_MACHINE, maxAttempts: 1_000 }])
   const key = await sessionFor(database)
   const run = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(await database.transaction(work), 'not run')
   await run((query) => query(`update fleetline.sessions set agent = 'demo' where id = $1`, [key.session]))
   const pod = await run((query) => join(query, 'test', '0'))
+  const [track] = await run((query) =>
+    query<{ id: number }>(`select id from fleetline.tracks where machine = 'turn'`),
+  )
+  const tracks = [track!.id]
   return {
     database,
     key,
@@ -67,7 +69,12 @@ export function doneBy(
   epoch: number,
 ): TurnEnd {
   const parts = [{ type: 'text', text: `reply of ${epoch}` }]
-  const draft = draftOf({ id: `reply-${epoch}`, role: 'assistant', parts, author: { kind: 'agent' } })
+  const draft = draftOf({
+    id: formatId('message', 0, id),
+    role: 'assistant',
+    parts,
+    author: { kind: 'agent' },
+  })
   return { ...key, turn: id, epoch, attempt, pod, outcome: 'done', draft }
 }
 
