@@ -31,8 +31,16 @@ export type Item = Message & {
   readonly answers?: number
 }
 
-/** What a sender hears, after commit only. `deduped`: it was there already, at this seq. */
-export type Ack = { readonly id: string; readonly seq: number; readonly deduped: boolean }
+/** What a sender hears, after commit only. */
+export type Ack = {
+  readonly id: string
+  readonly seq: number
+  /** It was there already, at this seq. */
+  readonly deduped: boolean
+  /** The turn that is live now, and its epoch. */
+  readonly turn?: Id<'turn'>
+  readonly epoch?: number
+}
 
 export const MESSAGE_LIMITS = {
   /** Of parts and metadata together, as JSON in UTF-8. */

@@ -2,6 +2,8 @@
 // within `stopMs`, so that the operator's port is the last to close and says meanwhile that the pod stops.
 import { hostname } from 'node:os'
 import type { Task, TaskSummary } from '@fleetline/protocol'
+import { agentsOf, type AgentDefinition } from './agent/agent.ts'
+import { demoAgent } from './agent/demo.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
 import type { Config } from './config.ts'
@@ -22,9 +24,10 @@ import type { TaskDefinition } from './task/definition.ts'
 import type { TaskFilter } from './task/directory.ts'
 import { taskDuties } from './task/duties.ts'
 import type { Enqueued } from './task/enqueue.ts'
-import { createTasks, TASKS_TOPIC, type Wanted } from './task/tasks.ts'
+import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
+import { createTurnRunner } from './turn/turn.ts'
 
 /** The client on which a caller's transaction of `pg` is open. */
 export type Transaction = {
@@ -56,6 +59,8 @@ type Options = {
   readonly log?: Log
   /** What it runs; a pod without any only enqueues. */
   readonly tasks?: readonly TaskDefinition[]
+  /** Who answers in sessions; a pod without any leaves the turns to others. */
+  readonly agents?: readonly AgentDefinition[]
 }
 
 export function createPod(config: Config, options: Options = {}): Pod {
@@ -71,10 +76,14 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const duties = taskDuties({ ...config, database, clock, metrics, log, onReady })
   const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version, duties }) // who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
-  const definitions = options.tasks ?? []
-  const tasks = createTasks({ ...config, database, hints, fleet, metrics, clock, random, log, definitions }) // the work
-  const onTurns = tasks.wake
+  const agents = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
+  const onTurns = () => tasks.wake()
   const sessions = createSessions({ ...config, database, hints, metrics, clock, random, onTurns }) // the log, its readers
+  const definitions = options.tasks ?? []
+  const turns = createTurnRunner({ database, sessions, agents, clock, random, cell: config.cell }) // who answers
+  const own = agents.size > 0 ? [turns] : []
+  const queue = { ...config, database, hints, fleet, metrics, clock, random, log }
+  const tasks: Tasks = createTasks({ ...queue, definitions, own }) //                 the work
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
   const door = { host: config.host, limits: config, clock, random, log, metrics }
   const admin = createDoor({
@@ -89,7 +98,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     name: 'gateway',
     port: config.port,
     audiences: ['key'],
-    routes: gatewayRoutes({ version, sessions, tasks, tenants, clock, random, cell: config.cell }),
+    routes: gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell: config.cell }),
   })
 
   const parts = [database, schema, hints, fleet, tasks, sessions, readiness, admin, gateway]

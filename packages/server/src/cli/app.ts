@@ -1,22 +1,24 @@
-// The app that a pod runs: a module that exports its tasks, alone or in lists.
+// The app that a pod runs: a module that exports its tasks and agents, alone or in lists.
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { isAgent, type AgentDefinition } from '../agent/agent.ts'
 import { Rejected } from '../errors.ts'
 import { isTask, type TaskDefinition } from '../task/definition.ts'
 
 /** As an argument of a command. */
-export const APP: readonly [name: string, text: string] = ['[app]', 'a module that exports tasks: app.ts']
+export const APP: readonly [name: string, text: string] = [
+  '[app]',
+  'a module that exports tasks and agents: app.ts',
+]
 
-export async function loadApp(path: string): Promise<TaskDefinition[]> {
-  const found = [
-    ...new Set(
-      Object.values(await load(path))
-        .flat()
-        .filter(isTask),
-    ),
-  ]
-  if (found.length > 0) return found
-  throw new Rejected('invalid', `${path} exports no task: write export const hello = task('hello', …)`)
+export type App = { readonly tasks: readonly TaskDefinition[]; readonly agents: readonly AgentDefinition[] }
+
+export async function loadApp(path: string): Promise<App> {
+  const exported = [...new Set(Object.values(await load(path)).flat())]
+  const app = { tasks: exported.filter(isTask), agents: exported.filter(isAgent) }
+  if (app.tasks.length + app.agents.length > 0) return app
+  const example = `write export const hello = task('hello', …) or agent('hello', …)`
+  throw new Rejected('invalid', `${path} exports no task and no agent: ${example}`)
 }
 
 async function load(path: string): Promise<Readonly<Record<string, unknown>>> {

@@ -13,7 +13,10 @@ export const SESSIONS: readonly Command[] = [
     name: 'sessions create',
     summary: 'Make a session.',
     settings: ['url'],
-    options: [['--title <title>', 'what people call it']],
+    options: [
+      ['--title <title>', 'what people call it'],
+      ['--agent <agent>', 'who answers in it (default: nobody, it is a plain log)'],
+    ],
     run: verb('create'),
   },
   {
@@ -42,6 +45,7 @@ export const SESSIONS: readonly Command[] = [
       ['--author <user>', 'who says it'],
       ['--id <id>', 'of the message: sent twice under one id, it is there once (default: a new one)'],
       ['--if-head <seq>', 'only if this is the last seq'],
+      ['--no-reply', 'the agent of the session does not answer it'],
     ],
     run: verb('send'),
   },

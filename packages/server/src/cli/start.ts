@@ -1,4 +1,4 @@
-// fleetline start: one pod in this process, with the tasks of an app if it is given one, until it is asked to stop. A
+// fleetline start: one pod in this process, with what an app exports if it is given one, until it is asked to stop. A
 // second request to stop is not waited for.
 import { loadConfig, POD_SETTINGS } from '../config.ts'
 import { APP, loadApp } from './app.ts'
@@ -18,14 +18,14 @@ export const START: Command = {
 
 async function untilStopped({ flags, args: [path] }: Call): Promise<number> {
   const config = loadConfig({ flags })
-  const tasks = path === undefined ? [] : await loadApp(path)
+  const app = path === undefined ? {} : await loadApp(path)
   // Loaded when it is wanted: every other command answers in half the time without it.
   const [{ createPod }, { createLog }] = await Promise.all([
     import('../pod.ts'),
     import('../telemetry/log.ts'),
   ])
   const log = createLog({ level: config.logLevel })
-  const pod = createPod(config, { log, tasks })
+  const pod = createPod(config, { log, ...app })
   const stop = stopSignal()
   const starting = pod.start()
   starting.catch(() => undefined) // of no interest once it is asked to stop

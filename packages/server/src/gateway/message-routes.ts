@@ -53,19 +53,21 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/sessions/:session/messages',
-    summary: 'Appends a message. Sent again with the same id, it is there once and the seq is the same.',
+    summary:
+      "Appends a message. Sent again with the same id, it is there once and the seq is the same. In a session with an agent a turn answers a user's message, unless `reply` is false.",
     access: CALLER_ACCESS,
     params: sessionParams,
     body: sendSchema,
-    answers: { 200: { means: 'Committed, at this seq.', json: ackSchema } },
+    answers: { 200: { means: 'Committed, at this seq; with the turn that is live.', json: ackSchema } },
     handle: async ({ principal, params, body }) => {
       const message = messageOf(body, mintId)
       const appended = await sessions.append({
         ...(await keyOf(principal, params.session)),
         draft: draftOf({ ...message, author: authorOf(message, body.author) }),
         ...(body.ifHead === undefined ? {} : { ifHead: body.ifHead }),
+        asks: message.role === 'user' && body.reply !== false,
       })
-      return { status: 200, body: ackOf(message.id, appended) }
+      return { status: 200, body: ackOf(message.id, appended, cell) }
     },
   })
 }
@@ -121,10 +123,13 @@ function authorOf({ role }: Message, id: string | undefined): Author {
   return { kind: AUTHOR_KINDS[role], ...(id === undefined ? {} : { id }) }
 }
 
-function ackOf(id: string, appended: Appended): Ack {
+function ackOf(id: string, appended: Appended, cell: number): Ack {
   switch (appended.type) {
-    case 'stored':
-      return { id, seq: appended.seq, deduped: appended.deduped }
+    case 'stored': {
+      const { seq, deduped, live } = appended
+      const turn = live && { turn: formatId('turn', cell, live.turn), epoch: live.epoch }
+      return { id, seq, deduped, ...turn }
+    }
     case 'not-found':
       throw notFound()
     case 'conflict':

@@ -1,4 +1,5 @@
 // The application's port.
+import type { Agents } from '../agent/agent.ts'
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
 import type { Tenants } from '../identity/tenants.ts'
@@ -12,10 +13,12 @@ import { messageRoutes } from './message-routes.ts'
 import { createSessionKeys } from './session-key.ts'
 import { sessionRoutes } from './session-routes.ts'
 import { taskRoutes } from './task-routes.ts'
+import { turnRoutes } from './turn-routes.ts'
 
 type Deps = {
   readonly version: string
   readonly sessions: Sessions
+  readonly agents: Agents
   readonly tasks: Tasks
   readonly tenants: Tenants
   readonly clock: Clock
@@ -27,6 +30,6 @@ export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
   const tenantOf = createTenantOf(deps)
   const keyed = { ...deps, tenantOf, ...createSessionKeys({ ...deps, tenantOf }) }
   const ofSessions = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
-  const routes = [...ofSessions, ...taskRoutes({ ...deps, tenantOf })]
+  const routes = [...ofSessions, ...turnRoutes(keyed), ...taskRoutes({ ...deps, tenantOf })]
   return withOpenapi(routes, { title: 'Fleetline, for applications', version, audience: 'key' })
 }

@@ -1,4 +1,5 @@
 // Sessions over HTTP: which there are, one by one and in a list. What is said in them: message-routes.ts.
+import type { Agents } from '../agent/agent.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -15,18 +16,22 @@ import {
 type Deps = SessionKeys & {
   readonly tenantOf: TenantOf
   readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'>
+  readonly agents: Agents
 }
 
-export function sessionRoutes({ sessions, tenantOf, uuidOf, keyOf }: Deps): Route[] {
+export function sessionRoutes({ sessions, agents, tenantOf, uuidOf, keyOf }: Deps): Route[] {
   return [
     route({
       method: 'POST',
       path: '/v1/sessions',
-      summary: 'Makes a session.',
+      summary:
+        "Makes a session. In one with an agent, a user's message is answered; without, it is a plain log.",
       access: CALLER_ACCESS,
       body: newSessionSchema,
       answers: { 201: { means: 'Made.', json: sessionSchema } },
       handle: async ({ principal, body }) => {
+        if (body.agent !== null && !agents.has(body.agent))
+          throw new Rejected('invalid', `body.agent: this pod has no agent ${body.agent}`)
         return { status: 201, body: await sessions.create(await tenantOf(principal), body) }
       },
     }),

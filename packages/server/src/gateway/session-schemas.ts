@@ -5,6 +5,8 @@ import {
   messageFault,
   PAGE_LIMITS,
   SESSION_LIMITS,
+  SESSION_STATES,
+  TASK_NAME,
   type Message,
 } from '@fleetline/protocol'
 import { z } from 'zod'
@@ -27,6 +29,7 @@ export const memberParams = z.object({ session: z.string(), user: userId })
 
 export const newSessionSchema = z.object({
   title: line(SESSION_LIMITS.titleLength).nullable().default(null),
+  agent: z.string().regex(TASK_NAME, 'is no name of an agent').nullable().default(null),
   members: z.array(userId).max(SESSION_LIMITS.members).default([]),
 })
 
@@ -34,6 +37,10 @@ export const sessionSchema = z.object({
   session: z.string(),
   title: z.string().nullable(),
   head: z.int(),
+  agent: z.string().nullable(),
+  state: z.enum(SESSION_STATES),
+  epoch: z.int(),
+  turn: z.string().nullable(),
   createdAt: z.string(),
   updatedAt: z.string(),
 })
@@ -62,12 +69,19 @@ export const sendSchema = z
     text: z.string().min(1).optional(),
     author: userId.optional(),
     ifHead: z.int().min(0).optional(),
+    reply: z.boolean().optional(),
   })
   .refine(({ message, text }) => (message === undefined) !== (text === undefined), 'takes message or text')
 
 export type Send = z.infer<typeof sendSchema>
 
-export const ackSchema = z.object({ id: z.string(), seq: z.int(), deduped: z.boolean() })
+export const ackSchema = z.object({
+  id: z.string(),
+  seq: z.int(),
+  deduped: z.boolean(),
+  turn: z.string().optional(),
+  epoch: z.int().optional(),
+})
 
 const seq = whole(0, PAGE_LIMITS.seq)
 

@@ -1,12 +1,16 @@
 // Which sessions there are. Rows are found by (tenant, id), never by id alone: a session of another tenant is one that
 // does not exist. Ids are made here, in time's order, and carry the cell.
-import { formatId, uuidV7, type Id, type Session } from '@fleetline/protocol'
+import { formatId, uuidV7, type Session } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
 import type { SessionKey } from './place.ts'
 
-export type NewSession = { readonly title: string | null; readonly members: readonly string[] }
+export type NewSession = {
+  readonly title: string | null
+  readonly agent: string | null
+  readonly members: readonly string[]
+}
 
 export type Directory = {
   /** A repeat after an unknown outcome makes another session; the first then stays empty. */
@@ -25,9 +29,10 @@ type Deps = {
   readonly cell: number
 }
 
-const COLUMNS = 'id, title, head, created_at, updated_at'
+const COLUMNS = 'id, title, head, agent, epoch, turn, created_at, updated_at'
 
-const CREATE = `insert into fleetline.sessions (tenant, id, title) values ($1, $2, $3) returning ${COLUMNS}`
+const CREATE = `
+  insert into fleetline.sessions (tenant, id, title, agent) values ($1, $2, $3, $4) returning ${COLUMNS}`
 
 const ADD_MEMBERS = `
   insert into fleetline.members (tenant, session, user_id)
@@ -45,21 +50,28 @@ type Row = {
   readonly id: string
   readonly title: string | null
   readonly head: number
+  readonly agent: string | null
+  readonly epoch: number
+  readonly turn: string | null
   readonly created_at: Date
   readonly updated_at: Date
 }
 
 export function createDirectory({ database, clock, random, cell }: Deps): Directory {
-  const sessionOf = ({ id, title, head, created_at, updated_at }: Row): Session => ({
-    session: idOf(cell, id),
+  const sessionOf = ({ id, title, head, agent, epoch, turn, created_at, updated_at }: Row): Session => ({
+    session: formatId('session', cell, id),
     title,
     head,
+    agent,
+    state: turn === null ? 'idle' : 'working',
+    epoch,
+    turn: turn === null ? null : formatId('turn', cell, turn),
     createdAt: created_at.toISOString(),
     updatedAt: updated_at.toISOString(),
   })
-  const insert = async (query: Query, tenant: number, { title, members }: NewSession) => {
+  const insert = async (query: Query, tenant: number, { title, agent, members }: NewSession) => {
     const id = uuidV7(clock.now(), random.bytes(10))
-    const [row] = await query<Row>(CREATE, [tenant, id, title])
+    const [row] = await query<Row>(CREATE, [tenant, id, title, agent])
     if (members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
     return row!
   }
@@ -78,8 +90,4 @@ export function createDirectory({ database, clock, random, cell }: Deps): Direct
       return valueOf(outcome, 'The sessions cannot be read').map(sessionOf)
     },
   }
-}
-
-function idOf(cell: number, uuid: string): Id<'session'> {
-  return formatId('session', cell, uuid)
 }

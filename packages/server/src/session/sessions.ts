@@ -13,8 +13,15 @@ import { createFeed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
 import { createMembers, type Members } from './members.ts'
 import { createReplay, type Replay } from './replay.ts'
+import { createTurnView, type TurnView } from './turn-view.ts'
 
-export type Sessions = Service & Directory & Members & Pick<Appender, 'append' | 'endTurn'> & Replay & Follow
+export type Sessions = Service &
+  Directory &
+  Members &
+  Pick<Appender, 'append' | 'endTurn'> &
+  Replay &
+  Follow &
+  TurnView
 
 type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
   readonly database: Pick<Database, 'transaction'>
@@ -37,6 +44,7 @@ export function createSessions(deps: Deps): Sessions {
     ...appender,
     ...replay,
     ...createFollow({ ...replay, ...feed }),
+    ...createTurnView(deps),
     name: 'sessions',
   }
 }

@@ -4,11 +4,17 @@ import { formatId } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
 import { insertOwn, type OwnTrack } from '../task/own.ts'
-import { endClaims, holdClaims } from '../task/settle.ts'
+import { endClaims, holdClaims, type Held } from '../task/settle.ts'
 import type { Closed, Started, TurnEnd, TurnRow } from './place.ts'
 
 // Before plain tasks: somebody waits for the first word.
-export const TURN_TRACK: OwnTrack = { queue: 'turns', machine: 'turn', shape: 'session', priority: 5 }
+export const TURN_TRACK: OwnTrack = {
+  queue: 'turns',
+  machine: 'turn',
+  shape: 'session',
+  maxAttempts: 32_767,
+  priority: 5,
+}
 
 const FIND = `
   select k.n::int as n, t.read_to as "readTo", t.ended_by as "endedBy"
@@ -27,6 +33,32 @@ export const TURN_CLOSE = `
 export const TURN_START = `
   insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, agent)
   select statement_timestamp(), s.* from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::text[]) s`
+
+// The first attempt fixes what its turn reads: what is in the log by now. The fences stand in the WHERE; the head is that
+// of the statement's snapshot, and what comes behind it is answered by the next turn.
+export const TURN_OPEN = `
+  update fleetline.turns t set read_to = coalesce(t.read_to, s.head)
+    from fleetline.sessions s, fleetline.tasks k
+   where t.tenant = $1 and t.id = $2 and t.ended_at is null
+     and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
+     and k.id = t.id and k.attempt = $3 and k.pod = $4
+  returning t.session, t.epoch, t.agent, t.read_from as "readFrom", t.read_to as "readTo", s.title`
+
+/** What an attempt works on. */
+export type OpenTurn = {
+  readonly session: string
+  readonly epoch: number
+  readonly agent: string
+  readonly readFrom: number
+  readonly readTo: number
+  readonly title: string | null
+}
+
+/** Undefined: the claim, or the turn, is not the attempt's any more. */
+export async function openTurn(query: Query, tenant: number, claim: Held): Promise<OpenTurn | undefined> {
+  const rows = await query<OpenTurn>(TURN_OPEN, [tenant, claim.id, claim.attempt, claim.pod])
+  return rows[0]
+}
 
 /** By the places of the ends: their turns, and whose attempt has its claim, which stays so until the transaction ends. */
 export async function findTurns(

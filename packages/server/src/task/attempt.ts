@@ -19,7 +19,15 @@ import type { Log } from '../telemetry/log.ts'
 import type { Claim } from './claim.ts'
 import type { Json, TaskContext, TaskDefinition } from './definition.ts'
 import { storable } from './draft.ts'
-import type { Settlement } from './settle.ts'
+import type { Settled, Settlement } from './settle.ts'
+
+/** What runs the claims of a track. */
+export type Runner = {
+  readonly machine: string
+  /** How to settle the attempt; or, from a runner that has settled it by itself, what came of that. Never rejects. */
+  readonly run: (claim: Claim, around: Surroundings & OfPod) => Promise<Settlement | Ended>
+}
+export type Ended = { readonly type: Settlement['type']; readonly answer: Settled | 'unanswered' }
 
 export type Surroundings = {
   readonly clock: Clock
@@ -30,6 +38,8 @@ export type Surroundings = {
   /** To end the attempt: by the pod from outside, by its timeout from here. */
   readonly ending: AbortController
 }
+/** For who settles by itself: as which pod it was claimed, and when the pod waits no longer for an answer. */
+export type OfPod = { readonly pod: number; readonly gaveUp: AbortSignal }
 
 const RETRY = { baseMs: 1_000, capMs: 900_000 }
 /** For a handler to end once its signal was aborted. */
@@ -40,6 +50,10 @@ const MESSAGE = 1_000 // characters that an error keeps
 const STACK = 4_000
 const TIMEOUT = new Error('The attempt took too long')
 const LATE: Thrown = { code: 'timeout', message: TIMEOUT.message }
+
+export function runnerOf(definition: TaskDefinition): Runner {
+  return { machine: definition.name, run: (claim, around) => runAttempt(definition, claim, around) }
+}
 
 export async function runAttempt(
   definition: TaskDefinition,

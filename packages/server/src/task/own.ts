@@ -1,14 +1,18 @@
-// Tasks of Fleetline itself, on tracks that a migration has made: written as part of a transaction that writes more.
+// Tasks of Fleetline itself, on tracks that a migration has made: written as part of a transaction that writes more, and
+// run by who knows what else ends with them.
 import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
+import type { Runner } from './attempt.ts'
 
 /** Its shape is not empty, as that of a plain task is: nobody enqueues into it by name. */
 export type OwnTrack = {
   readonly queue: string
   readonly machine: string
   readonly shape: string
+  readonly maxAttempts: number
   readonly priority: number
 }
+export type OwnRunner = { readonly track: OwnTrack; readonly run: Runner['run'] }
 export type OwnTask = { readonly id: string; readonly tenant: number; readonly input: string }
 
 export const OWN_TASKS = `

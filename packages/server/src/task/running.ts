@@ -4,16 +4,15 @@
 //   a settlement that changes no row is counted as fenced, and nothing of it is tried again
 //   an incarnation that ends aborts what ran under it; what comes of it is still sent, since rows decide what it is worth
 import { formatId } from '@fleetline/protocol'
-import { backoffMs } from '../lib/backoff.ts'
 import type { Clock } from '../lib/clock.ts'
+import { insist } from '../lib/insist.ts'
 import type { Random } from '../lib/random.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { faultOf, readThrown, runAttempt } from './attempt.ts'
+import { faultOf, readThrown, type Ended, type Runner } from './attempt.ts'
 import type { Claim } from './claim.ts'
-import type { TaskDefinition } from './definition.ts'
-import type { Settled, Settlement, Settler, Settling } from './settle.ts'
+import type { Settlement, Settler, Settling } from './settle.ts'
 
 /** The pod as which it claims: what is done in its name ends with `signal`. */
 export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
@@ -23,7 +22,7 @@ export type Running = {
   count(): number
   /** Of those that are running, or being settled. */
   names(): ReadonlySet<string>
-  start(pod: Incarnation, claim: Claim, definition: TaskDefinition): void
+  start(pod: Incarnation, claim: Claim, runner: Runner): void
   /** Gives a claim up that is not run here. */
   handBack(pod: Incarnation, attempt: Attempt, machine: string): void
   /** Resolves when nothing runs. What has not ended by itself in time is aborted and handed back. */
@@ -43,7 +42,6 @@ type Deps = {
 }
 type Run = { readonly pod: number; readonly ending: AbortController; readonly ended: Promise<void> }
 
-const AGAIN = { baseMs: 50, capMs: 5_000 }
 const FENCED = new Error('fenced: this pod was counted as dead, the task may run elsewhere')
 const DRAINED = new Error('drain: the pod stops, the task is handed back')
 
@@ -79,16 +77,10 @@ export function createRunning(deps: Deps): Running {
   }
   const logOf = ({ id, attempt }: Attempt, machine: string) =>
     deps.log.with({ task: formatId('task', cell, id), machine, attempt })
-  const settle = async (
-    pod: number,
-    { id, attempt: nth }: Attempt,
-    settlement: Settlement,
-    machine: string,
-  ) => {
-    const attempt = { id, attempt: nth }
-    const log = logOf(attempt, machine)
-    const sender = { ...deps, log, signal: gaveUp.signal }
-    const { answer, type } = await untilAnswered(sender, { pod, ...attempt, settlement })
+  const settle = async (pod: number, { id, attempt }: Attempt, settlement: Settlement, log: Log) =>
+    untilAnswered({ ...deps, log, signal: gaveUp.signal }, { pod, id, attempt, settlement })
+  /** Whether the attempt ran, and its row says so. */
+  const report = ({ answer, type }: Ended, machine: string, log: Log): boolean => {
     metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? type : answer })
     if (answer === 'fenced') log.warn('an attempt that was taken over changed nothing')
     if (answer === 'unanswered')
@@ -98,19 +90,24 @@ export function createRunning(deps: Deps): Running {
   return {
     count: () => runs.size,
     names: () => new Set(runs.keys()),
-    start: (pod, claim, definition) => {
+    start: (pod, claim, { machine, run }) => {
       watch(pod)
       track(pod.id, claim, async (ending) => {
-        const log = logOf(claim, definition.name)
+        const log = logOf(claim, machine)
         const startMs = clock.monotonicMs()
-        const settlement = await runAttempt(definition, claim, { clock, random, cell, log, ending })
-        metrics.observe('taskTime', { machine: definition.name }, clock.monotonicMs() - startMs)
-        tell(log, settlement)
-        return settle(pod.id, claim, settlement, definition.name)
+        const around = { clock, random, cell, log, ending, pod: pod.id, gaveUp: gaveUp.signal }
+        const end = await run(claim, around)
+        metrics.observe('taskTime', { machine }, clock.monotonicMs() - startMs)
+        if ('answer' in end) return report(end, machine, log)
+        tell(log, end)
+        return report(await settle(pod.id, claim, end, log), machine, log)
       })
     },
     handBack: (pod, attempt, machine) =>
-      track(pod.id, attempt, () => settle(pod.id, attempt, { type: 'back' }, machine)),
+      track(pod.id, attempt, async () => {
+        const log = logOf(attempt, machine)
+        return report(await settle(pod.id, attempt, { type: 'back' }, log), machine, log)
+      }),
     drain: async ({ runMs, endMs }) => {
       const over = new AbortController()
       const hurry = async () => {
@@ -140,32 +137,15 @@ function faultFields(error: string): { readonly code: string } {
 
 type Sender = Pick<Deps, 'settler' | 'clock' | 'random' | 'log'> & { readonly signal: AbortSignal }
 
-type Answer = { readonly answer: Settled | 'unanswered'; readonly type: Settlement['type'] }
-
-async function untilAnswered(
-  { settler, clock, random, log, signal }: Sender,
-  settling: Settling,
-): Promise<Answer> {
-  const over = Promise.withResolvers<'unanswered'>()
-  const onAbort = () => over.resolve('unanswered')
-  signal.addEventListener('abort', onAbort, { once: true })
+async function untilAnswered({ settler, log, ...sender }: Sender, settling: Settling): Promise<Ended> {
   let item = settling
-  const ended = (answer: Answer['answer']) => ({ answer, type: item.settlement.type })
-  try {
-    for (let failures = 0; !signal.aborted; failures += 1) {
-      try {
-        return ended(await Promise.race([settler.settle(item), over.promise]))
-      } catch (error) {
-        if (failures === 0) log.warn('an attempt could not be settled yet', { error })
-        item = { ...item, isRepeat: true }
-        if (isValueFault(error)) item = { ...settling, settlement: unstorable(settling, error, clock) }
-        await clock.sleep(backoffMs(AGAIN, failures, random), signal).catch(() => undefined)
-      }
-    }
-    return ended('unanswered')
-  } finally {
-    signal.removeEventListener('abort', onAbort)
+  const onFailure = (error: unknown, failures: number) => {
+    if (failures === 0) log.warn('an attempt could not be settled yet', { error })
+    item = { ...item, isRepeat: true }
+    if (isValueFault(error)) item = { ...settling, settlement: unstorable(settling, error, sender.clock) }
   }
+  const answer = await insist({ ...sender, onFailure }, () => settler.settle(item))
+  return { answer: answer ?? 'unanswered', type: item.settlement.type }
 }
 
 /** What `storable` let through and PostgreSQL does not. */

@@ -1,5 +1,5 @@
-// Tasks as the rest of the pod sees them: the way in for everybody; and, on a pod that was given definitions, the claiming
-// and running of these. A pod that runs none leaves the queue alone.
+// Tasks as the rest of the pod sees them: the way in for everybody; and, on a pod that was given something to run, the
+// claiming and running of it. A pod that runs nothing leaves the queue alone.
 import { TASK_LIMITS } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { Rejected } from '../errors.ts'
@@ -12,14 +12,16 @@ import { valueOf, type Database, type Query } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { runnerOf, type Runner } from './attempt.ts'
 import { isTask, type TaskDefinition } from './definition.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { DEFAULT_QUEUE, storable, type TaskSpec } from './draft.ts'
 import { promote } from './due.ts'
 import { createEnqueuer, type Enqueued } from './enqueue.ts'
+import type { OwnRunner } from './own.ts'
 import type { Incarnation } from './running.ts'
 import { createSettler } from './settle.ts'
-import { register } from './tracks.ts'
+import { register, type Runnable } from './tracks.ts'
 import { createWorker } from './worker.ts'
 
 /** A task whose machine is known by name, or by its definition: then its input is typed. */
@@ -46,6 +48,8 @@ type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'slots' | 'taskPollM
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly fleet: { self(): Incarnation | undefined; isFenced(): boolean }
   readonly definitions: readonly TaskDefinition[]
+  /** What it runs beside them. */
+  readonly own: readonly OwnRunner[]
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
@@ -57,14 +61,14 @@ export const TASKS_TOPIC = 'tasks'
 const DUE_MS = 250
 
 export function createTasks(deps: Deps): Tasks {
-  const { database, hints, fleet, definitions, clock, random, log, metrics } = deps
+  const { database, hints, fleet, definitions, own, clock, random, log, metrics } = deps
   const known = byName(definitions)
-  const runnables = new Map<number, TaskDefinition>()
+  const runners = new Map<number, Runner>()
   const timed = { ...deps, deadlineMs: deps.transactionDeadlineMs }
   const settler = createSettler(timed)
   const utilisation = loopUtilisation(clock)
   const [self, isFenced] = [() => fleet.self(), () => fleet.isFenced()]
-  const worker = createWorker({ ...deps, self, isFenced, settler, runnables, utilisation })
+  const worker = createWorker({ ...deps, self, isFenced, settler, runners, utilisation })
   const onReady = () => {
     worker.wake()
     hints.send(TASKS_TOPIC)
@@ -74,8 +78,13 @@ export function createTasks(deps: Deps): Tasks {
   const learn: Service = {
     name: 'tasks.tracks',
     start: async () => {
-      const tracks = await register(database, definitions.map(runnableOf))
-      definitions.forEach((definition, index) => runnables.set(tracks[index]!, definition))
+      const all = [
+        ...definitions.map((one) => ({ track: trackOf(one), runner: runnerOf(one) })),
+        ...own.map(({ track, run }) => ({ track, runner: { machine: track.machine, run } })),
+      ]
+      const tracks = all.map(({ track }) => track)
+      const numbers = await register(database, tracks)
+      all.forEach(({ runner }, index) => runners.set(numbers[index]!, runner))
       hints.listen(TASKS_TOPIC, (source) => {
         if (source === 'hint') worker.wake()
         if (source === 'reconnect') worker.doubt() // the worker polls by itself
@@ -111,7 +120,7 @@ export function createTasks(deps: Deps): Tasks {
   const specsOf = (wanted: readonly Wanted[]) => Promise.all(wanted.map(specOf))
   const count = (enqueued: readonly Enqueued[]) =>
     metrics.count('tasksEnqueued', {}, enqueued.filter(({ created }) => created).length)
-  const working = definitions.length > 0 ? [learn, worker, due] : []
+  const working = definitions.length + own.length > 0 ? [learn, worker, due] : []
   return {
     ...compose('tasks', [settler, enqueuer, ...working]),
     ...directory,
@@ -145,6 +154,6 @@ function byName(definitions: readonly TaskDefinition[]): ReadonlyMap<string, Tas
   return known
 }
 
-function runnableOf({ queue, name: machine, maxAttempts }: TaskDefinition) {
-  return { queue, machine, maxAttempts }
+function trackOf({ queue, name: machine, maxAttempts }: TaskDefinition): Runnable {
+  return { queue, machine, shape: '', maxAttempts }
 }

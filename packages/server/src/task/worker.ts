@@ -22,9 +22,8 @@ import type { Utilisation } from '../lib/utilisation.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { GRACE_MS } from './attempt.ts'
+import { GRACE_MS, type Runner } from './attempt.ts'
 import { claim, heldBy, type Claim } from './claim.ts'
-import type { TaskDefinition } from './definition.ts'
 import { roomFor } from './room.ts'
 import { createRunning, nameOf, type Incarnation } from './running.ts'
 import type { Settler } from './settle.ts'
@@ -46,7 +45,7 @@ type Deps = {
   readonly metrics: Metrics
   readonly cell: number
   /** By the numbers of their tracks; empty until these are known. */
-  readonly runnables: ReadonlyMap<number, TaskDefinition>
+  readonly runners: ReadonlyMap<number, Runner>
   readonly self: () => Incarnation | undefined
   readonly isFenced: () => boolean
   readonly utilisation: Utilisation
@@ -61,7 +60,7 @@ const CONTENDED = { baseMs: 5, capMs: 1_000 }
 const FAILED = { baseMs: 50, capMs: 5_000 }
 
 export function createWorker(deps: Deps): Worker {
-  const { clock, random, metrics, log, runnables } = deps
+  const { clock, random, metrics, log, runners } = deps
   const bell = createBell(clock)
   const stopping = new AbortController()
   const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0, cleared: 0 }
@@ -77,20 +76,20 @@ export function createWorker(deps: Deps): Worker {
   const mayStart = (pod: Incarnation) => !state.isDraining && !deps.isFenced() && !pod.signal.aborted
   const take = (pod: Incarnation, claims: readonly Claim[]) => {
     for (const one of claims) {
-      const definition = runnables.get(one.track)!
+      const runner = runners.get(one.track)!
       if (!mayStart(pod)) {
-        running.handBack(pod, one, definition.name)
+        running.handBack(pod, one, runner.machine)
         continue
       }
-      metrics.observe('taskWait', { machine: definition.name }, one.waitedMs)
+      metrics.observe('taskWait', { machine: runner.machine }, one.waitedMs)
       if (one.reason === 'suspect') suspects.add(nameOf(one))
-      running.start(pod, one, definition)
+      running.start(pod, one, runner)
     }
   }
   const claimFor = async (pod: Incarnation, most: number): Promise<Claim[]> => {
     const wish = {
       pod: pod.id,
-      tracks: [...runnables.keys()],
+      tracks: [...runners.keys()],
       most,
       suspects: Math.max(0, 1 + state.cleared - suspects.size),
       turn: random.unit(),
@@ -110,7 +109,7 @@ export function createWorker(deps: Deps): Worker {
     state.checkMs = clock.monotonicMs() + CHECK_MS
     for (const { track, ...attempt } of orphans) {
       log.warn('hands back a claim that it has not heard of', { attempt: attempt.attempt })
-      running.handBack(pod, attempt, runnables.get(track)?.name ?? 'none')
+      running.handBack(pod, attempt, runners.get(track)?.machine ?? 'none')
     }
   }
   /** How long to wait for the bell; 0: not at all. */
@@ -149,7 +148,7 @@ export function createWorker(deps: Deps): Worker {
   /** The last claim may have ended as unknown. */
   const checkAtEnd = async () => {
     const pod = deps.self()
-    if (!pod || runnables.size === 0 || state.checkMs > 0) return
+    if (!pod || runners.size === 0 || state.checkMs > 0) return
     await check(pod).catch((error: unknown) => log.warn('claims could not be looked for', { error }))
   }
   return {

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { formatId } from '@fleetline/protocol'
 import { SESSION_LOCK } from '../../src/session/append.ts'
-import { TURN_START } from '../../src/session/turns.ts'
+import { openTurn, TURN_OPEN, TURN_START } from '../../src/session/turns.ts'
 import type { Database, Query } from '../../src/store/database.ts'
 import { OWN_TASKS } from '../../src/task/own.ts'
+import type { Held } from '../../src/task/settle.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { textDraft } from '../support/history.ts'
 import { conversationOn, doneBy, driversOf } from '../support/turns.ts'
@@ -127,6 +128,32 @@ test('E1: an end without its claim, of another epoch, of another turn, or of wha
   assert.deepEqual([session.epoch, messages.length], [2, 3], 'b is answered next')
   const foreign = { ...doneBy(key, other, current, 2), draft: textDraft('x') }
   await assert.rejects(endTurn(foreign), /the id of its turn/)
+})
+
+test('what a turn reads is fixed by its first attempt, under both fences', async (t) => {
+  const { append, ask, claimTurn, key, pod, rows, run } = await conversationOn(t)
+  await ask('a')
+  await append({ ...key, draft: textDraft('b') })
+  const { id, attempt } = await claimTurn()
+  const readTo = async (claim: Held, text = TURN_OPEN) =>
+    (await run((query) => openTurn((_, values) => query(text, values), key.tenant, claim)))?.readTo
+  const mine = { id, attempt, pod }
+  assert.equal(await readTo({ ...mine, attempt: 2 }), undefined)
+  assert.equal(await readTo({ ...mine, pod: pod + 1 }), undefined)
+  await run((query) => query('update fleetline.sessions set epoch = 7'))
+  assert.equal(await readTo(mine), undefined)
+  await run((query) => query('update fleetline.sessions set epoch = 1'))
+  assert.equal((await rows()).turns[0]!.to, null, 'nothing was fixed')
+  assert.equal(await readTo(mine), 2)
+  await ask('c')
+  assert.equal(await readTo(mine), 2)
+  const moving = TURN_OPEN.replace('coalesce(t.read_to, s.head)', 's.head')
+  assert.notEqual(moving, TURN_OPEN)
+  assert.equal(
+    await readTo(mine, moving),
+    3,
+    'mutant: a second attempt would answer more than the first has shown',
+  )
 })
 
 test('an end whose answer was lost is known when it is sent again, also after the next turn has started', async (t) => {

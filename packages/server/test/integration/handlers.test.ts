@@ -20,7 +20,7 @@ import { newPod } from '../support/pod.ts'
 import { queueOn } from '../support/tasks.ts'
 
 async function podWith(t: TestContext, url: string, ...tasks: readonly TaskDefinition[]): Promise<Pod> {
-  const pod = newPod(t, url, {}, tasks)
+  const pod = newPod(t, url, {}, { tasks })
   await pod.start()
   return pod
 }
@@ -183,6 +183,7 @@ async function workerOn(
     fleet,
     hints: { listen: () => () => undefined, send: () => undefined },
     definitions: [definition],
+    own: [],
     clock: systemClock(),
     random: systemRandom(),
     log: createLog({ level: 'error', destination: { write: () => undefined } }),

@@ -1,26 +1,16 @@
-// S3: on every route that names a session or a task, one of another tenant is answered like one that does not exist, byte for
+// S3: on every route that names a session, a turn or a task, one of another tenant is answered like one that does not exist, byte for
 // byte but for the request id. The routes are those of the table: one that is added is asked too.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parseId, type Session, type TaskSummary } from '@fleetline/protocol'
-import { gatewayRoutes } from '../../src/gateway/routes.ts'
+import { formatId, parseId, type Session, type TaskSummary } from '@fleetline/protocol'
+import { routeTables } from '../../../../scripts/reference.ts'
 import { databaseFor } from '../support/database.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { idOf, sessionFor } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
 import { queueOn } from '../support/tasks.ts'
-
-const NOTHING = undefined as never
-const PARTS = {
-  version: '',
-  sessions: NOTHING,
-  tasks: NOTHING,
-  tenants: NOTHING,
-  clock: NOTHING,
-  random: NOTHING,
-  cell: 0,
-}
+import { conversationOn } from '../support/turns.ts'
 
 /** What each route with a body is sent. */
 const BODIES: Readonly<Record<string, object>> = {
@@ -60,13 +50,26 @@ test('S3: neither can a task', async (t) => {
   )
 })
 
+test('S3: neither can a turn', async (t) => {
+  const { ask, key, run, url } = await conversationOn(t)
+  const { gateway } = await podOn(t, url)
+  const { tenant } = await sessionFor(await openDatabase(t, url), 'other')
+  const asked = await ask('a')
+  assert.ok(asked.type === 'stored' && asked.live)
+  const foreign = formatId('turn', 0, asked.live.turn)
+  const own = await call('GET', `${gateway}/v1/turns/${foreign}`)
+  assert.deepEqual([own.status, own.body['session']], [200, idOf(key)])
+  await run((query) => query('update fleetline.turns set tenant = $1', [tenant]))
+  assert.equal(await askAll(gateway, ':turn', { foreign, absent: foreign.replace(/.{6}$/, '000000') }), 1)
+})
+
 /** Asks every route that names such a thing for both; answers how many there are. */
 async function askAll(
   gateway: string,
   param: string,
   { foreign, absent }: Readonly<Record<'foreign' | 'absent', string>>,
 ): Promise<number> {
-  const routes = gatewayRoutes(PARTS).filter(({ path }) => path.includes(param))
+  const routes = routeTables()[4400].filter(({ path }) => path.includes(param))
   for (const { method, path, body } of routes) {
     const name = `${method} ${path}`
     const sent = BODIES[name]

@@ -29,7 +29,7 @@ async function podWith(t: Parameters<typeof queueOn>[0]) {
     },
     { attempts: 1, queue: 'fragile' },
   )
-  const pod = newPod(t, queue.url, {}, [double, fails])
+  const pod = newPod(t, queue.url, {}, { tasks: [double, fails] })
   await pod.start()
   const { gateway, admin } = pod.ports()
   const url = `http://127.0.0.1:${gateway}`

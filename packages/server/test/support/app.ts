@@ -1,12 +1,15 @@
-// The app of pods that tests start: what its task does is said in its input.
+// The app of pods that tests start: what its task does is said in its input, what its agent says in the last message.
 //   number            its double
 //   { until: file }   nothing until the file is there, then `free`; ends early when it is aborted
 //   { waitsMs: ms }   nothing for so long
 //   { kills: true }   the end of the process that runs it
+//
+//   word              the word
+//   until:file        nothing until the file is there, or the call is aborted
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { z } from 'zod'
-import { task } from 'fleetline'
+import { agent, task } from 'fleetline'
 
 const Input = z.union([
   z.number(),
@@ -26,3 +29,16 @@ export const work = task(
   },
   { input: Input },
 )
+
+export const parrot = agent('parrot', async function* ({ messages, signal }) {
+  const words = (messages.at(-1)!.parts[0]!['text'] as string).split(' ')
+  yield { type: 'start' }
+  yield { type: 'text-start', id: '1' }
+  for (const word of words) {
+    const [, file] = word.split('until:')
+    if (file === undefined) yield { type: 'text-delta', id: '1', delta: `${word} ` }
+    else while (!existsSync(file)) await pause(20, undefined, { signal })
+  }
+  yield { type: 'text-end', id: '1' }
+  yield { type: 'finish' }
+})

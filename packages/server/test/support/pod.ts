@@ -1,5 +1,6 @@
 // A pod in the test's own process, silent, on ports that nobody chose.
 import type { TestContext } from 'node:test'
+import type { AgentDefinition } from '../../src/agent/agent.ts'
 import { loadConfig } from '../../src/config.ts'
 import { createPod, type Pod } from '../../src/pod.ts'
 import type { TaskDefinition } from '../../src/task/definition.ts'
@@ -7,24 +8,28 @@ import { createLog } from '../../src/telemetry/log.ts'
 import { atEnd } from './cleanup.ts'
 
 type Flags = Readonly<Record<string, string>>
+type Parts = {
+  readonly tasks?: readonly TaskDefinition[]
+  readonly agents?: readonly AgentDefinition[]
+}
 
 export function newPod(
   t: TestContext,
   url: string,
   more: Flags = {},
-  tasks: readonly TaskDefinition[] = [],
+  { tasks = [], agents = [] }: Parts = {},
 ): Pod {
   const patience = { transactionDeadlineMs: '60000', ttlMs: '60000', beatMs: '200' }
   const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: () => undefined } })
-  const pod = createPod(loadConfig({ environment: {}, flags }), { log, tasks })
+  const pod = createPod(loadConfig({ environment: {}, flags }), { log, tasks, agents })
   atEnd(t, () => pod.stop())
   return pod
 }
 
 /** Started: where its doors are, without a slash at the end. */
-export async function podOn(t: TestContext, url: string, flags: Flags = {}) {
-  const pod = newPod(t, url, flags)
+export async function podOn(t: TestContext, url: string, flags: Flags = {}, parts: Parts = {}) {
+  const pod = newPod(t, url, flags, parts)
   await pod.start()
   const { gateway, admin } = pod.ports()
   return { pod, gateway: `http://127.0.0.1:${gateway}`, admin: `http://127.0.0.1:${admin}` }

@@ -39,7 +39,7 @@ type HistoryRow = {
 export async function queueOn(t: TestContext) {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
-  const tracks = await register(database, [{ queue: 'default', machine: 'work', maxAttempts: 5 }])
+  const tracks = await register(database, [{ queue: 'default', machine: 'work', shape: '', maxAttempts: 5 }])
   return { url, database, tracks, ...partsOn(database), ...(await viewOf(database, tracks)) }
 }
 

@@ -38,6 +38,7 @@ export async function conversationOn(t: TestContext) {
   )
   const tracks = [track!.id]
   return {
+    url,
     database,
     key,
     run,

@@ -55,6 +55,7 @@ export function createFleet({ flags, app, count, output, clock }: Wish): Service
       operatorPort: String(admin),
       logLevel: config.logLevel,
       drainMs: DRAIN_MS,
+      demoAgent: 'yes',
     }),
   }))
   const pods = createPods(plans, { clock, random, onEvent })

@@ -8,8 +8,8 @@ import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 
 export async function create({ flags, options, output }: Call): Promise<number> {
-  const { title = null } = options
-  const asked = { method: 'POST', path: '/sessions', body: { title }, answer: sessionSchema } as const
+  const { title = null, agent = null } = options
+  const asked = { method: 'POST', path: '/sessions', body: { title, agent }, answer: sessionSchema } as const
   output.one(await apiOf(flags).ask(asked))
   return EXIT.done
 }
@@ -27,10 +27,11 @@ export async function get({ flags, args, output }: Call): Promise<number> {
 }
 
 export async function send({ flags, args, options, output }: Call): Promise<number> {
-  const { author, id = newId(), ifHead } = options
+  const { author, id = newId(), ifHead, reply } = options
   const body = {
     message: { id, parts: [{ type: 'text', text: args[1] }] },
     author,
+    reply,
     ...(ifHead === undefined ? {} : { ifHead: seqOf('--if-head', ifHead) }),
   }
   try {

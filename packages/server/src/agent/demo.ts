@@ -1,0 +1,53 @@
+// The agent of `fleetline dev`: it needs no model, and says the same whenever it is asked the same, so that whoever kills its
+// pod can see that nothing is lost and nothing doubled.
+//   a message with the word   its reply
+//   long                      comes for a minute
+//   fail                      comes at the third attempt: two fail
+//   slow                      comes after 20 seconds of silence
+//   anything else             says it again, word by word
+import type { Message } from '@fleetline/protocol'
+import type { Clock } from '../lib/clock.ts'
+import { agent, type AgentAnswer, type AgentCall, type AgentDefinition } from './agent.ts'
+
+type Deps = { readonly clock: Pick<Clock, 'sleep'> }
+
+const WORD_MS = 100
+const SILENCE_MS = 20_000
+
+export function demoAgent({ clock }: Deps): AgentDefinition {
+  return agent('demo', ({ messages, turn, signal }) => {
+    const said = textOf(messages.findLast(({ role }) => role === 'user'))
+    const has = (word: string) => new RegExp(`\\b${word}\\b`, 'i').test(said)
+    if (has('fail') && turn.attempt <= 2)
+      throw new Error(`The demo agent was asked to fail: ${turn.attempt} of 2`)
+    const text = has('long') ? POEM : `You said: ${said}`
+    return speak({ clock }, { text, silenceMs: has('slow') ? SILENCE_MS : 0, signal })
+  })
+}
+
+type Speech = { readonly text: string; readonly silenceMs: number; readonly signal: AgentCall['signal'] }
+
+async function* speak({ clock }: Deps, { text, silenceMs, signal }: Speech): AgentAnswer {
+  if (silenceMs > 0) await clock.sleep(silenceMs, signal)
+  yield { type: 'start' }
+  yield { type: 'text-start', id: 'text' }
+  for (const delta of text.match(/\S+\s*|\s+/g) ?? []) {
+    yield { type: 'text-delta', id: 'text', delta }
+    await clock.sleep(WORD_MS, signal)
+  }
+  yield { type: 'text-end', id: 'text' }
+  yield { type: 'finish' }
+}
+
+function textOf(message: Message | undefined): string {
+  return (message?.parts ?? []).map(({ text }) => (typeof text === 'string' ? text : '')).join(' ')
+}
+
+/** As many words as a minute takes. */
+const LINES = [
+  'A pod may fall, and still the line holds.',
+  'Its rows remember every word that it had said.',
+  'Another pod takes up the turn and starts anew,',
+  'and who was reading reads the whole of it.',
+]
+const POEM = Array.from({ length: 60 }, (_, n) => `${n + 1}. ${LINES[n % LINES.length]}`).join('\n')

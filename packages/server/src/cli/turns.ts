@@ -1,0 +1,12 @@
+// fleetline turns get. What it does is loaded when it is wanted: every other command answers in half the time without it.
+import type { Command } from './command.ts'
+
+export const TURNS: readonly Command[] = [
+  {
+    name: 'turns get',
+    summary: 'Show a turn: whether it waits, runs, and on which pod, or how it ended.',
+    args: [['<turn>', 'its id']],
+    settings: ['url'],
+    run: async (call) => (await import('./turns/verbs.ts')).get(call),
+  },
+]

@@ -1,0 +1,11 @@
+// fleetline turns get: one question and one answer.
+import { turnSchema } from '../../gateway/turn-routes.ts'
+import { apiOf } from '../api.ts'
+import type { Call } from '../command.ts'
+import { EXIT } from '../output.ts'
+
+export async function get({ flags, args, output }: Call): Promise<number> {
+  const path = `/turns/${encodeURIComponent(args[0]!)}`
+  output.one(await apiOf(flags).ask({ method: 'GET', path, answer: turnSchema }))
+  return EXIT.done
+}

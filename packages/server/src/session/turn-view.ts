@@ -1,0 +1,56 @@
+// A turn as people see it: what its conversation decided, from its own row; who runs it, from its task, while that is there.
+// One statement, so that both are of one moment. Found by (tenant, id): one of another tenant does not exist.
+import { formatId, parseId, type Turn, type TurnState } from '@fleetline/protocol'
+import { valueOf, type Database } from '../store/database.ts'
+
+export type TurnView = { readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined> }
+
+type Deps = { readonly database: Pick<Database, 'transaction'>; readonly cell: number }
+
+const FIND = `
+  select t.id, t.session, t.epoch, t.agent, t.read_from as from, t.read_to as to, t.started_at as "startedAt",
+         t.ended_at as "endedAt", t.error, coalesce(k.attempt, t.ended_by, 0) as attempt,
+         coalesce(t.outcome, case when k.state = 'claimed' then 'running' else 'queued' end) as state,
+         p.name as pod, case when k.state = 'waiting' then k.run_at end as "retryAt"
+    from fleetline.turns t
+    left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant
+    left join fleetline.pods p on p.id = k.pod
+   where t.tenant = $1 and t.id = $2`
+
+type Row = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error'> & {
+  readonly id: string
+  readonly session: string
+  readonly state: TurnState
+  readonly from: number
+  readonly to: number | null
+  readonly startedAt: Date
+  readonly retryAt: Date | null
+  readonly endedAt: Date | null
+}
+
+export function createTurnView({ database, cell }: Deps): TurnView {
+  const turnOf = (row: Row): Turn => ({
+    id: formatId('turn', cell, row.id),
+    session: formatId('session', cell, row.session),
+    state: row.state,
+    epoch: row.epoch,
+    attempt: row.attempt,
+    agent: row.agent,
+    message: formatId('message', cell, row.id),
+    answers: { from: row.from, to: row.to },
+    pod: row.pod,
+    startedAt: row.startedAt.toISOString(),
+    retryAt: row.retryAt && row.retryAt.toISOString(),
+    endedAt: row.endedAt && row.endedAt.toISOString(),
+    error: row.error,
+  })
+  return {
+    findTurn: async (tenant, text) => {
+      const id = parseId('turn', text)
+      if (id?.cell !== cell) return undefined
+      const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, id.uuid]))
+      const [row] = valueOf(outcome, 'The turn cannot be read')
+      return row && turnOf(row)
+    },
+  }
+}

@@ -1,0 +1,51 @@
+// What the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply stands
+// right behind the last message that it answers, also if others had come before it was written. A long conversation is cut
+// at its beginning. Pure, but for the reading.
+import { formatId, type Item, type Message } from '@fleetline/protocol'
+import type { AgentCall } from '../agent/agent.ts'
+import { Bug } from '../errors.ts'
+import type { Replay } from '../session/replay.ts'
+import type { OpenTurn } from '../session/turns.ts'
+import type { Claim } from '../task/claim.ts'
+
+type Deps = Replay & { readonly cell: number }
+
+export const WINDOW = { limit: 500, maxBytes: 2 * 1024 * 1024 }
+
+/** All of the call but its signal. */
+export async function gather(
+  { read, cell }: Deps,
+  { id, tenant, spent }: Claim,
+  { session, epoch, agent, readFrom, readTo, title }: OpenTurn,
+): Promise<Omit<AgentCall, 'signal'>> {
+  const page = await read({ tenant, session }, { before: readTo + 1, ...WINDOW })
+  if (!page) throw new Bug('The session of a live turn is not there')
+  const items = inOrder(page.items)
+  const user = items.findLast(({ role }) => role === 'user')?.author.id
+  const sessionId = formatId('session', cell, session)
+  return {
+    id: sessionId,
+    trigger: 'submit-message',
+    messages: items.map(messageOf),
+    turn: {
+      id: formatId('turn', cell, id),
+      epoch,
+      attempt: spent,
+      messageId: formatId('message', cell, id),
+      answers: { from: readFrom, to: readTo },
+      resume: 'restart',
+    },
+    session: { id: sessionId, title },
+    ...(user === undefined ? {} : { user: { id: user } }),
+    agent: { id: agent },
+  }
+}
+
+export function inOrder(items: readonly Item[]): Item[] {
+  const placeOf = ({ seq, answers }: Item) => (answers === undefined ? seq : answers + 0.5)
+  return items.toSorted((a, b) => placeOf(a) - placeOf(b) || a.seq - b.seq)
+}
+
+function messageOf({ id, role, parts, metadata }: Item): Message {
+  return { id, role, parts, ...(metadata === undefined ? {} : { metadata }) }
+}

@@ -1,0 +1,104 @@
+// Pods that are killed or sleep in the middle of a turn. Beats are made old by hand: no test waits for a ttl.
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import type { Ack, Page, Turn } from '@fleetline/protocol'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { podRows, untilBuried } from '../support/fleet.ts'
+import { call, makeSession } from '../support/http.ts'
+import { APP, startPod } from '../support/pods.ts'
+import { openDatabase } from '../support/store.ts'
+
+const WORDS = 'these words are said once'
+
+async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> = {}) {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  const podNamed = async (name: string, env = {}) => {
+    const pod = await startPod(t, url, { FLEETLINE_POD_NAME: name, ...env }, APP)
+    const { pod: id } = (await podRows(database)).find((row) => row.name === name)!
+    return { ...pod, id }
+  }
+  const first = await podNamed('first', crash)
+  const { session } = await makeSession(first.gateway, { agent: 'parrot' })
+  const send = async (text: string) => {
+    const { body } = await call('POST', `${first.gateway}/v1/sessions/${session}/messages`, { text })
+    return (body as unknown as Ack).turn!
+  }
+  return {
+    first,
+    send,
+    /** Joins when the first has the turn. */
+    second: () => podNamed('second'),
+    buried: (details: () => string) => untilBuried(database, first.id, details),
+    read: async (gateway: string) => {
+      const page = (await call('GET', `${gateway}/v1/sessions/${session}/messages`)).body as unknown as Page
+      return page.items.map(({ role, parts }) => [role, parts[0]!['text']])
+    },
+    untilTurn: (gateway: string, turn: string, is: (found: Turn) => boolean, details: () => string) =>
+      eventually(
+        async () => {
+          const found = (await call('GET', `${gateway}/v1/turns/${turn}`)).body as unknown as Turn
+          assert.ok(is(found), JSON.stringify(found))
+          return found
+        },
+        { what: 'the turn', details },
+      ),
+  }
+}
+
+for (const [point, why] of [
+  ['turn.chunk:3', 'in the middle of the stream'],
+  ['turn.ending', 'before the final commit'],
+] as const) {
+  test(`E5: killed ${why}, a turn is done once, by another pod`, async (t) => {
+    const fleet = await twoPods(t, { FLEETLINE_CRASH: `${point}:hold` })
+    const { first } = fleet
+    const turn = await fleet.send(WORDS)
+    const held = new RegExp(`held at ${point.split(':')[0]}`)
+    await eventually(() => assert.match(first.program.output(), held), { what: 'the hold' })
+    const second = await fleet.second()
+    first.program.kill('SIGKILL')
+    await fleet.buried(second.program.output)
+    const isDone = ({ state }: Turn) => state === 'done'
+    const done = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)
+    assert.deepEqual([done.epoch, done.attempt], [1, 2])
+    assert.deepEqual(await fleet.read(second.gateway), [
+      ['user', WORDS],
+      ['assistant', `${WORDS} `],
+    ])
+  })
+}
+
+test('E1: a pod sleeps in the middle of a turn, which is done elsewhere; it wakes, and changes nothing', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleetline-turn-'))
+  atEnd(t, () => rmSync(folder, { recursive: true }))
+  const file = join(folder, 'open')
+  const fleet = await twoPods(t)
+  const { first } = fleet
+  const turn = await fleet.send(`said until:${file} once`)
+  const runsOn = (pod: string) => (found: Turn) => found.pod === pod
+  await fleet.untilTurn(first.gateway, turn, runsOn('first'), first.program.output)
+  const second = await fleet.second()
+  first.program.kill('SIGSTOP')
+  await fleet.buried(second.program.output)
+  await fleet.untilTurn(second.gateway, turn, runsOn('second'), second.program.output)
+  writeFileSync(file, '')
+  const isDone = ({ state }: Turn) => state === 'done'
+  const done = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)
+  const log = await fleet.read(second.gateway)
+  first.program.kill('SIGCONT')
+  const fenced = /fleetline_tasks_settled_total\{machine="turn",outcome="fenced"\} 1/
+  await eventually(async () => assert.match(await (await fetch(`${first.admin}/metrics`)).text(), fenced), {
+    what: 'the fence',
+    details: first.program.output,
+  })
+  assert.deepEqual(await fleet.read(second.gateway), log)
+  assert.deepEqual(log.at(-1), ['assistant', 'said once '])
+  const after = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)
+  assert.deepEqual(after, done)
+})

@@ -1,0 +1,224 @@
+// Turns on a pod: from a message over HTTP to the reply in the log, and every other way that one can end.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import type { Ack, Item, Page, Session, Turn } from '@fleetline/protocol'
+import { agent, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
+import { valueOf } from '../../src/store/database.ts'
+import { abort, retryAfter } from '../../src/task/definition.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call, makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { openDatabase } from '../support/store.ts'
+
+async function* saying(text: string) {
+  yield { type: 'start' }
+  yield { type: 'text-start', id: '1' }
+  yield { type: 'text-delta', id: '1', delta: text }
+  yield { type: 'text-end', id: '1' }
+  yield { type: 'finish' }
+}
+
+async function* only(...chunks: { readonly type: string }[]) {
+  yield* chunks
+}
+
+/** A session on a pod whose agent `bot` answers like this. */
+async function botOn(t: TestContext, answer: AgentDefinition['answer']) {
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url, { podName: 'alpha' }, { agents: [agent('bot', answer)] })
+  const { session } = await makeSession(gateway, { agent: 'bot', title: 'A talk' })
+  const database = await openDatabase(t, url)
+  const run = async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run')
+  const send = async (text: string, more = {}) =>
+    (await call('POST', `${gateway}/v1/sessions/${session}/messages`, { text, ...more }))
+      .body as unknown as Ack
+  const turn = async (id: string) => (await call('GET', `${gateway}/v1/turns/${id}`)).body as unknown as Turn
+  return {
+    run,
+    gateway,
+    session,
+    send,
+    turn,
+    get: async () => (await call('GET', `${gateway}/v1/sessions/${session}`)).body as unknown as Session,
+    items: async () => {
+      const page = await call('GET', `${gateway}/v1/sessions/${session}/messages`)
+      return (page.body as unknown as Page).items
+    },
+    /** What waits for its next attempt need not wait longer. */
+    ended: (id: string) =>
+      eventually(
+        async () => {
+          await run(`update fleetline.tasks set run_at = now() where state = 'waiting'`)
+          const found = await turn(id)
+          assert.ok(found.endedAt !== null, JSON.stringify(found))
+          return found
+        },
+        { what: `the end of ${id}` },
+      ),
+  }
+}
+
+test('a message becomes an answer: called with the conversation, stored once, the session idle again', async (t) => {
+  const calls: AgentCall[] = []
+  const bot = await botOn(t, (one) => {
+    calls.push(one)
+    return saying('hello ada')
+  })
+  await bot.send('a note', { reply: false })
+  const ack = await bot.send('hi', { author: 'ada' })
+  assert.deepEqual([ack.seq, ack.epoch], [2, 1])
+  const { startedAt, endedAt, ...done } = await bot.ended(ack.turn!)
+  assert.ok(startedAt <= endedAt!)
+  assert.deepEqual(done, {
+    id: ack.turn,
+    session: bot.session,
+    state: 'done',
+    epoch: 1,
+    attempt: 1,
+    agent: 'bot',
+    message: ack.turn!.replace('turn_', 'msg_'),
+    answers: { from: 1, to: 2 },
+    pod: null,
+    retryAt: null,
+    error: null,
+  })
+  const { at, ...reply } = (await bot.items())[2]!
+  assert.ok(at)
+  assert.deepEqual(reply, {
+    seq: 3,
+    id: done.message,
+    role: 'assistant',
+    parts: [{ type: 'text', text: 'hello ada', state: 'done' }],
+    author: { kind: 'agent', id: 'bot' },
+    turn: ack.turn,
+    answers: 2,
+  })
+  const [{ signal, messages, ...context }] = calls as [AgentCall]
+  assert.ok(signal.aborted, 'nobody waits for more')
+  assert.deepEqual(
+    messages.map(({ role, parts }) => [role, parts[0]!['text']]),
+    [
+      ['user', 'a note'],
+      ['user', 'hi'],
+    ],
+  )
+  assert.deepEqual(context, {
+    id: bot.session,
+    trigger: 'submit-message',
+    turn: {
+      id: ack.turn,
+      epoch: 1,
+      attempt: 1,
+      messageId: done.message,
+      answers: { from: 1, to: 2 },
+      resume: 'restart',
+    },
+    session: { id: bot.session, title: 'A talk' },
+    user: { id: 'ada' },
+    agent: { id: 'bot' },
+  })
+  const { state, epoch, turn, agent: who } = await bot.get()
+  assert.deepEqual([state, epoch, turn, who], ['idle', 1, null, 'bot'])
+})
+
+test('three sends while busy: the running turn answers what it has read, the next one the rest, in order', async (t) => {
+  const [called, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const read: string[][] = []
+  const bot = await botOn(t, async ({ messages }) => {
+    read.push(messages.map(({ parts }) => parts[0]!['text'] as string))
+    called.resolve()
+    await free.promise
+    return saying(`reply ${read.length}`)
+  })
+  const first = await bot.send('one')
+  await called.promise
+  const running = await bot.turn(first.turn!)
+  assert.deepEqual([running.state, running.pod, running.attempt], ['running', 'alpha', 1])
+  for (const text of ['two', 'three', 'four']) assert.equal((await bot.send(text)).turn, first.turn)
+  assert.equal((await bot.get()).state, 'working')
+  free.resolve()
+  await eventually(async () => assert.equal((await bot.get()).state, 'idle'), { what: 'an idle session' })
+  const shown = ({ seq, parts, answers }: Item) => [seq, parts[0]!['text'], answers]
+  assert.deepEqual((await bot.items()).map(shown).slice(4), [
+    [5, 'reply 1', 1],
+    [6, 'reply 2', 5],
+  ])
+  assert.deepEqual(read, [['one'], ['one', 'reply 1', 'two', 'three', 'four']])
+  assert.equal((await bot.get()).epoch, 2)
+})
+
+test('attempts used up: the turn failed and says why, the session is idle, the next send is answered', async (t) => {
+  let isBroken = true
+  const attempts: number[] = []
+  const bot = await botOn(t, ({ turn }) => {
+    attempts.push(turn.attempt)
+    if (isBroken) throw new Error('No model answers; ada asked for the moon')
+    return saying('here again')
+  })
+  const { turn: failing } = await bot.send('the moon, please')
+  const failed = await bot.ended(failing!)
+  assert.deepEqual([failed.state, failed.attempt, attempts], ['failed', 4, [1, 2, 3, 4]])
+  assert.deepEqual(failed.error, { code: 'failed', message: 'No model answers; ada asked for the moon' })
+  assert.deepEqual([(await bot.get()).state, (await bot.items()).length], ['idle', 1])
+  const rows = JSON.stringify(await bot.run('select * from fleetline.task_history'))
+  assert.match(rows, /An attempt of a turn failed/)
+  assert.doesNotMatch(rows, /moon/, 'the history of tasks holds no conversation')
+  isBroken = false
+  const next = await bot.send('hello?')
+  assert.equal((await bot.ended(next.turn!)).state, 'done')
+  assert.deepEqual((await bot.items()).at(-1)!.answers, 2)
+})
+
+test('an agent may end its turn, ask for later, say nothing, or break its protocol', async (t) => {
+  let asked = 0
+  const bot = await botOn(t, ({ messages }) => {
+    const said = messages.at(-1)!.parts[0]!['text']
+    if (said === 'never') abort('not with me')
+    if (said === 'later' && (asked += 1) < 6) retryAfter('1h')
+    if (said === 'nonsense') return only({ type: 'nonsense' })
+    return said === 'nothing' ? only({ type: 'start' }, { type: 'finish' }) : saying('done')
+  })
+  const end = async (text: string) => bot.ended((await bot.send(text)).turn!)
+  const never = await end('never')
+  assert.deepEqual([never.state, never.error], ['failed', { code: 'aborted', message: 'not with me' }])
+  const later = await end('later')
+  assert.deepEqual(
+    [later.state, later.attempt, asked],
+    ['done', 6, 6],
+    'five were asked for, and count as nothing',
+  )
+  const nothing = await end('nothing')
+  assert.deepEqual([nothing.state, (await bot.items()).at(-1)!.role], ['done', 'user'])
+  const nonsense = await end('nonsense')
+  assert.deepEqual([nonsense.state, nonsense.error!.code, nonsense.attempt], ['failed', 'agent_protocol', 1])
+  assert.deepEqual(
+    (await bot.items()).map(({ role }) => role),
+    ['user', 'user', 'assistant', 'user', 'user'],
+  )
+})
+
+test('a turn whose pods died four times is failed by its own check; one whose agent nobody has fails, too', async (t) => {
+  const bot = await botOn(t, () => saying('x'))
+  const statement = `
+    create function fleetline.worn() returns trigger language plpgsql as $$ begin new.spent := 4; return new; end $$;
+    create trigger worn before insert on fleetline.tasks for each row execute function fleetline.worn()`
+  await bot.run(statement)
+  const worn = await bot.ended((await bot.send('a')).turn!)
+  assert.deepEqual([worn.state, worn.error!.code], ['failed', 'attempts_used_up'])
+  assert.deepEqual((await bot.get()).state, 'idle')
+  await bot.run('drop trigger worn on fleetline.tasks')
+  await bot.run(`update fleetline.sessions set agent = 'gone'`)
+  const gone = await bot.ended((await bot.send('b')).turn!)
+  assert.deepEqual([gone.state, gone.error!.code, gone.attempt], ['failed', 'agent_unknown', 4])
+})
+
+test('a session is made for an agent that the pod has; a plain log has no turns', async (t) => {
+  const bot = await botOn(t, () => saying('x'))
+  const { status, body } = await call('POST', `${bot.gateway}/v1/sessions`, { agent: 'nobody' })
+  assert.deepEqual([status, /has no agent nobody/.test(JSON.stringify(body))], [400, true])
+  const plain = await makeSession(bot.gateway)
+  assert.deepEqual([plain.agent, plain.state, plain.epoch, plain.turn], [null, 'idle', 0, null])
+  const sent = await call('POST', `${bot.gateway}/v1/sessions/${plain.session}/messages`, { text: 'hi' })
+  assert.deepEqual(Object.keys(sent.body), ['id', 'seq', 'deduped'])
+})

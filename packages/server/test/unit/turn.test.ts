@@ -1,0 +1,202 @@
+// The agent's side of a turn: what each stream comes to, what it is called with, and what the demo agent says.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { inspect } from 'node:util'
+import { createAssembler, chunkOf, formatId, type Item } from '@fleetline/protocol'
+import { simulateReadableStream } from 'ai'
+import { agent, agentsOf, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
+import { demoAgent } from '../../src/agent/demo.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { AgentFault, CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
+import { inOrder } from '../../src/turn/gather.ts'
+import { manualClock } from '../support/clock.ts'
+
+const UUID = '01980000-0000-7000-8000-000000000000'
+const [SESSION, TURN, MESSAGE] = [
+  formatId('session', 0, UUID),
+  formatId('turn', 0, UUID),
+  formatId('message', 0, UUID),
+]
+
+function callWith(text: string, more: Partial<AgentCall['turn']> = {}): AgentCall {
+  return {
+    id: SESSION,
+    trigger: 'submit-message',
+    messages: [{ id: 'a', role: 'user', parts: [{ type: 'text', text }] }],
+    turn: {
+      id: TURN,
+      epoch: 1,
+      attempt: 1,
+      messageId: MESSAGE,
+      answers: { from: 1, to: 1 },
+      resume: 'restart',
+      ...more,
+    },
+    session: { id: SESSION, title: null },
+    agent: { id: 'a' },
+    signal: new AbortController().signal,
+  }
+}
+
+type Chunks = readonly { readonly type: string; readonly [field: string]: unknown }[]
+const saying = (chunks: Chunks) => agent('a', () => simulateReadableStream({ chunks: [...chunks] }))
+const [START, OPEN, CLOSE, FINISH] = [
+  { type: 'start', messageId: 'of-the-agent' },
+  { type: 'text-start', id: '1' },
+  { type: 'text-end', id: '1' },
+  { type: 'finish' },
+]
+const text = (delta: string) => ({ type: 'text-delta', id: '1', delta })
+const limited = (limits: Partial<CallLimits> = {}) => ({
+  clock: systemClock(),
+  limits: { ...CALL_LIMITS, ...limits },
+})
+
+test('a stream that finishes is the message of its turn; what stands behind finish does not count', async () => {
+  const chunks = [
+    START,
+    { type: 'start-step' },
+    OPEN,
+    text('Hel'),
+    text('lo'),
+    CLOSE,
+    FINISH,
+    { type: 'nonsense' },
+  ]
+  const message = await callAgent(limited(), saying(chunks), callWith('hi'))
+  assert.deepEqual(message, {
+    id: MESSAGE,
+    role: 'assistant',
+    parts: [{ type: 'step-start' }, { type: 'text', text: 'Hello', state: 'done' }],
+  })
+  assert.equal(
+    await callAgent(limited(), saying([START, { type: 'start-step' }, FINISH]), callWith('hi')),
+    undefined,
+  )
+})
+
+test('every other stream is a fault, and says whether calling again may help', async () => {
+  const whole = [START, OPEN, text('Hello'), CLOSE, FINISH]
+  const cases: readonly (readonly [
+    chunks: Chunks,
+    code: string,
+    isFinal: boolean,
+    limits?: Partial<CallLimits>,
+  ])[] = [
+    [[], 'incomplete', false],
+    [[START, OPEN, text('Hel')], 'incomplete', false],
+    [[START, { type: 'error', errorText: 'overloaded' }], 'agent_error', false],
+    [[START, { type: 'finish', finishReason: 'error' }], 'agent_error', false],
+    [[START, { type: 'finish', finishReason: 'interrupted' }], 'agent_error', false],
+    [[START, { type: 'tool-input-start' }], 'agent_protocol', true],
+    [[START, text('too early')], 'agent_protocol', true],
+    [[START, { type: 'data-big', data: 1n }], 'agent_protocol', true],
+    [[START, OPEN, text('\0'), CLOSE, FINISH], 'agent_protocol', true],
+    [whole, 'too_large', true, { chunks: 4 }],
+    [whole, 'too_large', true, { bytes: 100 }],
+    [whole, 'too_large', true, { messageBytes: 100 }],
+  ]
+  for (const [chunks, code, isFinal, limits] of cases) {
+    const fault = await callAgent(limited(limits), saying(chunks), callWith('hi')).catch(
+      (error: unknown) => error,
+    )
+    assert.ok(fault instanceof AgentFault, inspect(chunks))
+    assert.deepEqual([fault.code, fault.isFinal], [code, isFinal], inspect(chunks))
+  }
+  const throws = agent('a', () => {
+    throw new RangeError('its own')
+  })
+  await assert.rejects(callAgent(limited(), throws, callWith('hi')), RangeError)
+  const none = agent('a', () => undefined as never)
+  await assert.rejects(callAgent(limited(), none, callWith('hi')), { code: 'agent_protocol' })
+})
+
+test('silence and length have limits; the agent is told, and one that does not listen is left behind', async () => {
+  for (const [spoken, waitMs] of [
+    [[], CALL_LIMITS.firstMs],
+    [[START], CALL_LIMITS.silenceMs],
+  ] as const) {
+    const clock = manualClock()
+    const told = Promise.withResolvers<void>()
+    const deaf = agent('a', async function* ({ signal }) {
+      signal.addEventListener('abort', () => told.resolve())
+      yield* spoken
+      await new Promise(() => undefined)
+    })
+    const ended = callAgent({ clock, limits: CALL_LIMITS }, deaf, callWith('hi'))
+    ended.catch(() => undefined)
+    await new Promise((resolve) => setImmediate(resolve))
+    await clock.advance(waitMs)
+    await assert.rejects(ended, { code: 'timeout' })
+    await told.promise
+  }
+  const [clock, ending] = [manualClock(), new AbortController()]
+  const never = agent('a', () => new Promise<never>(() => undefined))
+  const unanswered = callAgent({ clock, limits: CALL_LIMITS }, never, callWith('hi'))
+  unanswered.catch(() => undefined)
+  await new Promise((resolve) => setImmediate(resolve))
+  await clock.advance(CALL_LIMITS.firstMs)
+  await assert.rejects(unanswered, { code: 'timeout' })
+  const ended = callAgent(limited(), never, { ...callWith('hi'), signal: ending.signal })
+  ending.abort(new Error('the pod stops'))
+  await assert.rejects(ended, /the pod stops/)
+})
+
+test('in what an agent reads, a reply stands right behind the last message that it answers', () => {
+  const item = (seq: number, answers?: number) =>
+    ({ seq, id: `m${seq}`, ...(answers === undefined ? {} : { answers }) }) as Item
+  const log = [item(1), item(2), item(3, 1), item(4), item(5, 4), item(6)]
+  assert.deepEqual(
+    inOrder(log).map(({ seq }) => seq),
+    [1, 3, 2, 4, 5, 6],
+  )
+})
+
+test('the demo agent: an echo word by word, a minute, two failures, a silence; the same words at every attempt', async () => {
+  const speech = async (said: string, attempt = 1) => {
+    const clock = manualClock()
+    const stream = await demoAgent({ clock }).answer(callWith(said, { attempt }))
+    const assembler = createAssembler('m')
+    let deltas = 0
+    const reading = (async () => {
+      for await (const chunk of stream) {
+        assembler.push(chunkOf(chunk))
+        if (chunk.type === 'text-delta') deltas += 1
+      }
+      return assembler.end().isFinished
+    })()
+    const firstMs = async () => {
+      for (let ms = 0; ; ms += 100) {
+        await new Promise((resolve) => setImmediate(resolve))
+        if (assembler.message().parts.length > 0) return ms
+        await clock.advance(100)
+      }
+    }
+    const silentMs = await firstMs()
+    const startMs = clock.monotonicMs()
+    while (clock.sleepers > 0) {
+      await clock.advance(100)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    assert.ok(await reading)
+    const spoken = assembler.message().parts[0]!['text'] as string
+    return { spoken, deltas, silentMs, tookMs: clock.monotonicMs() - startMs }
+  }
+  const echo = await speech('hello  there')
+  assert.deepEqual([echo.spoken, echo.deltas, echo.silentMs], ['You said: hello  there', 4, 0])
+  const long = await speech('write a LONG poem')
+  assert.ok(long.tookMs >= 55_000 && long.tookMs <= 65_000, `${long.tookMs} ms`)
+  assert.equal((await speech('write a LONG poem', 2)).spoken, long.spoken)
+  assert.equal((await speech('be slow')).silentMs, 20_000)
+  const { answer } = demoAgent({ clock: manualClock() })
+  for (const attempt of [1, 2]) assert.throws(() => answer(callWith('fail', { attempt })), /asked to fail/)
+  assert.equal((await speech('fail', 3)).spoken, 'You said: fail')
+})
+
+test('two agents of one name are refused; the demo agent gives way', () => {
+  const [one, two] = [saying([]), saying([])]
+  assert.throws(() => agentsOf([one, two]), /Two agents are defined as a/)
+  const [own, demo]: AgentDefinition[] = [agent('demo', one.answer), demoAgent({ clock: manualClock() })]
+  assert.equal(agentsOf([own!], [demo!]).get('demo'), own)
+  assert.throws(() => agent('no name', one.answer), /must match/)
+})
