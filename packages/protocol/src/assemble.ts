@@ -15,6 +15,8 @@ import type { Message, Metadata, Part } from './message.ts'
 export type Assembler = {
   /** Throws a ChunkError, and changes nothing, if the chunk may not come now. */
   readonly push: (chunk: Chunk) => void
+  /** How many parts it has so far. */
+  readonly length: () => number
   /** So far; what is pushed later does not change it. */
   readonly message: () => Message
   /** How the stream says that it ended. */
@@ -32,6 +34,7 @@ type OpenPart = { type: string; text: string; state: string; [field: string]: un
 
 export function createAssembler(messageId: string): Assembler {
   const parts: Fields[] = []
+  const data = new Map<string, Fields>() // those that have an id
   const open = { text: new Map<string, OpenPart>(), reasoning: new Map<string, OpenPart>() }
   let [id, metadata, end]: [string, Metadata | undefined, StreamEnd] = [
     messageId,
@@ -64,13 +67,19 @@ export function createAssembler(messageId: string): Assembler {
   }
   const put = (chunk: DataChunk) => {
     if (chunk.transient) return
-    const same = (part: Fields) => part['type'] === chunk.type && part['id'] === chunk.id
-    const before = chunk.id === undefined ? undefined : parts.find(same)
-    if (before) before['data'] = chunk.data
-    else parts.push({ ...chunk })
+    const name = chunk.id === undefined ? undefined : JSON.stringify([chunk.type, chunk.id])
+    const before = name === undefined ? undefined : data.get(name)
+    if (before) {
+      before['data'] = chunk.data
+      return
+    }
+    const part = { ...chunk }
+    parts.push(part)
+    if (name !== undefined) data.set(name, part)
   }
   const resetStep = () => {
-    parts.length = 1 + parts.findLastIndex(({ type }) => type === 'step-start')
+    const gone = new Set(parts.splice(1 + parts.findLastIndex(({ type }) => type === 'step-start')))
+    for (const [name, part] of data) if (gone.has(part)) data.delete(name)
     open.text.clear()
     open.reasoning.clear()
   }
@@ -104,6 +113,7 @@ export function createAssembler(messageId: string): Assembler {
           return grow(chunk)
       }
     },
+    length: () => parts.length,
     message: () => ({
       id,
       role: 'assistant',

@@ -101,7 +101,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     routes: gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell: config.cell }),
   })
 
-  const parts = [database, schema, hints, fleet, tasks, sessions, readiness, admin, gateway]
+  const parts = [database, schema, hints, fleet, sessions, tasks, readiness, admin, gateway]
   const limits = { clock, stopMs: config.stopMs + GRACE_MS }
   const pod = compose(
     'pod',

@@ -2,9 +2,10 @@
 // be sent, and answers with chunks of the AI SDK's UI message stream.
 //   the agent's stream                                        its turn
 //   ends behind `finish`                                      done, with the message that its chunks make
-//   ends without it, breaks, says `error`, or is silent for   called again after a growing pause, until its attempts are
-//   too long                                                  used up: then failed
-//   holds what is no chunk, or a chunk at a wrong place       failed, and not called again: `agent_protocol`
+//   ends without it, breaks, says `error`, finishes with      called again after a growing pause, until its attempts are
+//   `error` or `interrupted`, is silent for too long          used up: then failed
+//   holds what is no chunk, a chunk at a wrong place, or      failed, and not called again: `agent_protocol`, `too_large`
+//   too much
 // The handler may also throw: retryAfter(…) is called again then, which counts as nothing; abort(…) ends the turn as failed.
 // Every call of one turn has the same turn.id, to pass on to whoever must not do something twice.
 import { TASK_NAME, type Id, type Message } from '@fleetline/protocol'
@@ -14,7 +15,7 @@ export type AgentCall = {
   /** Of the session. */
   readonly id: Id<'session'>
   readonly trigger: 'submit-message'
-  /** The oldest first; a reply stands right behind the last message that it answers. */
+  /** The last 500, or 2 MiB of them, the oldest first; a reply stands right behind the last message that it answers. */
   readonly messages: readonly Message[]
   readonly turn: {
     readonly id: Id<'turn'>

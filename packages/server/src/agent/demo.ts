@@ -43,11 +43,11 @@ function textOf(message: Message | undefined): string {
   return (message?.parts ?? []).map(({ text }) => (typeof text === 'string' ? text : '')).join(' ')
 }
 
-/** As many words as a minute takes. */
 const LINES = [
   'A pod may fall, and still the line holds.',
   'Its rows remember every word that it had said.',
   'Another pod takes up the turn and starts anew,',
   'and who was reading reads the whole of it.',
 ]
+/** As many words as a minute takes. */
 const POEM = Array.from({ length: 60 }, (_, n) => `${n + 1}. ${LINES[n % LINES.length]}`).join('\n')

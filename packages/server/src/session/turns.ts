@@ -41,8 +41,9 @@ export const TURN_OPEN = `
     from fleetline.sessions s, fleetline.tasks k
    where t.tenant = $1 and t.id = $2 and t.ended_at is null
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
-     and k.id = t.id and k.attempt = $3 and k.pod = $4
-  returning t.session, t.epoch, t.agent, t.read_from as "readFrom", t.read_to as "readTo", s.title`
+     and k.tenant = t.tenant and k.id = t.id and k.attempt = $3 and k.pod = $4
+  returning t.session, t.epoch, t.agent, t.read_from as "readFrom", t.read_to as "readTo", s.title,
+            (extract(epoch from statement_timestamp() - t.started_at) * 1000)::float8 as "ageMs"`
 
 /** What an attempt works on. */
 export type OpenTurn = {
@@ -52,6 +53,8 @@ export type OpenTurn = {
   readonly readFrom: number
   readonly readTo: number
   readonly title: string | null
+  /** Since it started, by the clock of the database. */
+  readonly ageMs: number
 }
 
 /** Undefined: the claim, or the turn, is not the attempt's any more. */

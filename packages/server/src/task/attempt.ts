@@ -38,8 +38,15 @@ export type Surroundings = {
   /** To end the attempt: by the pod from outside, by its timeout from here. */
   readonly ending: AbortController
 }
-/** For who settles by itself: as which pod it was claimed, and when the pod waits no longer for an answer. */
-export type OfPod = { readonly pod: number; readonly gaveUp: AbortSignal }
+/** For who settles by itself. */
+export type OfPod = {
+  /** As which it was claimed. */
+  readonly pod: number
+  /** Whether the pod must not trust that it is alive: it starts nothing then. */
+  readonly isFenced: () => boolean
+  /** Aborted when the pod waits no longer for answers about attempts. */
+  readonly gaveUp: AbortSignal
+}
 
 const RETRY = { baseMs: 1_000, capMs: 900_000 }
 /** For a handler to end once its signal was aborted. */

@@ -1,5 +1,5 @@
-// Tasks of Fleetline itself, on tracks that a migration has made: written as part of a transaction that writes more, and
-// run by who knows what else ends with them.
+// Tasks of Fleetline itself, on tracks that a migration has made, so that they are there before any pod: written as part of
+// a transaction that writes more, and run by who knows what else ends with them.
 import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
 import type { Runner } from './attempt.ts'

@@ -37,6 +37,7 @@ type Deps = {
   readonly log: Log
   readonly metrics: Metrics
   readonly cell: number
+  readonly isFenced: () => boolean
   /** A slot is free again: that of the attempt with this name. `hasEnded`: it ran, and its row says so. */
   readonly onFree: (name: string, hasEnded: boolean) => void
 }
@@ -95,8 +96,8 @@ export function createRunning(deps: Deps): Running {
       track(pod.id, claim, async (ending) => {
         const log = logOf(claim, machine)
         const startMs = clock.monotonicMs()
-        const around = { clock, random, cell, log, ending, pod: pod.id, gaveUp: gaveUp.signal }
-        const end = await run(claim, around)
+        const ofPod = { pod: pod.id, isFenced: deps.isFenced, gaveUp: gaveUp.signal }
+        const end = await run(claim, { clock, random, cell, log, ending, ...ofPod })
         metrics.observe('taskTime', { machine }, clock.monotonicMs() - startMs)
         if ('answer' in end) return report(end, machine, log)
         tell(log, end)

@@ -116,7 +116,7 @@ export const METRICS = {
   taskTime: {
     kind: 'seconds',
     name: 'fleetline_task_seconds',
-    help: 'From the start of an attempt to its end, without its settlement.',
+    help: 'From the start of an attempt to its end, without its settlement; of a turn, with it.',
     labels: ['machine'],
   },
   taskWait: {

@@ -1,5 +1,5 @@
 // One call of an agent, from the first chunk to the last. Nothing of it is believed: every value is looked at, what it may
-// send and how long it may be silent has a limit, and one that goes on after its signal is left behind.
+// send and how long it may be silent has a limit, and one that goes on after its signal is left behind, at once.
 //   the stream                                             answer
 //   ended behind `finish`                                  the message that its chunks make, or nothing if that is empty
 //   ended without `finish`, said `error`, finished with    a fault to try again after
@@ -14,21 +14,32 @@ import {
   messageFault,
   type Chunk,
   type Message,
+  type Part,
   type StreamEnd,
 } from '@fleetline/protocol'
-import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
-import { within, type Clock } from '../lib/clock.ts'
+import type { AgentAnswer, AgentCall, AgentDefinition } from '../agent/agent.ts'
+import { breathe, within, type Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 
-export type CallLimits = Readonly<
-  Record<'firstMs' | 'silenceMs' | 'wholeMs' | 'chunks' | 'bytes' | 'messageBytes', number>
->
+type LimitName =
+  | 'firstMs'
+  | 'silenceMs'
+  | 'wholeMs'
+  | 'chunks'
+  | 'bytes'
+  | 'parts'
+  | 'metadataBytes'
+  | 'messageBytes'
+export type CallLimits = Readonly<Record<LimitName, number>>
 export const CALL_LIMITS: CallLimits = {
   firstMs: 30_000,
   silenceMs: 60_000,
   wholeMs: 900_000,
   chunks: 100_000,
   bytes: 64 * 1024 * 1024,
+  parts: 2_000,
+  /** Of all that is sent, also of what replaces what was sent before. */
+  metadataBytes: 16_384,
   messageBytes: 4 * 1024 * 1024,
 }
 
@@ -48,6 +59,8 @@ export class AgentFault extends Error {
 const LATE = new AgentFault('timeout', 'The agent took too long', false)
 const SILENT = new AgentFault('timeout', 'The agent was silent for too long', false)
 
+const BREATH = 64 // chunks: an agent that has them all at once does not hold up the pod
+
 type Deps = { readonly clock: Clock; readonly limits: CallLimits }
 
 /** Rejects with the signal's reason when that is aborted. The signal that the agent gets is aborted when this ends. */
@@ -58,12 +71,17 @@ export async function callAgent(
 ): Promise<Message | undefined> {
   const over = new AbortController()
   const signal = AbortSignal.any([call.signal, over.signal])
-  const begin = async () => answer({ ...call, signal })
+  const { messageId } = call.turn // before the agent has the call in its hands
+  const begin = async () => iteratorOf(await answer({ ...call, signal }))
   const reading = async () => {
-    const stream = await within(clock, limits.firstMs, begin(), SILENT, signal)
-    if (typeof stream?.[Symbol.asyncIterator] !== 'function')
-      throw new AgentFault('agent_protocol', 'The agent did not answer with a stream of chunks', true)
-    return read(stream[Symbol.asyncIterator](), { clock, limits, signal, messageId: call.turn.messageId })
+    const begun = begin()
+    try {
+      const stream = await within(clock, limits.firstMs, begun, SILENT, signal)
+      return await read(stream, { clock, limits, signal, messageId })
+    } catch (error) {
+      begun.then(leave).catch(() => undefined) // it has none, or this was its failure
+      throw error instanceof ChunkError ? new AgentFault('agent_protocol', error.message, true) : error
+    }
   }
   try {
     call.signal.throwIfAborted()
@@ -73,6 +91,17 @@ export async function callAgent(
   }
 }
 
+function iteratorOf(stream: Partial<AgentAnswer> | undefined): AsyncIterator<unknown> {
+  const iterator = stream?.[Symbol.asyncIterator]?.()
+  if (iterator) return iterator
+  throw new ChunkError('The agent did not answer with a stream of chunks')
+}
+
+/** It is told; whether it listens is its own affair. */
+async function leave(stream: AsyncIterator<unknown>): Promise<void> {
+  await stream.return?.()
+}
+
 type Reading = Deps & { readonly signal: AbortSignal; readonly messageId: string }
 
 async function read(
@@ -80,23 +109,41 @@ async function read(
   { clock, limits, signal, messageId }: Reading,
 ): Promise<Message | undefined> {
   const assembler = createAssembler(messageId)
-  const size = { chunks: 0, bytes: 0 }
-  try {
-    for (let waitMs = limits.firstMs; ; waitMs = limits.silenceMs) {
-      const next = await within(clock, waitMs, stream.next(), SILENT, signal)
-      if (next.done) return replyOf(assembler.message(), assembler.end(), limits)
-      if (assembler.end().isFinished) continue // behind `finish` nothing counts
-      const text = jsonOf(next.value)
+  const measure = createMeasure(limits)
+  const next = async () => (await stream.next()) as Partial<IteratorResult<unknown>> | undefined
+  for (let waitMs = limits.firstMs; ; waitMs = limits.silenceMs) {
+    const step = await within(clock, waitMs, next(), SILENT, signal)
+    if (step?.done) return replyOf(assembler.message(), assembler.end(), limits)
+    const text = jsonOf(step?.value)
+    if (measure.count(text) % BREATH === 0) await breathe()
+    if (assembler.end().isFinished) continue // behind `finish` nothing counts, but for its size
+    const chunk = ours(chunkOf(JSON.parse(text)), messageId)
+    assembler.push(chunk)
+    measure.look(chunk, assembler.length())
+    await crashPoint('turn.chunk')
+  }
+}
+
+/** Throws when the stream is more than a reply may be. */
+function createMeasure(limits: CallLimits) {
+  const size = { chunks: 0, bytes: 0, metadataBytes: 0, parts: 0 }
+  const check = () => {
+    const [over] = (Object.keys(size) as (keyof typeof size)[]).filter((name) => size[name] > limits[name])
+    if (over) throw new AgentFault('too_large', `A reply has at most ${limits[over]} ${over}`, true)
+  }
+  return {
+    /** Before it is looked at; answers how many there were. */
+    count: (text: string): number => {
       size.chunks += 1
       size.bytes += Buffer.byteLength(text)
-      if (size.chunks > limits.chunks || size.bytes > limits.bytes)
-        throw new AgentFault('too_large', 'The agent sent more than a reply may be', true)
-      assembler.push(ours(chunkOf(JSON.parse(text)), messageId))
-      await crashPoint('turn.chunk')
-    }
-  } catch (error) {
-    leave(stream)
-    throw error instanceof ChunkError ? new AgentFault('agent_protocol', error.message, true) : error
+      check()
+      return size.chunks
+    },
+    look: (chunk: Chunk, parts: number) => {
+      size.parts = parts
+      if ('messageMetadata' in chunk) size.metadataBytes += JSON.stringify(chunk.messageMetadata).length
+      check()
+    },
   }
 }
 
@@ -107,12 +154,6 @@ function jsonOf(value: unknown): string {
   } catch {
     throw new ChunkError('A chunk cannot be written as JSON')
   }
-}
-
-/** It is told; whether it listens is its own affair. */
-function leave(stream: AsyncIterator<unknown>): void {
-  const told = async () => stream.return?.()
-  told().catch(() => undefined)
 }
 
 /** The id of the reply is that of its turn, whatever the agent calls it. */
@@ -132,5 +173,9 @@ function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message 
     throw new AgentFault('agent_protocol', `The reply cannot be stored: ${fault}`, true)
   if (Buffer.byteLength(JSON.stringify(message)) > limits.messageBytes)
     throw new AgentFault('too_large', `The reply is over ${limits.messageBytes} bytes of JSON`, true)
-  return message.parts.some(({ type }) => type !== 'step-start') ? message : undefined
+  return message.parts.some(hasContent) ? message : undefined
+}
+
+function hasContent({ type, text }: Part): boolean {
+  return type !== 'step-start' && text !== ''
 }

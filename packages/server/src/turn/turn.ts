@@ -5,19 +5,19 @@
 //
 //   the attempt                                                  what becomes of the turn
 //   its claim is another's by now                                nothing: fenced
-//   is the fifth that counts: pods died with the four before     failed: `attempts_used_up`
 //   PostgreSQL cannot be read                                    waits; does not count
+//   comes when the turn is 15 minutes old                        failed: `deadline`
+//   is the fifth that counts: the fourth never got to its end    failed: `attempts_used_up`
 //   the agent is none that this pod knows                        as if it had failed
 //   the agent answered                                           done, with its message, or with none if it has nothing to say
 //   the agent failed                                             waits, and is called again; at the fourth attempt failed
 //   the agent failed for good (its protocol, abort)              failed
 //   the agent asked for later                                    waits until then; does not count
-//   the pod stops, or was counted as dead                        handed back; does not count
+//   the pod stops, or must not trust itself                      handed back; does not count
 // The end is sent until PostgreSQL answers: an end that was there already, by this attempt, is known again. Task rows keep
 // the code of a fault, never its message, which may quote what was said.
-import type { Message } from '@fleetline/protocol'
 import type { Agents } from '../agent/agent.ts'
-import { Retry } from '../errors.ts'
+import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import { insist } from '../lib/insist.ts'
@@ -46,17 +46,23 @@ type Deps = {
 
 /** Attempts that count. */
 export const MOST_ATTEMPTS = 4
+const DEADLINE_MS = 900_000
 const LATER_MS = 1_000
+const PATIENCE = 5 // repeats of an end that is refused for another reason than its data
 
 const USED_UP: TurnError = {
   code: 'attempts_used_up',
-  message: `The pods of ${MOST_ATTEMPTS} attempts died before the reply was stored`,
+  message: `Its ${MOST_ATTEMPTS} attempts are used up: the last one died with its pod, or could not read the conversation`,
 }
+const TOO_OLD: TurnError = { code: 'deadline', message: 'The turn was not done within 15 minutes' }
 const UNSTORABLE: TurnError = { code: 'agent_protocol', message: 'PostgreSQL cannot store the reply' }
-const UNKNOWN_AGENT = 'The pods that took the turn do not have its agent: deploy it to every pod'
+const BROKEN: TurnError = { code: 'internal', message: 'The reply could not be stored' }
+const UNKNOWN_AGENT =
+  'The pods that took the turn do not have its agent: deploy it to every pod that has agents'
 
+/** One attempt, and what it works on. */
 type Attempt = Surroundings & OfPod & { readonly claim: Claim }
-type End = Settlement | Ended
+type Work = Attempt & { readonly turn: OpenTurn; readonly deps: Deps }
 
 export function createTurnRunner(deps: Deps): OwnRunner {
   return {
@@ -65,7 +71,8 @@ export function createTurnRunner(deps: Deps): OwnRunner {
       const attempt = { ...around, claim }
       try {
         const turn = await open(deps, attempt)
-        return turn ? await work(deps, attempt, turn) : { type: 'back', answer: 'fenced' }
+        if (turn) return await answer({ ...attempt, turn, deps })
+        return { type: 'failed', error: faultOfTask(attempt, 'fenced') } // which this is, too, unless the turn is gone
       } catch (error) {
         return notBegun(attempt, error)
       }
@@ -79,24 +86,26 @@ async function open({ database }: Deps, { claim, pod }: Attempt): Promise<OpenTu
   return valueOf(outcome, 'The turn cannot be opened')
 }
 
-/** Rejects if there was nothing to call the agent with. */
-async function work(deps: Deps, attempt: Attempt, turn: OpenTurn): Promise<End> {
-  const { claim, ending } = attempt
-  if (claim.spent > MOST_ATTEMPTS) return fail(deps, attempt, turn, USED_UP)
+/** Rejects if the conversation could not be read. */
+async function answer(work: Work): Promise<Settlement | Ended> {
+  const { claim, ending, turn, deps } = work
+  const leftMs = DEADLINE_MS - turn.ageMs
+  if (leftMs <= 0) return endFailed(work, TOO_OLD)
+  if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
   const agent = deps.agents.get(turn.agent)
-  if (!agent) return failed(deps, attempt, turn, new AgentFault('agent_unknown', UNKNOWN_AGENT, false))
+  if (!agent) return afterFault(work, new AgentFault('agent_unknown', UNKNOWN_AGENT, false))
   const call = await gather({ ...deps.sessions, cell: deps.cell }, claim, turn)
   await crashPoint('turn.gathered')
-  let message: Message | undefined
+  if (work.isFenced()) return { type: 'back' }
   try {
-    const limited = { clock: deps.clock, limits: CALL_LIMITS }
-    message = await callAgent(limited, agent, { ...call, signal: ending.signal })
+    const limited = { clock: deps.clock, limits: { ...CALL_LIMITS, wholeMs: leftMs } }
+    const message = await callAgent(limited, agent, { ...call, signal: ending.signal })
+    await crashPoint('turn.ending')
+    const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
+    return await end(work, { outcome: 'done', draft })
   } catch (error) {
-    return failed(deps, attempt, turn, error)
+    return afterFault(work, error)
   }
-  await crashPoint('turn.ending')
-  const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
-  return end(deps, attempt, turn, { outcome: 'done', draft })
 }
 
 function notBegun(attempt: Attempt, error: unknown): Settlement {
@@ -107,34 +116,35 @@ function notBegun(attempt: Attempt, error: unknown): Settlement {
   return { type: 'retry', delayMs: retryMs(attempt.claim.spent, attempt.random), error: fault }
 }
 
-async function failed(deps: Deps, attempt: Attempt, turn: OpenTurn, error: unknown): Promise<End> {
-  const { claim, ending, clock, random } = attempt
+async function afterFault(work: Work, error: unknown): Promise<Settlement | Ended> {
+  const { claim, ending, clock, random } = work
   if (ending.signal.aborted) return { type: 'back' }
   const { code, message, kind, delayMs } = readThrown(error, clock)
-  if (kind === 'Abort') return fail(deps, attempt, turn, { code: 'aborted', message })
-  if (delayMs !== undefined) return { type: 'later', delayMs, error: faultOfTask(attempt, 'later') }
+  if (kind === 'Abort') return endFailed(work, { code: 'aborted', message })
+  if (delayMs !== undefined)
+    return { type: 'later', delayMs: Math.min(delayMs, DEADLINE_MS), error: faultOfTask(work, 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
-  if (isFinal || claim.spent >= MOST_ATTEMPTS) return fail(deps, attempt, turn, { code, message })
-  return { type: 'retry', delayMs: retryMs(claim.spent, random), error: faultOfTask(attempt, code) }
+  if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message })
+  return { type: 'retry', delayMs: retryMs(claim.spent, random), error: faultOfTask(work, code) }
 }
 
-function fail(deps: Deps, attempt: Attempt, turn: OpenTurn, error: TurnError): Promise<Ended> {
-  attempt.log.warn('a turn failed', { code: error.code })
-  return end(deps, attempt, turn, { outcome: 'failed', error })
+function endFailed(work: Work, error: TurnError): Promise<Ended> {
+  work.log.warn('a turn failed', { code: error.code })
+  return end(work, { outcome: 'failed', error })
 }
 
-type Outcome =
+type Ending =
   | Pick<Extract<TurnEnd, { outcome: 'done' }>, 'outcome' | 'draft'>
   | Pick<Extract<TurnEnd, { outcome: 'failed' }>, 'outcome' | 'error'>
 
-async function end(deps: Deps, attempt: Attempt, turn: OpenTurn, outcome: Outcome): Promise<Ended> {
-  const { claim, pod, log, gaveUp: signal } = attempt
+async function end({ claim, pod, log, gaveUp: signal, turn, deps }: Work, ending: Ending): Promise<Ended> {
   const { session, epoch } = turn
   const key = { tenant: claim.tenant, session, turn: claim.id, epoch, attempt: claim.attempt, pod }
-  let sent = outcome
+  let sent = ending
   const onFailure = (error: unknown, failures: number) => {
     if (failures === 0) log.warn('a turn could not be ended yet', { error })
     if (isValueFault(error)) sent = { outcome: 'failed', error: UNSTORABLE }
+    else if (failures >= PATIENCE && kindOf(error) !== 'Retry') sent = { outcome: 'failed', error: BROKEN }
   }
   const ended = await insist({ ...deps, signal, onFailure }, () => deps.sessions.endTurn({ ...key, ...sent }))
   const answer = ended === undefined ? 'unanswered' : ended.type === 'ended' ? 'settled' : 'fenced'

@@ -93,6 +93,8 @@ test('every other stream is a fault, and says whether calling again may help', a
     [[START, { type: 'data-big', data: 1n }], 'agent_protocol', true],
     [[START, OPEN, text('\0'), CLOSE, FINISH], 'agent_protocol', true],
     [whole, 'too_large', true, { chunks: 4 }],
+    [[START, OPEN, OPEN, FINISH], 'too_large', true, { parts: 1 }],
+    [[START, { ...FINISH, messageMetadata: { a: 1 } }], 'too_large', true, { metadataBytes: 6 }],
     [whole, 'too_large', true, { bytes: 100 }],
     [whole, 'too_large', true, { messageBytes: 100 }],
   ]
@@ -109,6 +111,26 @@ test('every other stream is a fault, and says whether calling again may help', a
   await assert.rejects(callAgent(limited(), throws, callWith('hi')), RangeError)
   const none = agent('a', () => undefined as never)
   await assert.rejects(callAgent(limited(), none, callWith('hi')), { code: 'agent_protocol' })
+})
+
+test('a stream that never waits and never ends is cut by its size, also behind finish, while timers have their turn', async () => {
+  let ticks = 0
+  const timer = setInterval(() => (ticks += 1), 1)
+  for (const first of [START, FINISH]) {
+    const left = Promise.withResolvers<void>()
+    let count = 0
+    const endless = {
+      next: () => ({ value: (count += 1) === 1 ? first : { type: 'start-step' } }), // no promise, as `for await` allows
+      return: () => left.resolve(),
+    }
+    const odd = agent('a', () => ({ [Symbol.asyncIterator]: () => endless }) as never)
+    await assert.rejects(callAgent(limited({ chunks: 5_000, parts: 1e9 }), odd, callWith('hi')), {
+      code: 'too_large',
+    })
+    await left.promise
+  }
+  clearInterval(timer)
+  assert.ok(ticks > 1, `${ticks} ticks`)
 })
 
 test('silence and length have limits; the agent is told, and one that does not listen is left behind', async () => {
@@ -131,6 +153,17 @@ test('silence and length have limits; the agent is told, and one that does not l
     await told.promise
   }
   const [clock, ending] = [manualClock(), new AbortController()]
+  const chatty = agent('a', async function* () {
+    for (;;) {
+      yield { type: 'start-step' }
+      await clock.sleep(1_000)
+    }
+  })
+  const whole = callAgent({ clock, limits: { ...CALL_LIMITS, wholeMs: 5_000 } }, chatty, callWith('hi'))
+  whole.catch(() => undefined)
+  await new Promise((resolve) => setImmediate(resolve))
+  await clock.advance(5_000)
+  await assert.rejects(whole, { message: 'The agent took too long' })
   const never = agent('a', () => new Promise<never>(() => undefined))
   const unanswered = callAgent({ clock, limits: CALL_LIMITS }, never, callWith('hi'))
   unanswered.catch(() => undefined)

@@ -1,0 +1,134 @@
+// Attempts of a turn, one by one: what each becomes when it is overtaken, when its pod stops, and when PostgreSQL is away.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { agent, agentsOf, type AgentDefinition } from '../../src/agent/agent.ts'
+import { join } from '../../src/fleet/pods.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import { createReplay } from '../../src/session/replay.ts'
+import type { Database } from '../../src/store/database.ts'
+import type { Claim } from '../../src/task/claim.ts'
+import { createLog } from '../../src/telemetry/log.ts'
+import { createTurnRunner } from '../../src/turn/turn.ts'
+import { conversationOn, driversOf } from '../support/turns.ts'
+
+async function* saying(text: string) {
+  yield { type: 'text-start', id: '1' }
+  yield { type: 'text-delta', id: '1', delta: text }
+  yield { type: 'finish' }
+}
+
+type Given = {
+  readonly pod?: number
+  readonly database?: Pick<Database, 'transaction'>
+  readonly isFenced?: boolean
+}
+
+async function attemptsOn(t: TestContext) {
+  const talk = await conversationOn(t)
+  const [clock, random] = [systemClock(), systemRandom()]
+  const log = createLog({ level: 'error', destination: { write: () => undefined } })
+  const begin = (
+    claim: Claim,
+    answer: AgentDefinition['answer'],
+    { pod = talk.pod, database = talk.database, isFenced = false }: Given = {},
+  ) => {
+    const sessions = { ...createReplay({ database, cell: 0 }), ...driversOf(database, talk.key) }
+    const agents = agentsOf([agent('demo', answer)])
+    const [ending, gaveUp] = [new AbortController(), new AbortController()]
+    const around = {
+      clock,
+      random,
+      cell: 0,
+      log,
+      ending,
+      pod,
+      isFenced: () => isFenced,
+      gaveUp: gaveUp.signal,
+    }
+    const { run } = createTurnRunner({ database, sessions, agents, clock, random, cell: 0 })
+    return { ended: run(claim, around), ending, gaveUp }
+  }
+  return { ...talk, begin }
+}
+
+test('E1: an attempt that was overtaken is refused, whatever its agent says; so is one that comes too late to begin', async (t) => {
+  const { ask, begin, claimTurn, rows, run } = await attemptsOn(t)
+  await ask('a')
+  const [called, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const lost = await claimTurn()
+  const zombie = begin(lost, async () => {
+    called.resolve()
+    await free.promise
+    return saying('of the dead')
+  })
+  await called.promise
+  await run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
+  const pod = await run((query) => join(query, 'other', '0'))
+  const again = begin(await claimTurn(pod), () => saying('of the living'), { pod })
+  assert.deepEqual(await again.ended, { type: 'done', answer: 'settled' })
+  const after = await rows()
+  free.resolve()
+  assert.deepEqual(await zombie.ended, { type: 'done', answer: 'fenced' })
+  const late = await begin(lost, () => assert.fail('it is not called')).ended
+  assert.deepEqual([late.type, /fenced/.test(JSON.stringify(late))], ['failed', true])
+  assert.deepEqual(await rows(), after)
+  assert.equal(after.messages.length, 2)
+})
+
+test('a pod that stops, or must not trust itself, hands the turn back; nothing of it was written', async (t) => {
+  const { ask, begin, claimTurn, rows } = await attemptsOn(t)
+  await ask('a')
+  const claim = await claimTurn()
+  const called = Promise.withResolvers<void>()
+  const stopped = begin(claim, async function* () {
+    yield { type: 'text-start', id: '1' }
+    called.resolve()
+    await new Promise(() => undefined)
+  })
+  await called.promise
+  stopped.ending.abort(new Error('drain'))
+  assert.deepEqual(await stopped.ended, { type: 'back' })
+  const fenced = begin(claim, () => assert.fail('it is not called'), { isFenced: true })
+  assert.deepEqual(await fenced.ended, { type: 'back' })
+  assert.equal((await rows()).messages.length, 1)
+})
+
+test('while PostgreSQL is away a turn waits uncounted; its end is sent again until it is answered, or nobody waits', async (t) => {
+  const { ask, begin, claimTurn, database, rows } = await attemptsOn(t)
+  await ask('a')
+  const claim = await claimTurn()
+  let isAway = true
+  const lost = { type: 'not-committed', failure: 'lost', error: new Error('away') } as const
+  const shaky: Pick<Database, 'transaction'> = {
+    transaction: async (work, options) => (isAway ? lost : database.transaction(work, options)),
+  }
+  const unread = await begin(claim, () => assert.fail('it is not called'), { database: shaky }).ended
+  assert.deepEqual([unread.type, 'delayMs' in unread && unread.delayMs], ['later', 1_000])
+
+  isAway = false
+  const leaving = begin(claim, () => ((isAway = true), saying('hello')), { database: shaky })
+  leaving.gaveUp.abort(new Error('the pod stops'))
+  assert.deepEqual(await leaving.ended, { type: 'done', answer: 'unanswered' })
+  assert.equal((await rows()).messages.length, 1)
+
+  isAway = false
+  const gone = Promise.withResolvers<void>()
+  const patient = begin(claim, () => ((isAway = true), gone.resolve(), saying('hello')), { database: shaky })
+  await gone.promise
+  await systemClock().sleep(100)
+  isAway = false
+  assert.deepEqual(await patient.ended, { type: 'done', answer: 'settled' })
+  assert.equal((await rows()).messages.length, 2)
+})
+
+test('a turn that is too old is failed by its check, and its agent is not called', async (t) => {
+  const { ask, begin, claimTurn, rows, run } = await attemptsOn(t)
+  await ask('a')
+  const claim = await claimTurn()
+  await run((query) => query(`update fleetline.turns set started_at = now() - interval '1 hour'`))
+  const old = await begin(claim, () => assert.fail('it is not called')).ended
+  assert.deepEqual(old, { type: 'failed', answer: 'settled' })
+  const { session, turns } = await rows()
+  assert.deepEqual([session.turn, turns[0]!.outcome], [null, 'failed'])
+})
