@@ -27,7 +27,7 @@ test('what keeps a pod from starting has one sentence and an exit code of its ki
   type Case = readonly [env: Record<string, string>, code: number, text: RegExp, app?: string]
   const cases: readonly Case[] = [
     [{}, 2, /missing.ts cannot be loaded: /, 'missing.ts'],
-    [{}, 2, /clock.ts exports no task: write export const/, none],
+    [{}, 2, /clock.ts exports no task and no agent: write export const/, none],
     [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /run fleetline migrate up/],
     [
       { DATABASE_URL: await databaseFor(t), ...ANY_PORTS, FLEETLINE_OPERATOR_PORT: new URL(admin).port },
