@@ -1,7 +1,10 @@
 // What a follower of a session is told, in order. Over server-sent events a frame is the `data:` of an event that bears
-// its type, and the `id:` is where to go on: sent back as Last-Event-ID, nothing is missed.
+// its type, and the `id:` is where to go on: sent back as Last-Event-ID, nothing is missed. A turn is told as
+// turn (queued), turn (running), chunks …, messages (with its item), turn (done or failed).
+import type { Chunk } from './chunk.ts'
 import type { Id } from './ids.ts'
 import type { Item } from './message.ts'
+import type { Turn } from './turn.ts'
 
 /** Committed items, ascending, without a hole: the first stands right behind the last one told before. */
 export type MessagesFrame = {
@@ -24,7 +27,29 @@ export type GapFrame = {
   readonly to: number
 }
 
-export type Frame = MessagesFrame | GapFrame
+/** A turn of this session as it is now: it waits, runs, or has ended. */
+export type TurnFrame = {
+  readonly type: 'turn'
+  readonly session: Id<'session'>
+  readonly turn: Turn
+}
+
+/**
+ * What the agent has said since, before it is in the log: chunks `index` to `index` + `count` - 1 of an attempt, deltas
+ * merged. The message is open until its item comes, or its turn has failed, and is void then. One with `index` 0 begins it
+ * anew; so does a higher attempt, whose first chunk has index 0 again.
+ */
+export type ChunksFrame = {
+  readonly type: 'chunks'
+  readonly session: Id<'session'>
+  readonly turn: Id<'turn'>
+  readonly attempt: number
+  readonly index: number
+  readonly count: number
+  readonly chunks: readonly Chunk[]
+}
+
+export type Frame = MessagesFrame | GapFrame | TurnFrame | ChunksFrame
 
 /** A part of a session's log, ascending. There is more ahead while its last seq is below the head. */
 export type Page = { readonly items: readonly Item[]; readonly head: number }

@@ -11,6 +11,7 @@ import {
   chunkOf,
   createAssembler,
   createChunkDecoder,
+  mergeDeltas,
   type Chunk,
   type Message,
 } from '../src/index.ts'
@@ -125,6 +126,19 @@ test('any order of chunks: the message that the AI SDK makes, refused where it r
     }),
     { numRuns: 300 },
   )
+})
+
+test('merged deltas make the same message, however the stream was cut; mutant, merged across parts', () => {
+  const merges = (merge: typeof mergeDeltas) =>
+    fc.property(legalStream, fc.nat(14), (stream, cut) => {
+      const pieces = [...merge(stream.slice(0, cut)), ...merge(stream.slice(cut))]
+      assert.ok(pieces.length <= stream.length)
+      assert.deepEqual(assembled(pieces), assembled(stream))
+    })
+  fc.assert(merges(mergeDeltas), { numRuns: 500 })
+  const careless: typeof mergeDeltas = (chunks) =>
+    mergeDeltas(Array.from(chunks, (one) => ('delta' in one ? { ...one, id: '1' } : one)))
+  assert.equal(fc.check(merges(careless), { numRuns: 5_000, seed: 1 }).failed, true)
 })
 
 const encoder = new TextEncoder()

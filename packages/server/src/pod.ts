@@ -16,6 +16,7 @@ import { systemClock } from './lib/clock.ts'
 import { bounded, compose, type Service } from './lib/lifecycle.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
+import { sessionDuties } from './session/duties.ts'
 import { createSessions } from './session/sessions.ts'
 import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
 import { createHints } from './store/hints.ts'
@@ -73,7 +74,10 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
   const name = config.podName || hostname()
   const onReady = () => hints.send(TASKS_TOPIC)
-  const duties = taskDuties({ ...config, database, clock, metrics, log, onReady })
+  const duties = [
+    ...taskDuties({ ...config, database, clock, metrics, log, onReady }),
+    ...sessionDuties({ database }),
+  ]
   const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version, duties }) // who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
   const agents = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])

@@ -7,7 +7,7 @@ import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../lib/clock.ts'
 
-export type Event = { readonly id: number; readonly data: { readonly type: string } }
+export type Event = { readonly id: string; readonly data: { readonly type: string } }
 
 /** What a handler answers with: the source is asked for nothing more once the signal is aborted. */
 export type Events = (signal: AbortSignal) => AsyncIterable<Event>

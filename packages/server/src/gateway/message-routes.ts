@@ -18,6 +18,7 @@ import type { Told } from '../session/follow.ts'
 import type { Appended } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { CALLER_ACCESS } from './caller.ts'
+import { formatCursor } from './cursor.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import {
   ackSchema,
@@ -87,36 +88,38 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
       const range = after === undefined ? { before, limit } : { after, limit }
       const page = await sessions.read(await keyOf(principal, params.session), range)
       if (!page) throw notFound()
-      return { status: 200, body: page }
+      const { items, head } = page
+      return { status: 200, body: { items, head } }
     },
   })
 }
 
-function eventsRoute({ sessions, keyOf }: Deps): Route {
+function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/sessions/:session/events',
     summary:
-      'Follows the log as server-sent events: what is stored behind `after`, then what comes. The id of an event is where to go on: sent back as `Last-Event-ID`, nothing is missed.',
+      'Follows the session as server-sent events: what is stored behind `after`, then what comes; at the head, the live turn and the chunks of its reply. The id of an event is where to go on: sent back as `Last-Event-ID`, nothing is missed.',
     access: CALLER_ACCESS,
     params: sessionParams,
     query: eventsQuery,
     headers: eventsHeaders,
     answers: { 200: { means: 'A stream of frames; it has no end of its own.', events: frameSchema } },
     handle: async ({ principal, params, query, headers }) => {
-      const after = headers['last-event-id'] ?? query.after
-      const following = await sessions.follow(await keyOf(principal, params.session), after)
+      const from = headers['last-event-id'] ?? { seq: query.after }
+      const following = await sessions.follow(await keyOf(principal, params.session), from)
       if (!following) throw notFound()
-      return { status: 200, body: (signal: AbortSignal) => eventsOf(params.session, following(signal)) }
+      const eventOf = ({ frame, at }: Told): Event => {
+        const data = { ...frame, session: params.session }
+        return { id: formatCursor(at, cell), data }
+      }
+      return { status: 200, body: (signal: AbortSignal) => mapped(following(signal), eventOf) }
     },
   })
 }
 
-async function* eventsOf(session: string, told: AsyncIterable<Told>): AsyncGenerator<Event> {
-  for await (const frame of told) {
-    const data = { ...frame, session }
-    yield { id: frame.type === 'messages' ? frame.items.at(-1)!.seq : frame.to, data }
-  }
+async function* mapped<In, Out>(source: AsyncIterable<In>, change: (one: In) => Out): AsyncGenerator<Out> {
+  for await (const one of source) yield change(one)
 }
 
 function authorOf({ role }: Message, id: string | undefined): Author {

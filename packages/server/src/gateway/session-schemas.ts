@@ -11,7 +11,9 @@ import {
 } from '@fleetline/protocol'
 import { z } from 'zod'
 import { Rejected } from '../errors.ts'
+import { cursor } from './cursor.ts'
 import { limit, whole } from './query.ts'
+import { turnSchema } from './turn-schemas.ts'
 
 /** One line that PostgreSQL can store and a terminal can show. */
 function line(maxLength: number) {
@@ -95,7 +97,7 @@ export const pageQuery = z
 export const eventsQuery = z.object({ after: seq.default(0) })
 
 /** What a browser sends when it comes back; it knows better than the address that it first asked for. */
-export const eventsHeaders = z.object({ 'last-event-id': seq.optional() })
+export const eventsHeaders = z.object({ 'last-event-id': cursor.optional() })
 
 const itemSchema = z.object({
   seq: z.int(),
@@ -119,6 +121,16 @@ export const frameSchema = z.discriminatedUnion('type', [
     reason: z.literal('diverged'),
     from: z.int(),
     to: z.int(),
+  }),
+  z.object({ type: z.literal('turn'), session: z.string(), turn: turnSchema }),
+  z.object({
+    type: z.literal('chunks'),
+    session: z.string(),
+    turn: z.string(),
+    attempt: z.int(),
+    index: z.int(),
+    count: z.int(),
+    chunks: z.array(z.looseObject({ type: z.string() })),
   }),
 ])
 

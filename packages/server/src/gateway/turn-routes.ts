@@ -1,28 +1,12 @@
 // Turns over HTTP.
-import { TURN_STATES } from '@fleetline/protocol'
 import { z } from 'zod'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { CALLER_ACCESS, type TenantOf } from './caller.ts'
+import { turnSchema } from './turn-schemas.ts'
 
 type Deps = { readonly tenantOf: TenantOf; readonly sessions: Pick<Sessions, 'findTurn'> }
-
-export const turnSchema = z.object({
-  id: z.string(),
-  session: z.string(),
-  state: z.enum(TURN_STATES),
-  epoch: z.int(),
-  attempt: z.int(),
-  agent: z.string(),
-  message: z.string(),
-  answers: z.object({ from: z.int(), to: z.int().nullable() }),
-  pod: z.string().nullable(),
-  startedAt: z.string(),
-  retryAt: z.string().nullable(),
-  endedAt: z.string().nullable(),
-  error: z.object({ code: z.string(), message: z.string() }).nullable(),
-})
 
 export function turnRoutes({ tenantOf, sessions }: Deps): Route[] {
   return [

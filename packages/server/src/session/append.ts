@@ -30,7 +30,6 @@ import {
   type Appended,
   type Item,
   type Placed,
-  type SessionKey,
   type SessionState,
   type Stored,
   type TurnEnd,
@@ -51,8 +50,8 @@ type Deps = {
   readonly cell: number
   readonly deadlineMs: number
   readonly metrics: Metrics
-  /** Called after commit, before the answers: the new heads of the sessions that changed. */
-  readonly onGrown: (heads: Iterable<SessionKey & { readonly head: number }>) => void
+  /** Called after commit, before the answers: the sessions that changed, as they are now. */
+  readonly onGrown: (sessions: Iterable<SessionState>) => void
   /** Called after a commit that started turns. */
   readonly onTurns: () => void
 }

@@ -1,13 +1,13 @@
-// Wakes who follows a session when it has grown. It carries no message: what is told to anybody was read by replay.ts,
+// Wakes who follows a session when it has grown, or its turn is another. It carries no message: what is told to anybody was read by replay.ts,
 // so nothing leaves that is not committed, and a wake-up too many or too late does no harm. Guarantees:
-//   D2  a follower whose session has grown is woken, also if every hint is lost: by the next poll
+//   D2  a follower whose session has moved is woken, also if every hint is lost: by the next poll
 //   S4  followers are found by (tenant, session), never by a session's id alone
 //
 //   what happens                           who is woken
 //   a commit of this pod                   followers here, at once; other pods are sent a hint
-//   a hint, a poll, a new follower         the session's head is looked up, one statement for all that are to be looked
-//                                          up; a higher head wakes all whom it is news to
-//   a lookup finds a lower head            all: the log is another one (a restore, a failover that lost its end), or the
+//   a hint, a poll, a new follower         where the session stands is looked up, one statement for all that are to be
+//                                          looked up; a higher head or phase wakes all whom it is news to
+//   a lookup finds a lower one             all: the log is another one (a restore, a failover that lost its end), or the
 //                                          lookup is older than a commit of this pod; who reads finds out, and one more
 //                                          lookup settles it
 //   a lookup fails                         nobody: the next poll looks again
@@ -19,10 +19,12 @@ import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { nameOf, type SessionKey } from './place.ts'
 
-export type Head = SessionKey & { readonly head: number }
+/** Where a session stands. Both numbers only grow. */
+export type Standing = { readonly head: number; readonly phase: number }
+type Head = SessionKey & Standing
 
-/** Resolves when the session may have another head than `seq`, or the signal is aborted. */
-export type Beyond = (seq: number, signal: AbortSignal) => Promise<void>
+/** Resolves when the session may stand elsewhere than there, or the signal is aborted. */
+export type Beyond = (seen: Standing, signal: AbortSignal) => Promise<void>
 
 /** Of one follower. */
 export type Place = {
@@ -34,7 +36,7 @@ export type Feed = {
   /** Counted from now until it leaves; undefined: there are as many followers as it takes. */
   readonly reserve: () => Place | undefined
   /** After commit only. */
-  readonly grown: (heads: Iterable<Head>) => void
+  readonly grown: (sessions: Iterable<SessionKey & Moving>) => void
 }
 
 type Deps = {
@@ -45,32 +47,33 @@ type Deps = {
   readonly maxFollowers: number
 }
 
-type Waiting = { readonly seq: number; readonly wake: () => void }
+type Moving = { readonly head: number; readonly epoch: number; readonly turn: string | null }
+type Waiting = { readonly seen: Standing; readonly wake: () => void }
 type Joined = SessionKey & {
-  head: number
+  stands: Standing
   followers: number
   readonly waiting: Set<Waiting>
   readonly unlisten: () => void
 }
 
 const HEADS = `
-  select s.tenant, s.id as session, s.head
+  select s.tenant, s.id as session, s.head, s.epoch, s.turn
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id`
 
 export function createFeed(deps: Deps): Feed {
   const sessions = new Map<string, Joined>()
   let followers = 0
-  const grow = ({ head, ...key }: Head) => {
+  const grow = ({ head, phase, ...key }: Head) => {
     const joined = sessions.get(nameOf(key))
-    if (!joined || head <= joined.head) return
-    joined.head = head
-    joined.waiting.forEach(({ seq, wake }) => seq < head && wake())
+    if (!joined || !isBeyond({ head, phase }, joined.stands)) return
+    joined.stands = { head, phase }
+    joined.waiting.forEach(({ seen, wake }) => isBeyond(joined.stands, seen) && wake())
   }
-  const find = ({ head, ...key }: Head) => {
+  const find = ({ head, phase, ...key }: Head) => {
     const joined = sessions.get(nameOf(key))
-    if (!joined || head >= joined.head) return grow({ head, ...key })
-    joined.head = head
+    if (!joined || !isBeyond(joined.stands, { head, phase })) return grow({ head, phase, ...key })
+    joined.stands = { head, phase }
     joined.waiting.forEach(({ wake }) => wake())
     look(key)
   }
@@ -78,7 +81,8 @@ export function createFeed(deps: Deps): Feed {
   const enter = (key: SessionKey): Joined => {
     const { tenant, session } = key
     const unlisten = deps.hints.listen(topicOf(key), () => look(key))
-    const joined = { tenant, session, head: 0, followers: 0, waiting: new Set<Waiting>(), unlisten }
+    const stands = { head: 0, phase: 0 }
+    const joined = { tenant, session, stands, followers: 0, waiting: new Set<Waiting>(), unlisten }
     sessions.set(nameOf(key), joined)
     return joined
   }
@@ -91,10 +95,10 @@ export function createFeed(deps: Deps): Feed {
   }
   deps.metrics.gauge('followers', () => [[{}, followers]])
   return {
-    grown: (heads) => {
-      for (const head of heads) {
-        grow(head)
-        deps.hints.send(topicOf(head))
+    grown: (moved) => {
+      for (const session of moved) {
+        grow(headOf(session))
+        deps.hints.send(topicOf(session))
       }
     },
     reserve: () => {
@@ -106,7 +110,7 @@ export function createFeed(deps: Deps): Feed {
           const mine = (joined = sessions.get(nameOf(key)) ?? enter(key))
           mine.followers += 1
           look(key) // what was committed since its follower read: no seam
-          return (seq, signal) => beyond(mine, seq, signal)
+          return (seen, signal) => beyond(mine, seen, signal)
         },
         leave: () => {
           followers -= 1
@@ -121,11 +125,25 @@ function topicOf({ tenant, session }: SessionKey): string {
   return `s:${tenant}:${session}`
 }
 
-async function beyond(joined: Joined, seq: number, signal: AbortSignal): Promise<void> {
-  if (joined.head > seq || signal.aborted) return
+/** Even while no turn is live, odd while one is; the next turn has a higher one. */
+export function phaseOf({ epoch, turn }: Omit<Moving, 'head'>): number {
+  return 2 * epoch - (turn === null ? 0 : 1)
+}
+
+function headOf({ tenant, session, head, ...conversation }: SessionKey & Moving): Head {
+  return { tenant, session, head, phase: phaseOf(conversation) }
+}
+
+/** In one of the two: what moves one never moves the other back. */
+function isBeyond(a: Standing, b: Standing): boolean {
+  return a.head > b.head || a.phase > b.phase
+}
+
+async function beyond(joined: Joined, seen: Standing, signal: AbortSignal): Promise<void> {
+  if (isBeyond(joined.stands, seen) || signal.aborted) return
   const { promise, resolve } = Promise.withResolvers<void>()
   const wake = () => resolve()
-  const waiting = { seq, wake }
+  const waiting = { seen, wake }
   joined.waiting.add(waiting)
   signal.addEventListener('abort', wake, { once: true })
   await promise
@@ -144,9 +162,12 @@ function createLookup(
   metrics.gauge('lookupLag', () => [[{}, sinceMs === undefined ? 0 : (clock.monotonicMs() - sinceMs) / 1000]])
   const read = async (keys: readonly SessionKey[]) => {
     const outcome = await database.transaction((query) =>
-      query<Head>(HEADS, [keys.map(({ tenant }) => tenant), keys.map(({ session }) => session)]),
+      query<SessionKey & Moving>(HEADS, [
+        keys.map(({ tenant }) => tenant),
+        keys.map(({ session }) => session),
+      ]),
     )
-    return valueOf(outcome, 'Heads cannot be read')
+    return valueOf(outcome, 'Heads cannot be read').map(headOf)
   }
   const run = async () => {
     running = true

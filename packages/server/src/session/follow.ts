@@ -1,76 +1,198 @@
 // Following a session: what is stored, then what comes, without a seam. A follower reads page after page from where it
-// is; at the head it waits for the feed. It holds one page at a time and asks for the next when the one before was
-// taken, so that its speed is its own. Guarantees:
+// is; at the head it is told the live turn, and waits for the feed. It holds one page at a time and asks for the next when
+// the one before was taken, so that its speed is its own. Guarantees:
 //   D1  behind seq k it tells k+1, k+2, … and nothing else; a hole in the log is a bug, and ends it loudly
 //   D3  one who is at a seq beyond the head, from the start or because the log was cut, is told so, and goes on from
 //       the beginning
-import type { GapFrame, MessagesFrame, Page } from '@fleetline/protocol'
+//   D4  a turn that was told as live is told as ended, behind the message that it has written, also to one who comes back
+//
+//   at the head                               is told
+//   a turn is live                            who runs it, whenever that changes; its chunks, from where the reader has them
+//   the turn that was told is not live        how it ended
+//   none is live                              nothing
+import {
+  formatId,
+  type ChunksFrame,
+  type GapFrame,
+  type MessagesFrame,
+  type Turn,
+  type TurnFrame,
+} from '@fleetline/protocol'
 import { Bug, Retry } from '../errors.ts'
-import type { Feed, Place } from './feed.ts'
+import { phaseOf, type Beyond, type Feed, type Place } from './feed.ts'
+import type { Live, Watch } from './live.ts'
+import type { Spot } from './open-message.ts'
 import type { SessionKey } from './place.ts'
-import type { Replay } from './replay.ts'
+import type { LogPage, Replay } from './replay.ts'
+import type { TurnView } from './turn-view.ts'
 
 /** A frame before it bears the session's name. */
-export type Told = Omit<MessagesFrame, 'session'> | Omit<GapFrame, 'session'>
+export type Nameless =
+  | Omit<MessagesFrame, 'session'>
+  | Omit<GapFrame, 'session'>
+  | Omit<TurnFrame, 'session'>
+  | Omit<ChunksFrame, 'session'>
+
+/** Where a reader is: behind `seq`; while a turn is told to it, also up to where it has the open message. */
+export type Cursor = { readonly seq: number; readonly open?: (Spot & { readonly turn: string }) | undefined }
+export type Told = { readonly frame: Nameless; /** Once it has the frame. */ readonly at: Cursor }
 
 /** Ends when the signal is aborted. It holds a place among the followers, which it gives back when it is asked and ends. */
 export type Following = (signal: AbortSignal) => AsyncGenerator<Told, void, undefined>
 
 export type Follow = {
   /** Undefined: there is no such session; nobody is registered before that is known (S4). */
-  readonly follow: (key: SessionKey, after: number) => Promise<Following | undefined>
+  readonly follow: (key: SessionKey, from: Cursor) => Promise<Following | undefined>
 }
 
-type Deps = Replay & Pick<Feed, 'reserve'>
+type Deps = Replay &
+  Pick<Feed, 'reserve'> &
+  Pick<Live, 'watch'> &
+  Pick<TurnView, 'readTurn'> & { readonly cell: number }
 
 // One page is one frame: what a reader takes before it has a new place to resume from.
 const PAGE = { limit: 100, maxBytes: 256 * 1024 }
 
-export function createFollow({ read, reserve }: Deps): Follow {
+export function createFollow(deps: Deps): Follow {
   return {
-    follow: async (key, after) => {
-      const place = reserve()
+    follow: async (key, from) => {
+      const place = deps.reserve()
       if (!place) throw new Retry('unavailable', 'This pod has as many followers as it takes')
-      let first: Page | undefined
+      let first: LogPage | undefined
       try {
-        first = await read(key, { after, ...PAGE })
+        first = await deps.read(key, { after: from.seq, ...PAGE })
       } finally {
         if (!first) place.leave()
       }
-      return first && ((signal) => tell({ read, place }, key, { after, first, signal }))
+      return first && ((signal) => tell({ ...deps, place }, key, { from, first, signal }))
     },
   }
 }
 
-type Start = { readonly after: number; readonly first: Page; readonly signal: AbortSignal }
+type Start = { readonly from: Cursor; readonly first: LogPage; readonly signal: AbortSignal }
 
 async function* tell(
-  { read, place }: Replay & { readonly place: Place },
+  deps: Deps & { readonly place: Place },
   key: SessionKey,
-  { after, first, signal }: Start,
+  { from, first, signal }: Start,
 ): ReturnType<Following> {
+  const reader: Reader = { ...deps, key, signal, seq: from.seq, open: from.open, watched: undefined }
   try {
-    const beyond = place.join(key)
-    let last = after
-    for (let page: Page | undefined = first; page && !signal.aborted;) {
-      if (last > page.head) {
-        yield { type: 'gap', reason: 'diverged', from: last + 1, to: 0 }
-        last = 0
-      } else {
-        mustBeDense(page, last)
-        if (page.items.length > 0) yield { type: 'messages', ...page }
-        last = page.items.at(-1)?.seq ?? last
-        if (last >= page.head) await beyond(last, signal)
+    const beyond = deps.place.join(key)
+    for (let page: LogPage | undefined = first; page && !signal.aborted;) {
+      yield* tellLog(reader, page)
+      if (reader.seq >= page.head) {
+        yield* tellEnd(reader, page)
+        if (page.turn === null) await beyond(standingOf(page), signal)
+        else yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
       }
       if (signal.aborted) return
-      page = await read(key, { after: last, ...PAGE })
+      page = await deps.read(key, { after: reader.seq, ...PAGE })
     }
   } finally {
-    place.leave()
+    reader.watched?.watch.leave()
+    deps.place.leave()
   }
 }
 
-function mustBeDense({ items, head }: Page, last: number): void {
+/** One who is told, and where it is by now. */
+type Reader = Pick<Deps, 'watch' | 'readTurn' | 'cell'> & {
+  readonly key: SessionKey
+  readonly signal: AbortSignal
+  seq: number
+  open: Cursor['open']
+  watched: Watched | undefined
+}
+type Watched = { readonly turn: string; readonly watch: Watch; version: number; shown: string }
+
+function told({ seq, open }: Reader, frame: Nameless): Told {
+  return { frame, at: { seq, open } }
+}
+
+function* tellLog(reader: Reader, page: LogPage): Generator<Told> {
+  if (reader.seq > page.head) {
+    const from = reader.seq + 1
+    reader.seq = 0
+    reader.open = undefined
+    yield told(reader, { type: 'gap', reason: 'diverged', from, to: 0 })
+    return
+  }
+  const { items, head } = page
+  mustBeDense(page, reader.seq)
+  reader.seq = items.at(-1)?.seq ?? reader.seq
+  if (items.length > 0) yield told(reader, { type: 'messages', items, head })
+}
+
+/** Of the turn that the reader was told, if it is live no more. What it wrote is in the log, and was told before. */
+async function* tellEnd(reader: Reader, page: LogPage): AsyncGenerator<Told> {
+  if (!reader.open || reader.open.turn === page.turn) return
+  const ended = await find(reader, reader.open.turn)
+  reader.watched?.watch.leave()
+  reader.watched = reader.open = undefined
+  if (ended) yield told(reader, { type: 'turn', turn: ended })
+}
+
+/** Until the session stands elsewhere than on this page. */
+async function* tellOpen(
+  reader: Reader,
+  page: LogPage & { readonly turn: string },
+  beyond: Beyond,
+): AsyncGenerator<Told> {
+  const { turn } = page
+  const watched = (reader.watched ??= watchedBy(reader, turn))
+  const left = new AbortController()
+  let hasMoved = false
+  const moved = beyond(standingOf(page), AbortSignal.any([reader.signal, left.signal])).then(
+    () => void (hasMoved = true),
+  )
+  try {
+    while (!hasMoved) {
+      if (watched.version !== watched.watch.version()) {
+        const now = await standingTold(reader, watched)
+        if (now === 'ended') return
+        if (now) yield told(reader, { type: 'turn', turn: now })
+        continue
+      }
+      const taken = watched.watch.take(reader.open!)
+      if (taken) {
+        reader.open = { turn, attempt: taken.attempt, next: taken.index + taken.count }
+        yield told(reader, { type: 'chunks', turn: formatId('turn', reader.cell, turn), ...taken })
+      } else await Promise.race([moved, watched.watch.changed()])
+    }
+  } finally {
+    left.abort()
+  }
+}
+
+function watchedBy(reader: Reader, turn: string): Watched {
+  reader.open ??= { turn, attempt: 0, next: 0 }
+  const watch = reader.watch({ tenant: reader.key.tenant, turn })
+  return { turn, watch, version: -1, shown: '' }
+}
+
+/** The turn, if it stands as it was not told before. */
+async function standingTold(reader: Reader, watched: Watched): Promise<Turn | 'ended' | undefined> {
+  watched.version = watched.watch.version()
+  const turn = await find(reader, watched.turn)
+  if (!turn) throw new Bug('The live turn of a session is not there')
+  if (turn.endedAt !== null) return 'ended'
+  const shown = JSON.stringify(turn)
+  if (shown === watched.shown) return undefined
+  watched.shown = shown
+  return turn
+}
+
+/** In this session: a reader may name any turn. */
+async function find({ readTurn, key, cell }: Reader, turn: string): Promise<Turn | undefined> {
+  const found = await readTurn({ tenant: key.tenant, turn })
+  return found?.session === formatId('session', cell, key.session) ? found : undefined
+}
+
+function standingOf({ head, ...conversation }: LogPage) {
+  return { head, phase: phaseOf(conversation) }
+}
+
+function mustBeDense({ items, head }: LogPage, last: number): void {
   const hole = items.findIndex(({ seq }, index) => seq !== last + 1 + index)
   if (hole >= 0 || (items.length === 0 && head > last))
     throw new Bug(`Seq ${last + 1 + Math.max(0, hole)} is not in the log`)

@@ -12,15 +12,18 @@ export type Range = ({ readonly after: number } | { readonly before: number }) &
   readonly maxBytes?: number
 }
 
+/** With the conversation of that moment. */
+export type LogPage = Page & { readonly epoch: number; readonly turn: string | null }
+
 export type Replay = {
   /** Undefined: there is no such session. */
-  readonly read: (key: SessionKey, range: Range) => Promise<Page | undefined>
+  readonly read: (key: SessionKey, range: Range) => Promise<LogPage | undefined>
 }
 
 // Only the bodies of the page are unpacked: 100 of the largest would be 25 MiB.
 const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
-  with s as (select head from fleetline.sessions where tenant = $1 and id = $2)
-  select s.head, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text, p.turn, p.answers
+  with s as (select head, epoch, turn from fleetline.sessions where tenant = $1 and id = $2)
+  select s.head, s.epoch, s.turn as live, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text, p.turn, p.answers
     from s left join lateral (
       select *, sum(bytes) over (order by seq ${order}) - bytes as bytes_before from (
         select seq, id, role, author_kind, author, at, body, bytes, turn, answers from fleetline.messages
@@ -30,7 +33,7 @@ const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
 const AFTER = pageOf('>', 'asc')
 const BEFORE = pageOf('<', 'desc')
 
-type Row = { readonly head: number } & (
+type Row = { readonly head: number; readonly epoch: number; readonly live: string | null } & (
   | { readonly seq: null }
   | {
       readonly seq: number
@@ -56,7 +59,9 @@ export function createReplay({ database, cell }: Deps): Replay {
         query<Row>(text, [tenant, session, seq, limit, maxBytes]),
       )
       const rows = valueOf(outcome, 'The session cannot be read')
-      return rows[0] && { items: rows.flatMap((row) => itemOf(row, cell)), head: rows[0].head }
+      if (!rows[0]) return undefined
+      const { head, epoch, live } = rows[0]
+      return { items: rows.flatMap((row) => itemOf(row, cell)), head, epoch, turn: live }
     },
   }
 }

@@ -1,8 +1,8 @@
-// Sessions as the rest of the pod sees them: which there are, who belongs to them, the way into each one's log, and the
-// ways out.
+// Sessions as the rest of the pod sees them: which there are, who belongs to them, the way into each one's log, the ways
+// out, and what is said before it is in the log.
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
-import type { Service } from '../lib/lifecycle.ts'
+import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Database } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
@@ -11,6 +11,7 @@ import { createAppender, type Appender } from './append.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createFeed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
+import { createLive, type Live } from './live.ts'
 import { createMembers, type Members } from './members.ts'
 import { createReplay, type Replay } from './replay.ts'
 import { createTurnView, type TurnView } from './turn-view.ts'
@@ -21,7 +22,8 @@ export type Sessions = Service &
   Pick<Appender, 'append' | 'endTurn'> &
   Replay &
   Follow &
-  TurnView
+  TurnView &
+  Pick<Live, 'openStream'>
 
 type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
   readonly database: Pick<Database, 'transaction'>
@@ -38,13 +40,19 @@ export function createSessions(deps: Deps): Sessions {
   const replay = createReplay(deps)
   const deadlineMs = deps.transactionDeadlineMs
   const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown })
+  const live = createLive(deps)
+  const turnView = createTurnView(deps)
+  const { append, endTurn } = appender
+  const { openStream } = live
   return {
+    ...compose('sessions', [appender, live]),
     ...createDirectory(deps),
     ...createMembers({ ...deps, deadlineMs }),
-    ...appender,
+    append,
+    endTurn,
     ...replay,
-    ...createFollow({ ...replay, ...feed }),
-    ...createTurnView(deps),
-    name: 'sessions',
+    ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView }),
+    ...turnView,
+    openStream,
   }
 }

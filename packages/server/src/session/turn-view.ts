@@ -2,8 +2,13 @@
 // One statement, so that both are of one moment. Found by (tenant, id): one of another tenant does not exist.
 import { formatId, parseId, type Turn, type TurnState } from '@fleetline/protocol'
 import { valueOf, type Database } from '../store/database.ts'
+import type { TurnKey } from './chunks.ts'
 
-export type TurnView = { readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined> }
+export type TurnView = {
+  readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined>
+  /** By its UUID. */
+  readonly readTurn: (key: TurnKey) => Promise<Turn | undefined>
+}
 
 type Deps = { readonly database: Pick<Database, 'transaction'>; readonly cell: number }
 
@@ -44,13 +49,16 @@ export function createTurnView({ database, cell }: Deps): TurnView {
     endedAt: row.endedAt && row.endedAt.toISOString(),
     error: row.error,
   })
+  const readTurn = async ({ tenant, turn }: TurnKey) => {
+    const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, turn]))
+    const [row] = valueOf(outcome, 'The turn cannot be read')
+    return row && turnOf(row)
+  }
   return {
+    readTurn,
     findTurn: async (tenant, text) => {
       const id = parseId('turn', text)
-      if (id?.cell !== cell) return undefined
-      const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, id.uuid]))
-      const [row] = valueOf(outcome, 'The turn cannot be read')
-      return row && turnOf(row)
+      return id?.cell === cell ? readTurn({ tenant, turn: id.uuid }) : undefined
     },
   }
 }

@@ -185,6 +185,18 @@ export const METRICS = {
     help: 'Who follows a session through this pod now.',
     labels: [],
   },
+  streams: {
+    kind: 'gauge',
+    name: 'fleetline_streams',
+    help: 'Attempts of turns that run here and are written for others (written); turns elsewhere that are followed here (read).',
+    labels: ['kind'],
+  },
+  chunkTime: {
+    kind: 'seconds',
+    name: 'fleetline_chunk_seconds',
+    help: 'How long a flush of chunks took, or a read: one statement a tick for all streams.',
+    labels: ['statement', 'outcome'],
+  },
   lookupLag: {
     kind: 'gauge',
     name: 'fleetline_lookup_lag_seconds',

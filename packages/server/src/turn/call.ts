@@ -61,11 +61,16 @@ const SILENT = new AgentFault('timeout', 'The agent was silent for too long', fa
 
 const BREATH = 64 // chunks: an agent that has them all at once does not hold up the pod
 
-type Deps = { readonly clock: Clock; readonly limits: CallLimits }
+type Deps = {
+  readonly clock: Clock
+  readonly limits: CallLimits
+  /** Each chunk of the reply, in its order, as it comes; but for `error`, after which another attempt may come. */
+  readonly onChunk: (chunk: Chunk) => void
+}
 
 /** Rejects with the signal's reason when that is aborted. The signal that the agent gets is aborted when this ends. */
 export async function callAgent(
-  { clock, limits }: Deps,
+  { clock, limits, onChunk }: Deps,
   { answer }: AgentDefinition,
   call: AgentCall,
 ): Promise<Message | undefined> {
@@ -77,7 +82,7 @@ export async function callAgent(
     const begun = begin()
     try {
       const stream = await within(clock, limits.firstMs, begun, SILENT, signal)
-      return await read(stream, { clock, limits, signal, messageId })
+      return await read(stream, { clock, limits, onChunk, signal, messageId })
     } catch (error) {
       begun.then(leave).catch(() => undefined) // it has none, or this was its failure
       throw error instanceof ChunkError ? new AgentFault('agent_protocol', error.message, true) : error
@@ -106,7 +111,7 @@ type Reading = Deps & { readonly signal: AbortSignal; readonly messageId: string
 
 async function read(
   stream: AsyncIterator<unknown>,
-  { clock, limits, signal, messageId }: Reading,
+  { clock, limits, onChunk, signal, messageId }: Reading,
 ): Promise<Message | undefined> {
   const assembler = createAssembler(messageId)
   const measure = createMeasure(limits)
@@ -120,6 +125,7 @@ async function read(
     const chunk = ours(chunkOf(JSON.parse(text)), messageId)
     assembler.push(chunk)
     measure.look(chunk, assembler.length())
+    if (chunk.type !== 'error') onChunk(chunk)
     await crashPoint('turn.chunk')
   }
 }

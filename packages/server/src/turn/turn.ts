@@ -4,7 +4,8 @@
 //   D4  what is stored is what the agent's chunks make
 //
 //   the attempt                                                  what becomes of the turn
-//   its claim is another's by now                                nothing: fenced
+//   its claim is another's by now: found by the check, by the    nothing: fenced
+//   flush of its chunks, or at its end
 //   PostgreSQL cannot be read                                    waits; does not count
 //   comes when the turn is 15 minutes old                        failed: `deadline`
 //   is the fifth that counts: the fourth never got to its end    failed: `attempts_used_up`
@@ -16,7 +17,8 @@
 //   the pod stops, or must not trust itself                      handed back; does not count
 // The end is sent until PostgreSQL answers: an end that was there already, by this attempt, is known again. Task rows keep
 // the code of a fault, never its message, which may quote what was said.
-import type { Agents } from '../agent/agent.ts'
+import type { Message } from '@fleetline/protocol'
+import type { AgentCall, AgentDefinition, Agents } from '../agent/agent.ts'
 import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -37,7 +39,7 @@ import { gather } from './gather.ts'
 
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
-  readonly sessions: Pick<Sessions, 'read' | 'endTurn'>
+  readonly sessions: Pick<Sessions, 'read' | 'endTurn' | 'openStream'>
   readonly agents: Agents
   readonly clock: Clock
   readonly random: Random
@@ -57,6 +59,7 @@ const USED_UP: TurnError = {
 const TOO_OLD: TurnError = { code: 'deadline', message: 'The turn was not done within 15 minutes' }
 const UNSTORABLE: TurnError = { code: 'agent_protocol', message: 'PostgreSQL cannot store the reply' }
 const BROKEN: TurnError = { code: 'internal', message: 'The reply could not be stored' }
+const OVERTAKEN = new Error('fenced: another attempt of the turn is current')
 const UNKNOWN_AGENT =
   'The pods that took the turn do not have its agent: deploy it to every pod that has agents'
 
@@ -98,13 +101,30 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
   try {
-    const limited = { clock: deps.clock, limits: { ...CALL_LIMITS, wholeMs: leftMs } }
-    const message = await callAgent(limited, agent, { ...call, signal: ending.signal })
+    const message = await listen(work, agent, { ...call, signal: ending.signal }, leftMs)
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
     return await end(work, { outcome: 'done', draft })
   } catch (error) {
     return afterFault(work, error)
+  }
+}
+
+/** Calls the agent, and lets readers hear what it says. */
+async function listen(
+  { claim, pod, ending, deps }: Work,
+  agent: AgentDefinition,
+  call: AgentCall,
+  leftMs: number,
+): Promise<Message | undefined> {
+  const { id: turn, tenant, attempt } = claim
+  const onFenced = () => ending.abort(OVERTAKEN)
+  const stream = deps.sessions.openStream({ tenant, turn, attempt, pod, onFenced })
+  try {
+    const limits = { ...CALL_LIMITS, wholeMs: leftMs }
+    return await callAgent({ clock: deps.clock, limits, onChunk: stream.push }, agent, call)
+  } finally {
+    await stream.close()
   }
 }
 
@@ -118,6 +138,7 @@ function notBegun(attempt: Attempt, error: unknown): Settlement {
 
 async function afterFault(work: Work, error: unknown): Promise<Settlement | Ended> {
   const { claim, ending, clock, random } = work
+  if (ending.signal.reason === OVERTAKEN) return { type: 'failed', answer: 'fenced' }
   if (ending.signal.aborted) return { type: 'back' }
   const { code, message, kind, delayMs } = readThrown(error, clock)
   if (kind === 'Abort') return endFailed(work, { code: 'aborted', message })

@@ -4,13 +4,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import type { Ack, Page, Turn } from '@fleetline/protocol'
+import type { Ack, Frame, Page, Turn } from '@fleetline/protocol'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { podRows, untilBuried } from '../support/fleet.ts'
 import { call, makeSession } from '../support/http.ts'
 import { APP, startPod } from '../support/pods.ts'
+import { openText, readEvents } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
 
 const WORDS = 'these words are said once'
@@ -35,6 +36,7 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
     /** Joins when the first has the turn. */
     second: () => podNamed('second'),
     buried: (details: () => string) => untilBuried(database, first.id, details),
+    events: (gateway: string) => `${gateway}/v1/sessions/${session}/events`,
     read: async (gateway: string) => {
       const page = (await call('GET', `${gateway}/v1/sessions/${session}/messages`)).body as unknown as Page
       return page.items.map(({ role, parts }) => [role, parts[0]!['text']])
@@ -51,18 +53,37 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
   }
 }
 
-for (const [point, why] of [
-  ['turn.chunk:3', 'in the middle of the stream'],
-  ['turn.ending', 'before the final commit'],
+/** Told once, and that its turn is done; what was shown of it before had no hole. */
+function assertWhole(frames: readonly Frame[]): void {
+  const items = frames.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
+  const replies = items.filter(({ role }) => role === 'assistant')
+  assert.deepEqual(
+    replies.map(({ parts }) => parts[0]!['text']),
+    [`${WORDS} `],
+  )
+  const last = frames.at(-1)!
+  assert.ok(last.type === 'turn' && last.turn.state === 'done', JSON.stringify(last))
+  openText(frames, last.turn.id)
+}
+
+for (const [point, why, shown] of [
+  ['turn.chunk:3', 'in the middle of the stream', 'these '],
+  ['turn.ending', 'before the final commit', undefined], // its stream is closed by then
 ] as const) {
-  test(`E5: killed ${why}, a turn is done once, by another pod`, async (t) => {
+  test(`E5 D4: killed ${why}, a turn is done once, by another pod, and every reader ends with its message`, async (t) => {
     const fleet = await twoPods(t, { FLEETLINE_CRASH: `${point}:hold` })
     const { first } = fleet
     const turn = await fleet.send(WORDS)
     const held = new RegExp(`held at ${point.split(':')[0]}`)
     await eventually(() => assert.match(first.program.output(), held), { what: 'the hold' })
     const second = await fleet.second()
+    const lost = await readEvents(t, fleet.events(first.gateway))
+    const stayed = await readEvents(t, fleet.events(second.gateway))
+    for (const { frames } of shown === undefined ? [] : [lost, stayed])
+      await eventually(() => assert.equal(openText(frames, turn), shown), { what: 'what was said' })
     first.program.kill('SIGKILL')
+    await lost.ended
+    const back = await readEvents(t, fleet.events(second.gateway), { 'last-event-id': lost.lastId()! })
     await fleet.buried(second.program.output)
     const isDone = ({ state }: Turn) => state === 'done'
     const done = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)
@@ -71,6 +92,8 @@ for (const [point, why] of [
       ['user', WORDS],
       ['assistant', `${WORDS} `],
     ])
+    for (const readers of [[lost, back], [stayed]])
+      await eventually(() => assertWhole(readers.flatMap(({ frames }) => frames)), { what: 'the end' })
   })
 }
 

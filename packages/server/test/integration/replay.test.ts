@@ -4,7 +4,7 @@ import { test, type TestContext } from 'node:test'
 import { loadConfig } from '../../src/config.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
-import type { Told } from '../../src/session/follow.ts'
+import type { Nameless } from '../../src/session/follow.ts'
 import type { SessionKey } from '../../src/session/place.ts'
 import { createReplay } from '../../src/session/replay.ts'
 import { createSessions, type Sessions } from '../../src/session/sessions.ts'
@@ -81,10 +81,10 @@ async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) =>
 /** Follows until the test ends. */
 async function followed(t: TestContext, sessions: Sessions, key: SessionKey, after = 0) {
   const leaving = new AbortController()
-  const told: Told[] = []
-  const following = await sessions.follow(key, after)
+  const told: Nameless[] = []
+  const following = await sessions.follow(key, { seq: after })
   const over = (async () => {
-    for await (const frame of following!(leaving.signal)) told.push(frame)
+    for await (const { frame } of following!(leaving.signal)) told.push(frame)
   })()
   atEnd(t, async () => {
     leaving.abort()
@@ -140,7 +140,9 @@ test('D3: a log that was cut is told as such to who stayed and to who comes back
   })
   const back = await followed(t, sessions, key, 10)
   const seen = (reader: typeof back) =>
-    reader.told.map((frame) => (frame.type === 'gap' ? 'gap' : frame.items.map(({ seq }) => seq).join()))
+    reader.told.map((frame) =>
+      frame.type === 'messages' ? frame.items.map(({ seq }) => seq).join() : frame.type,
+    )
   const both = () => [seen(stayed).slice(seen(stayed).indexOf('gap')), seen(back)]
   const again = ['gap', '1,2,3,4,5']
   await eventually(() => assert.deepEqual(both(), [again, again]), { what: 'both to begin anew' })

@@ -5,11 +5,14 @@ import { agent, agentsOf, type AgentDefinition } from '../../src/agent/agent.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
+import { createLive } from '../../src/session/live.ts'
 import { createReplay } from '../../src/session/replay.ts'
 import type { Database } from '../../src/store/database.ts'
 import type { Claim } from '../../src/task/claim.ts'
 import { createLog } from '../../src/telemetry/log.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createTurnRunner } from '../../src/turn/turn.ts'
+import { atEnd } from '../support/cleanup.ts'
 import { conversationOn, driversOf } from '../support/turns.ts'
 
 async function* saying(text: string) {
@@ -33,7 +36,9 @@ async function attemptsOn(t: TestContext) {
     answer: AgentDefinition['answer'],
     { pod = talk.pod, database = talk.database, isFenced = false }: Given = {},
   ) => {
-    const sessions = { ...createReplay({ database, cell: 0 }), ...driversOf(database, talk.key) }
+    const live = createLive({ database, clock, metrics: createMetrics() })
+    atEnd(t, () => live.stop())
+    const sessions = { ...createReplay({ database, cell: 0 }), ...driversOf(database, talk.key), ...live }
     const agents = agentsOf([agent('demo', answer)])
     const [ending, gaveUp] = [new AbortController(), new AbortController()]
     const around = {
@@ -47,6 +52,7 @@ async function attemptsOn(t: TestContext) {
       gaveUp: gaveUp.signal,
     }
     const { run } = createTurnRunner({ database, sessions, agents, clock, random, cell: 0 })
+    void live.start()
     return { ended: run(claim, around), ending, gaveUp }
   }
   return { ...talk, begin }
@@ -74,6 +80,26 @@ test('E1: an attempt that was overtaken is refused, whatever its agent says; so 
   assert.deepEqual([late.type, /fenced/.test(JSON.stringify(late))], ['failed', true])
   assert.deepEqual(await rows(), after)
   assert.equal(after.messages.length, 2)
+})
+
+test('E1: an attempt that is overtaken while its agent speaks is told by its chunks, and calls nothing to its end', async (t) => {
+  const { ask, begin, claimTurn, rows, run } = await attemptsOn(t)
+  await ask('a')
+  const told = Promise.withResolvers<void>()
+  const claim = await claimTurn()
+  const zombie = begin(claim, async function* ({ signal }) {
+    signal.addEventListener('abort', () => told.resolve())
+    yield { type: 'text-start', id: '1' }
+    await run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
+    await claimTurn()
+    yield { type: 'text-delta', id: '1', delta: 'of the dead' }
+    await new Promise(() => undefined)
+  })
+  assert.deepEqual(await zombie.ended, { type: 'failed', answer: 'fenced' })
+  await told.promise
+  assert.equal((await rows()).messages.length, 1)
+  const said = await run((query) => query(`select from fleetline.chunks where body ~ 'dead'`))
+  assert.equal(said.length, 0)
 })
 
 test('a pod that stops, or must not trust itself, hands the turn back; nothing of it was written', async (t) => {

@@ -1,7 +1,7 @@
 // A follower of a session as an application runs one: server-sent events over fetch, with what it was told.
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
-import type { Frame, Item } from '@fleetline/protocol'
+import { createAssembler, type Frame, type Item, type Message } from '@fleetline/protocol'
 import { EventSourceParserStream, type EventSourceMessage } from 'eventsource-parser/stream'
 import { atEnd } from './cleanup.ts'
 import { eventually } from './eventually.ts'
@@ -57,5 +57,27 @@ export async function untilSeq({ items, frames }: Reader, seq: number, how?: 'at
       what: `the reader to be at seq ${seq}`,
       details: () => `It is at ${items.at(-1)?.seq}, after ${frames.length} frames.`,
     },
+  )
+}
+
+/** What a client makes of the chunks of a turn: the last message that was open. Throws at a hole, or an older attempt. */
+export function openMessage(frames: readonly Frame[], turn: string): Message | undefined {
+  let [assembler, attempt, next] = [createAssembler(''), 0, 0]
+  for (const frame of frames) {
+    if (frame.type !== 'chunks' || frame.turn !== turn) continue
+    assert.ok(frame.attempt >= attempt, `attempt ${frame.attempt} behind ${attempt}`)
+    if (frame.index === 0) assembler = createAssembler('')
+    else assert.deepEqual([frame.attempt, frame.index], [attempt, next], 'a hole')
+    ;[attempt, next] = [frame.attempt, frame.index + frame.count]
+    frame.chunks.forEach(assembler.push)
+  }
+  return next === 0 ? undefined : assembler.message()
+}
+
+export function openText(frames: readonly Frame[], turn: string): string {
+  return (
+    openMessage(frames, turn)
+      ?.parts.map(({ text }) => text)
+      .join('') ?? ''
   )
 }

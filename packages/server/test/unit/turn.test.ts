@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inspect } from 'node:util'
-import { createAssembler, chunkOf, formatId, type Item } from '@fleetline/protocol'
+import { createAssembler, chunkOf, formatId, type Chunk, type Item } from '@fleetline/protocol'
 import { simulateReadableStream } from 'ai'
 import { agent, agentsOf, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
@@ -50,6 +50,7 @@ const text = (delta: string) => ({ type: 'text-delta', id: '1', delta })
 const limited = (limits: Partial<CallLimits> = {}) => ({
   clock: systemClock(),
   limits: { ...CALL_LIMITS, ...limits },
+  onChunk: () => undefined,
 })
 
 test('a stream that finishes is the message of its turn; what stands behind finish does not count', async () => {
@@ -63,7 +64,10 @@ test('a stream that finishes is the message of its turn; what stands behind fini
     FINISH,
     { type: 'nonsense' },
   ]
-  const message = await callAgent(limited(), saying(chunks), callWith('hi'))
+  const shown: Chunk[] = []
+  const onChunk = (chunk: Chunk) => shown.push(chunk)
+  const message = await callAgent({ ...limited(), onChunk }, saying(chunks), callWith('hi'))
+  assert.deepEqual(shown, [{ ...START, messageId: MESSAGE }, ...chunks.slice(1, -1)], 'as readers see it')
   assert.deepEqual(message, {
     id: MESSAGE,
     role: 'assistant',
@@ -145,7 +149,7 @@ test('silence and length have limits; the agent is told, and one that does not l
       yield* spoken
       await new Promise(() => undefined)
     })
-    const ended = callAgent({ clock, limits: CALL_LIMITS }, deaf, callWith('hi'))
+    const ended = callAgent({ ...limited(), clock }, deaf, callWith('hi'))
     ended.catch(() => undefined)
     await new Promise((resolve) => setImmediate(resolve))
     await clock.advance(waitMs)
@@ -159,13 +163,13 @@ test('silence and length have limits; the agent is told, and one that does not l
       await clock.sleep(1_000)
     }
   })
-  const whole = callAgent({ clock, limits: { ...CALL_LIMITS, wholeMs: 5_000 } }, chatty, callWith('hi'))
+  const whole = callAgent({ ...limited({ wholeMs: 5_000 }), clock }, chatty, callWith('hi'))
   whole.catch(() => undefined)
   await new Promise((resolve) => setImmediate(resolve))
   await clock.advance(5_000)
   await assert.rejects(whole, { message: 'The agent took too long' })
   const never = agent('a', () => new Promise<never>(() => undefined))
-  const unanswered = callAgent({ clock, limits: CALL_LIMITS }, never, callWith('hi'))
+  const unanswered = callAgent({ ...limited(), clock }, never, callWith('hi'))
   unanswered.catch(() => undefined)
   await new Promise((resolve) => setImmediate(resolve))
   await clock.advance(CALL_LIMITS.firstMs)

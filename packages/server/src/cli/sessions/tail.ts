@@ -1,7 +1,7 @@
 // fleetline sessions tail: follows as a client does. A stream that ends or is lost is asked for again behind the last
 // event that was told, from whichever pod answers: every item is told once, in order, without a hole. What is refused
 // is not asked again; neither is a fleet that has never answered, since its address is wrong, most likely.
-import type { Frame, Item } from '@fleetline/protocol'
+import type { Frame, Item, Turn } from '@fleetline/protocol'
 import type { EventSourceMessage } from 'eventsource-parser'
 import { loadConfig } from '../../config.ts'
 import { Abort, Rejected } from '../../errors.ts'
@@ -72,13 +72,27 @@ function frameOf({ data }: EventSourceMessage): Frame {
   }
 }
 
+/** The log alone: a turn is a note, and what it says is shown when it is in the log. */
 function show(output: Output, frame: Frame): void {
-  if (frame.type === 'messages') {
-    for (const item of frame.items) output.next([item.seq, item.at, whoOf(item), textOf(item)], item)
-    return
+  switch (frame.type) {
+    case 'messages':
+      for (const item of frame.items) output.next([item.seq, item.at, whoOf(item), textOf(item)], item)
+      return
+    case 'gap':
+      if (output.isJson) output.one(frame)
+      else
+        output.note(`The session has another history now: what was told up to seq ${frame.from - 1} is void.`)
+      return
+    case 'turn':
+      return output.note(phraseOf(frame.turn))
+    case 'chunks':
+      return
   }
-  if (output.isJson) output.one(frame)
-  else output.note(`The session has another history now: what was told up to seq ${frame.from - 1} is void.`)
+}
+
+function phraseOf({ id, state, pod, attempt, error }: Turn): string {
+  const where = state === 'running' ? ` on ${pod} (attempt ${attempt})` : ''
+  return `${id} is ${state}${where}${error ? `: ${error.message}` : ''}`
 }
 
 function whoOf({ author: { kind, id } }: Item): string {

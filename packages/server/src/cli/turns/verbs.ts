@@ -1,5 +1,5 @@
 // fleetline turns get: one question and one answer.
-import { turnSchema } from '../../gateway/turn-routes.ts'
+import { turnSchema } from '../../gateway/turn-schemas.ts'
 import { apiOf } from '../api.ts'
 import type { Call } from '../command.ts'
 import { EXIT } from '../output.ts'

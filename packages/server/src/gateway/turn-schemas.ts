@@ -1,0 +1,19 @@
+// What goes out over HTTP about turns.
+import { TURN_STATES } from '@fleetline/protocol'
+import { z } from 'zod'
+
+export const turnSchema = z.object({
+  id: z.string(),
+  session: z.string(),
+  state: z.enum(TURN_STATES),
+  epoch: z.int(),
+  attempt: z.int(),
+  agent: z.string(),
+  message: z.string(),
+  answers: z.object({ from: z.int(), to: z.int().nullable() }),
+  pod: z.string().nullable(),
+  startedAt: z.string(),
+  retryAt: z.string().nullable(),
+  endedAt: z.string().nullable(),
+  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+})

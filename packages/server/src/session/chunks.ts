@@ -1,0 +1,124 @@
+// The table of chunks: what agents say before it is in the log, on its way to readers on other pods. Three statements, each
+// for as many turns as there are. Guarantees:
+//   E1  chunks of an attempt that is not current are refused, as a whole, and their writer is told so; what slips in while
+//       the claim changes hands bears its old attempt, which nobody reads
+//   S1  rows are found by (tenant, turn)
+import type { Clock } from '../lib/clock.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+
+export type TurnKey = { readonly tenant: number; readonly turn: string }
+
+/** Chunks `index` to `index` + `count` - 1 of an attempt, as a JSON array in which deltas are merged. */
+export type Batch = { readonly index: number; readonly count: number; readonly body: string }
+export type Flushed = TurnKey & Batch & { readonly attempt: number; readonly pod: number }
+
+// The claim is looked at, not locked: a lock would make the end of the turn wait for its words. Sent again after an unknown
+// outcome, a batch is the same and changes nothing.
+export const CHUNKS_FLUSH = `
+  with held as (
+    select s.* from unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[])
+           with ordinality s(tenant, turn, attempt, pod, index, count, body, n)
+      join fleetline.tasks k on k.tenant = s.tenant and k.id = s.turn and k.attempt = s.attempt and k.pod = s.pod),
+  written as (
+    insert into fleetline.chunks (tenant, turn, attempt, index, count, body)
+    select tenant, turn, attempt, index, count, body from held on conflict do nothing)
+  select n::int as n from held`
+
+export type Chunks = {
+  /** By their places: whose attempt is current. Of the others nothing is written. */
+  readonly flush: (batches: readonly Flushed[]) => Promise<ReadonlySet<number>>
+  /** By their places; one that is missing has ended. */
+  readonly read: (wanted: readonly Wanted[]) => Promise<ReadonlyMap<number, Read>>
+}
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly metrics: Metrics
+}
+
+export function createChunks({ database, clock, metrics }: Deps): Chunks {
+  const run = async <T>(statement: 'flush' | 'read', work: (query: Query) => Promise<T>): Promise<T> => {
+    const startMs = clock.monotonicMs()
+    const outcome = await database.transaction(work)
+    metrics.observe('chunkTime', { statement, outcome: outcome.type }, clock.monotonicMs() - startMs)
+    return valueOf(outcome, `The ${statement} of chunks failed`)
+  }
+  return {
+    flush: (batches) => run('flush', (query) => flush(query, batches)),
+    read: (wanted) => run('read', (query) => read(query, wanted)),
+  }
+}
+
+async function flush(query: Query, batches: readonly Flushed[]): Promise<ReadonlySet<number>> {
+  const rows = await query<{ readonly n: number }>(CHUNKS_FLUSH, [
+    batches.map(({ tenant }) => tenant),
+    batches.map(({ turn }) => turn),
+    batches.map(({ attempt }) => attempt),
+    batches.map(({ pod }) => pod),
+    batches.map(({ index }) => index),
+    batches.map(({ count }) => count),
+    batches.map(({ body }) => body),
+  ])
+  return new Set(rows.map(({ n }) => n - 1))
+}
+
+/** Up to where a reader is. */
+export type Wanted = TurnKey & { readonly attempt: number; readonly next: number }
+/** Who runs the turn, and what the current attempt has said behind that. */
+export type Standing = { readonly attempt: number; readonly state: string; readonly pod: string | null }
+export type Read = { readonly standing: Standing; readonly batches: readonly Batch[] }
+
+const READ_BYTES = 256 * 1024
+
+// A turn without a task has ended: it is not among the answers. Who is at another attempt begins at 0. Only what is taken
+// is unpacked: the length of a body is known without.
+export const CHUNKS_READ = `
+  select w.n::int as n, k.attempt, k.state, p.name as pod, c.index, c.count, c.body
+    from unnest($1::int[], $2::uuid[], $3::int[], $4::int[]) with ordinality w(tenant, turn, attempt, next, n)
+    join fleetline.tasks k on k.tenant = w.tenant and k.id = w.turn
+    left join fleetline.pods p on p.id = k.pod
+    left join lateral (
+      select *, sum(octet_length(body)) over (order by index) - octet_length(body) as bytes_before from (
+        select index, count, body from fleetline.chunks
+         where tenant = w.tenant and turn = w.turn and attempt = k.attempt
+           and index >= case when w.attempt = k.attempt then w.next else 0 end
+         order by index limit 256) i
+    ) c on c.bytes_before < $5
+   order by w.n, c.index`
+
+type Row = Standing & { readonly n: number } & (Batch | { readonly index: null })
+
+async function read(query: Query, wanted: readonly Wanted[]): Promise<ReadonlyMap<number, Read>> {
+  const rows = await query<Row>(CHUNKS_READ, [
+    wanted.map(({ tenant }) => tenant),
+    wanted.map(({ turn }) => turn),
+    wanted.map(({ attempt }) => attempt),
+    wanted.map(({ next }) => next),
+    READ_BYTES,
+  ])
+  const found = Map.groupBy(rows, ({ n }) => n - 1)
+  const readOf = ([first, ...more]: readonly Row[]): Read => ({
+    standing: { attempt: first!.attempt, state: first!.state, pod: first!.pod },
+    batches: [first!, ...more].flatMap((row) => (row.index === null ? [] : [row])),
+  })
+  return new Map(Array.from(found, ([place, its]) => [place, readOf(its)]))
+}
+
+const DELETE = `
+  delete from fleetline.chunks c using unnest($1::int[], $2::uuid[]) e(tenant, turn)
+   where c.tenant = e.tenant and c.turn = e.turn`
+
+/** In the transaction in which the turns end. */
+export async function deleteChunks(query: Query, turns: readonly TurnKey[]): Promise<void> {
+  await query(DELETE, [turns.map(({ tenant }) => tenant), turns.map(({ turn }) => turn)])
+}
+
+// A turn's task is there before its first chunk, and goes when it ends.
+const SWEEP = `
+  delete from fleetline.chunks c
+   where not exists (select from fleetline.tasks k where k.tenant = c.tenant and k.id = c.turn)`
+
+export async function sweepChunks(query: Query): Promise<void> {
+  await query(SWEEP)
+}

@@ -1,0 +1,194 @@
+// What agents say before it is in the log, on this pod. Readers here of a turn that runs here have each chunk at once; for
+// readers elsewhere all streams are written by one statement a tick, and all turns that are watched here and run elsewhere
+// are read by one. Guarantees:
+//   D4  a reader has the chunks of one attempt in their order, without a hole; a later attempt begins anew
+//   E1  an attempt of which PostgreSQL refuses chunks is told so, and writes no more
+//
+//   a turn that is watched here      its chunks come from
+//   runs here                        its stream, at once
+//   runs elsewhere                   the table, each tick
+//   waits, or has ended              nowhere; each tick looks, and tells who watches when that has changed
+//   runs elsewhere, and PostgreSQL   nowhere until its next attempt: what it said before is lost, and the final message is
+//   has crashed meanwhile            what comes
+import type { Chunk } from '@fleetline/protocol'
+import type { Clock } from '../lib/clock.ts'
+import { every } from '../lib/every.ts'
+import { compose, type Service } from '../lib/lifecycle.ts'
+import type { Database } from '../store/database.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { createChunks, type Batch, type Chunks, type Read, type TurnKey } from './chunks.ts'
+import { createOpenMessage, type OpenMessage, type Piece, type Spot, type Taken } from './open-message.ts'
+import { createStreams, type OwnStream, type Streaming } from './streams.ts'
+
+/** Of one attempt. */
+export type Stream = {
+  readonly push: (chunk: Chunk) => void
+  /** Nothing more of it is written. Resolves when nothing is on its way. */
+  readonly close: () => Promise<void>
+}
+
+/** Of one reader. */
+export type Watch = {
+  /** Another number: who runs the turn may be another, or nobody any more. */
+  readonly version: () => number
+  readonly take: (spot: Spot) => Taken | undefined
+  /** Resolves at the next change of either. */
+  readonly changed: () => Promise<void>
+  readonly leave: () => void
+}
+
+export type Live = {
+  readonly openStream: (of: Streaming) => Stream
+  readonly watch: (turn: TurnKey) => Watch
+}
+
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly metrics: Metrics
+}
+
+/** Of the statements. */
+export const TICK_MS = 50
+const NO_INDEX = 2_147_483_647
+
+export function createLive(deps: Deps): Live & Service {
+  const entries = createEntries()
+  const chunks = createChunks(deps)
+  const streams = createStreams(chunks)
+  deps.metrics.gauge('streams', () => [
+    [{ kind: 'written' }, streams.size()],
+    [{ kind: 'read' }, entries.distant().length],
+  ])
+  const beat = { clock: deps.clock, everyMs: TICK_MS, onError: () => undefined } // counted; the next tick tries again
+  const ticks = [
+    every({ ...beat, name: 'chunks.flush' }, streams.flush),
+    every({ ...beat, name: 'chunks.read' }, () => readAll(chunks, entries.distant())),
+  ]
+  return {
+    ...compose('live', ticks),
+    openStream: (of) => {
+      const entry = entries.enter(of)
+      const own = streams.open(of)
+      entry.begin(own, of.attempt)
+      return {
+        push: (chunk) => entry.add(own, own.push(chunk)),
+        close: async () => {
+          entry.end(own)
+          entries.leave(entry)
+          await own.close()
+        },
+      }
+    },
+    watch: (turn) => {
+      const entry = entries.enter(turn)
+      let wake = () => undefined as void
+      const tell = () => wake()
+      entry.watchers.add(tell)
+      return {
+        version: entry.version,
+        take: entry.message.take,
+        changed: () => new Promise((resolve) => (wake = resolve)),
+        leave: () => {
+          entry.watchers.delete(tell)
+          entries.leave(entry)
+        },
+      }
+    },
+  }
+}
+
+type Entry = ReturnType<typeof createEntry>
+
+/** The turns that somebody here streams or watches, by (tenant, turn). */
+function createEntries() {
+  const entries = new Map<string, { readonly entry: Entry; holders: number }>()
+  const nameOf = ({ tenant, turn }: TurnKey) => `${tenant}/${turn}`
+  return {
+    enter: (key: TurnKey): Entry => {
+      const held = entries.get(nameOf(key)) ?? { entry: createEntry(key), holders: 0 }
+      entries.set(nameOf(key), held)
+      held.holders += 1
+      return held.entry
+    },
+    leave: ({ key }: Entry): void => {
+      const held = entries.get(nameOf(key))!
+      held.holders -= 1
+      if (held.holders === 0) entries.delete(nameOf(key))
+    },
+    /** Those that are watched here, and do not run here. */
+    distant: (): Entry[] =>
+      Array.from(entries.values(), ({ entry }) => entry).filter((entry) => entry.isDistant()),
+  }
+}
+
+function createEntry({ tenant, turn }: TurnKey) {
+  const message: OpenMessage = createOpenMessage()
+  const watchers = new Set<() => void>()
+  let [source, version, standing, isBlind]: [OwnStream | undefined, number, string, boolean] = [
+    undefined,
+    0,
+    '',
+    false,
+  ]
+  const wake = () => watchers.forEach((tell) => tell())
+  const begin = (attempt: number) => {
+    if (attempt <= message.attempt()) return
+    message.begin(attempt)
+    isBlind = false
+  }
+  const stand = (now: string) => {
+    if (now === standing) return
+    standing = now
+    version += 1
+    wake()
+  }
+  return {
+    key: { tenant, turn },
+    message,
+    watchers,
+    version: () => version,
+    isDistant: () => source === undefined && watchers.size > 0,
+    /** It runs here, unless a later attempt runs by now. */
+    begin: (own: OwnStream, attempt: number) => {
+      if (attempt < message.attempt()) return
+      source = own
+      begin(attempt)
+      stand(`here ${attempt}`)
+    },
+    add: (own: OwnStream, piece: Piece) => {
+      if (source !== own) return
+      message.add(piece)
+      wake()
+    },
+    end: (own: OwnStream) => {
+      if (source === own) source = undefined
+    },
+    wanted: () => ({
+      tenant,
+      turn,
+      attempt: message.attempt(),
+      next: isBlind ? NO_INDEX : message.end(),
+    }),
+    /** What the table says; undefined: the turn has ended. */
+    take: (read: Read | undefined) => {
+      if (source !== undefined) return
+      const { standing: now, batches } = read ?? { standing: null, batches: [] }
+      stand(JSON.stringify(now))
+      if (now) begin(now.attempt)
+      if (now?.attempt === message.attempt())
+        isBlind ||= !batches.every((batch) => message.add(pieceOf(batch)))
+      if (batches.length > 0) wake()
+    },
+  }
+}
+
+function pieceOf({ index, count, body }: Batch): Piece {
+  return { index, count, chunks: JSON.parse(body) as Chunk[], length: body.length }
+}
+
+async function readAll({ read }: Chunks, distant: readonly Entry[]): Promise<void> {
+  if (distant.length === 0) return
+  const found = await read(distant.map((entry) => entry.wanted()))
+  distant.forEach((entry, place) => entry.take(found.get(place)))
+}

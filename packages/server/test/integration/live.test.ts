@@ -1,0 +1,307 @@
+// What an agent says before it is in the log: readers on the pod that runs the turn, and on another one.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import type { Ack, Frame } from '@fleetline/protocol'
+import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { CHUNKS_FLUSH, createChunks, sweepChunks } from '../../src/session/chunks.ts'
+import { createLive, TICK_MS } from '../../src/session/live.ts'
+import { valueOf, type Database } from '../../src/store/database.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { manualClock } from '../support/clock.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call, makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { openMessage, openText, readEvents, type Reader } from '../support/reader.ts'
+import { openDatabase } from '../support/store.ts'
+import { conversationOn } from '../support/turns.ts'
+
+/** Steps that a test lets an agent take, one after the other. */
+function createSteps() {
+  const steps = Array.from({ length: 4 }, () => Promise.withResolvers<void>())
+  return { until: (n: number) => steps[n]!.promise, take: (n: number) => steps[n]!.resolve() }
+}
+
+/** Turns run on the first pod; the second one has no agents. */
+async function podsOn(t: TestContext, answer: AgentDefinition['answer']) {
+  const url = await databaseFor(t)
+  const here = await podOn(t, url, { podName: 'here' }, { agents: [agent('bot', answer)] })
+  const there = await podOn(t, url, { podName: 'there' })
+  const { session } = await makeSession(here.gateway, { agent: 'bot' })
+  const database = await openDatabase(t, url)
+  const at = (gateway: string) => `${gateway}/v1/sessions/${session}`
+  return {
+    gateway: here.gateway,
+    run: async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run'),
+    send: async (text: string) =>
+      (await call('POST', `${at(here.gateway)}/messages`, { text })).body as unknown as Ack,
+    follow: (pod: 'here' | 'there', headers = {}) =>
+      readEvents(t, `${at((pod === 'here' ? here : there).gateway)}/events`, headers),
+  }
+}
+
+const untilSaid = (readers: readonly Reader[], turn: string, text: string) =>
+  eventually(
+    () =>
+      assert.deepEqual(
+        readers.map(({ frames }) => openText(frames, turn)),
+        readers.map(() => text),
+      ),
+    { what: `the readers to have: ${text}` },
+  )
+const untilEnd = (readers: readonly Reader[], turn: string, state: string) =>
+  eventually(
+    () => {
+      for (const { frames } of readers) {
+        const last = frames.at(-1)!
+        assert.ok(
+          last.type === 'turn' && last.turn.id === turn && last.turn.state === state,
+          JSON.stringify(last),
+        )
+      }
+    },
+    { what: `the readers to see the turn ${state}` },
+  )
+/** What was told, each thing once. */
+function orderOf(frames: readonly Frame[]): string[] {
+  const names = frames.map((frame) =>
+    frame.type === 'turn' ? `${frame.turn.state} ${frame.turn.attempt} ${frame.turn.pod}` : frame.type,
+  )
+  return names.filter((name, place) => name !== names[place - 1] && !name.startsWith('queued'))
+}
+
+test('D4: readers here and elsewhere see each word, who joins in the middle all so far, and the final is what they saw', async (t) => {
+  const steps = createSteps()
+  const pods = await podsOn(t, async function* () {
+    yield { type: 'start', messageMetadata: { model: 'm' } }
+    yield { type: 'text-start', id: '1' }
+    yield { type: 'text-delta', id: '1', delta: 'one ' }
+    yield { type: 'text-delta', id: '1', delta: 'two ' }
+    await steps.until(0)
+    yield { type: 'text-delta', id: '1', delta: 'three' }
+    yield { type: 'text-end', id: '1' }
+    yield { type: 'finish', messageMetadata: { tokens: 3 } }
+    await steps.until(1)
+  })
+  const first = [await pods.follow('here'), await pods.follow('there')]
+  const { turn } = await pods.send('hi')
+  await untilSaid(first, turn!, 'one two ')
+  const late = [await pods.follow('here'), await pods.follow('there')]
+  await untilSaid(late, turn!, 'one two ')
+  const back = await Promise.all(
+    first.map((reader, n) => pods.follow(n === 0 ? 'here' : 'there', { 'last-event-id': reader.lastId()! })),
+  )
+  const gone = first[1]!.lastId()!
+  steps.take(0)
+  const all = [...first, ...late]
+  await untilSaid(all, turn!, 'one two three')
+  const isFinished = ({ frames }: Reader) => openMessage(frames, turn!)?.metadata?.['tokens'] === 3
+  await eventually(() => assert.ok(all.every(isFinished)), { what: 'the finish' })
+  steps.take(1)
+  await untilEnd([...all, ...back], turn!, 'done')
+  for (const { frames, items } of all) {
+    const { id, role, parts, metadata } = items[1]!
+    assert.deepEqual(openMessage(frames, turn!), { id, role, parts, metadata })
+    assert.deepEqual(orderOf(frames.slice(frames.findIndex(({ type }) => type === 'turn'))), [
+      'running 1 here',
+      'chunks',
+      'messages',
+      'done 1 null',
+    ])
+  }
+  for (const { frames } of back) {
+    const chunks = frames.flatMap((frame) => (frame.type === 'chunks' ? frame.chunks : []))
+    assert.deepEqual(chunks[0], { type: 'text-delta', id: '1', delta: 'three' }, 'from where they were')
+  }
+  assert.deepEqual(await pods.run('select from fleetline.chunks'), [], 'nothing is left of it')
+  const [behind] = [await pods.follow('there', { 'last-event-id': gone })]
+  await untilEnd([behind], turn!, 'done') // and one who was away hears how it ended
+})
+
+test('D4: a new attempt begins the message anew for every reader; a failure that moves no head is told', async (t) => {
+  const steps = createSteps()
+  const pods = await podsOn(t, async function* ({ turn: { attempt } }) {
+    yield { type: 'text-start', id: '1' }
+    yield { type: 'text-delta', id: '1', delta: `words of ${attempt}` }
+    await steps.until(attempt - 1)
+    if (attempt === 1) throw new Error('lost its thread')
+    yield { type: 'nonsense' }
+  })
+  const readers = [await pods.follow('here'), await pods.follow('there')]
+  const { turn } = await pods.send('hi')
+  await untilSaid(readers, turn!, 'words of 1')
+  steps.take(0)
+  await eventually(
+    async () => {
+      await pods.run(`update fleetline.tasks set run_at = now() where state = 'waiting'`)
+      assert.deepEqual(
+        readers.map(({ frames }) => openText(frames, turn!)),
+        ['words of 2', 'words of 2'],
+      )
+    },
+    { what: 'the second attempt' },
+  )
+  steps.take(1)
+  await untilEnd(readers, turn!, 'failed')
+  for (const { frames } of readers) {
+    const told = orderOf(frames)
+    assert.deepEqual(told.slice(told.indexOf('running 1 here')), [
+      'running 1 here',
+      'chunks',
+      'running 2 here',
+      'chunks',
+      'failed 2 null',
+    ])
+    assert.ok(frames.every((frame) => frame.type !== 'messages' || frame.head === 1))
+  }
+})
+
+test('S4: a turn of another session is not told to who names it; an id that is none is refused', async (t) => {
+  const pods = await podsOn(t, async function* () {
+    yield { type: 'finish' }
+  })
+  const { turn } = await pods.send('hi')
+  const mine = await pods.follow('here', { 'last-event-id': `1.${turn}.0.0` })
+  await untilEnd([mine], turn!, 'done')
+  assert.deepEqual(mine.events.map(({ id }) => id).slice(-1), ['1'])
+  const other = await makeSession(pods.gateway)
+  const events = `${pods.gateway}/v1/sessions/${other.session}/events`
+  const foreign = await readEvents(t, events, { 'last-event-id': `0.${turn}.0.0` })
+  await call('POST', events.replace('events', 'messages'), { text: 'here' })
+  await eventually(() => assert.equal(foreign.items.length, 1), { what: 'the log' })
+  assert.deepEqual(
+    foreign.frames.map(({ type }) => type),
+    ['messages'],
+  )
+  for (const id of ['x', '1.', `1.${turn}`, `1.${turn}.0.99999999999`, `1.turn_${'g'.repeat(36)}.0.0`])
+    await assert.rejects(pods.follow('here', { 'last-event-id': id }), /400/, id)
+})
+
+const delta = (text: string) => ({ type: 'text-delta' as const, id: '1', delta: text })
+const ANEW = { attempt: 0, next: 0 }
+
+/** Two pods, of which the first runs `count` turns; time stands still but for `tick`. */
+async function streaming(t: TestContext, count: number) {
+  const { database, run, key, pod } = await conversationOn(t)
+  const clock = manualClock()
+  const seen = { statements: 0, isSilent: false }
+  const watched: Pick<Database, 'transaction'> = {
+    transaction: async (work, options) => {
+      seen.statements += 1
+      const outcome = await database.transaction(work, options)
+      return seen.isSilent ? { type: 'unknown', error: new Error('the answer is lost') } : outcome
+    },
+  }
+  const open = () => createLive({ database: watched, clock, metrics: createMetrics() })
+  const [here, there] = [open(), open()]
+  const rows = await run((query) =>
+    query<{ id: string }>(
+      `insert into fleetline.tasks (id, tenant, track, priority, max_attempts, input, state, attempt, pod, claimed_at)
+       select gen_random_uuid(), $1, id, 5, 4, '{}', 'claimed', 1, $2, now()
+         from fleetline.tracks, generate_series(1, $3) where machine = 'turn' returning id`,
+      [key.tenant, pod, count],
+    ),
+  )
+  const turns = rows.map(({ id }) => ({ tenant: key.tenant, turn: id }))
+  const fenced: string[] = []
+  const streams = turns.map((turn) =>
+    here.openStream({ ...turn, attempt: 1, pod, onFenced: () => fenced.push(turn.turn) }),
+  )
+  const watches = turns.map((turn) => there.watch(turn))
+  for (const live of [here, there]) {
+    atEnd(t, () => live.stop())
+    await live.start()
+  }
+  const isStill = () => eventually(() => assert.equal(clock.sleepers, 4), { what: 'the end of the tick' })
+  await isStill()
+  /** One of every loop; answers how many statements it took. */
+  const tick = async () => {
+    const before = seen.statements
+    await clock.advance(TICK_MS)
+    await isStill()
+    return seen.statements - before
+  }
+  return { run, key, pod, seen, turns, streams, watches, fenced, tick, here, database }
+}
+
+test('one statement a tick writes all streams, and one reads all that are followed elsewhere', async (t) => {
+  const { tick, streams, watches, here, turns } = await streaming(t, 50)
+  assert.equal(await tick(), 1, 'a read: who runs them')
+  for (const [n, { push }] of streams.entries()) [`a${n}`, 'b'].forEach((text) => push(delta(text)))
+  const near = here.watch(turns[7]!)
+  const expected = { attempt: 1, index: 0, count: 2, chunks: [delta('a7b')] }
+  assert.deepEqual(near.take(ANEW), expected, 'here, at once')
+  assert.equal(await tick(), 2, 'a flush and a read')
+  assert.equal(await tick(), 1, 'a read')
+  assert.ok(watches.every((watch) => watch.take(ANEW)?.count === 2))
+  assert.deepEqual(watches[7]!.take(ANEW), expected)
+  assert.deepEqual(watches[7]!.take({ attempt: 1, next: 1 }), expected, 'inside of a piece: all so far')
+  assert.equal(watches[7]!.take({ attempt: 1, next: 2 }), undefined)
+  assert.equal(watches[7]!.take({ attempt: 2, next: 0 }), undefined, 'it has seen a later attempt')
+})
+
+test('a flush whose answer is lost is sent again as it was; what PostgreSQL forgot is not guessed', async (t) => {
+  const { tick, streams, watches, seen, run, key, turns } = await streaming(t, 1)
+  const [{ push }, watch] = [streams[0]!, watches[0]!]
+  push(delta('one '))
+  seen.isSilent = true
+  await tick()
+  push(delta('two '))
+  seen.isSilent = false
+  for (const _ of Array(4)) await tick()
+  const both = { attempt: 1, index: 0, count: 2, chunks: [delta('one two ')] }
+  assert.deepEqual(watch.take(ANEW), both)
+  const bodies = await run((query) => query('select index, count from fleetline.chunks order by index'))
+  assert.deepEqual(bodies, [
+    { index: 0, count: 1 },
+    { index: 1, count: 1 },
+  ])
+  const write = (attempt: number, index: number) =>
+    run((query) =>
+      query(
+        `insert into fleetline.chunks (tenant, turn, attempt, index, count, body) values ($1, $2, $3, $4, 1, $5)`,
+        [key.tenant, turns[0]!.turn, attempt, index, JSON.stringify([delta(`${attempt}.${index} `)])],
+      ),
+    )
+  await write(1, 7) // 2 to 6 are gone, as after a crash
+  await tick()
+  assert.equal(watch.take({ attempt: 1, next: 2 }), undefined)
+  await run((query) => query('update fleetline.tasks set attempt = 2'))
+  await write(2, 0)
+  await tick()
+  assert.deepEqual(watch.take({ attempt: 1, next: 2 })?.chunks, [delta('2.0 ')])
+})
+
+test('E1: chunks of an attempt that is not current are refused; mutant, a flush without its fence', async (t) => {
+  const { tick, streams, watches, fenced, run, turns, pod, database } = await streaming(t, 2)
+  streams.forEach(({ push }) => push(delta('old ')))
+  await tick()
+  await run((query) => query('update fleetline.tasks set attempt = 2 where id = $1', [turns[0]!.turn]))
+  streams.forEach(({ push }) => push(delta('dead ')))
+  await tick()
+  assert.deepEqual(fenced, [turns[0]!.turn], 'its neighbour goes on')
+  await tick()
+  assert.equal(watches[0]!.take(ANEW), undefined, 'of the second attempt there is nothing yet')
+  assert.deepEqual(watches[1]!.take(ANEW)?.chunks, [delta('old dead ')])
+
+  const late = { ...turns[0]!, attempt: 1, pod, index: 9, count: 1, body: '[]' }
+  const flush = (change: (text: string) => string) => {
+    const transaction: Database['transaction'] = (work, options) =>
+      database.transaction((query) => work((text, values) => query(change(text), values)), options)
+    return createChunks({ database: { transaction }, clock: systemClock(), metrics: createMetrics() }).flush([
+      late,
+    ])
+  }
+  const written = () => run((query) => query('select from fleetline.chunks where index = 9'))
+  assert.deepEqual([await flush((text) => text), await written()], [new Set(), []])
+  const unfenced = (text: string) => text.replace(' and k.attempt = s.attempt', '')
+  assert.notEqual(unfenced(CHUNKS_FLUSH), CHUNKS_FLUSH)
+  assert.deepEqual([await flush(unfenced), (await written()).length], [new Set([0]), 1], 'mutant')
+
+  await run((query) => query('delete from fleetline.tasks where id = $1', [turns[0]!.turn]))
+  await run(sweepChunks)
+  const left = await run((query) => query<{ turn: string }>('select distinct turn from fleetline.chunks'))
+  assert.deepEqual(left, [{ turn: turns[1]!.turn }], 'what has no turn is swept, and nothing else')
+})
