@@ -65,6 +65,7 @@ const anyChunk = fc.oneof(
     optional('id', ids),
     fc.oneof(fc.nat(9), fc.constant({ t: [1] }), texts).map((data) => ({ data })),
     optional('transient', fc.boolean()),
+    optional('delta', fc.nat(2)), // no delta, though it is called one
   ),
   chunk(
     'error',

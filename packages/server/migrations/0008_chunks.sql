@@ -9,3 +9,7 @@ create unlogged table fleetline.chunks (
   count int not null,
   body text not null,
   primary key (tenant, turn, attempt, index));
+
+-- A session has one turn of an epoch: found by it, to tell how it ended.
+drop index fleetline.turns_session;
+create unique index turns_epoch on fleetline.turns (tenant, session, epoch);

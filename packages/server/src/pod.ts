@@ -82,7 +82,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const tenants = createTenants({ database }) //                                      whose rows
   const agents = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const onTurns = () => tasks.wake()
-  const sessions = createSessions({ ...config, database, hints, metrics, clock, random, onTurns }) // the log, its readers
+  const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
   const definitions = options.tasks ?? []
   const turns = createTurnRunner({ database, sessions, agents, clock, random, cell: config.cell }) // who answers
   const own = agents.size > 0 ? [turns] : []

@@ -94,24 +94,25 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
   })
 }
 
-function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
+function eventsRoute({ sessions, keyOf }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/sessions/:session/events',
     summary:
-      'Follows the session as server-sent events: what is stored behind `after`, then what comes; at the head, the live turn and the chunks of its reply. The id of an event is where to go on: sent back as `Last-Event-ID`, nothing is missed.',
+      'Follows the session as server-sent events: what is stored behind `after`, then what comes; at the head, the live turn and the chunks of its reply, and how turns ended, from `epoch` on if that is given. The id of an event is where to go on: sent back as `Last-Event-ID`, nothing is missed.',
     access: CALLER_ACCESS,
     params: sessionParams,
     query: eventsQuery,
     headers: eventsHeaders,
     answers: { 200: { means: 'A stream of frames; it has no end of its own.', events: frameSchema } },
     handle: async ({ principal, params, query, headers }) => {
-      const from = headers['last-event-id'] ?? { seq: query.after }
+      const { after: seq, epoch } = query
+      const from = headers['last-event-id'] ?? { seq, ...(epoch === undefined ? {} : { ended: epoch - 1 }) }
       const following = await sessions.follow(await keyOf(principal, params.session), from)
       if (!following) throw notFound()
       const eventOf = ({ frame, at }: Told): Event => {
         const data = { ...frame, session: params.session }
-        return { id: formatCursor(at, cell), data }
+        return { id: formatCursor(at), data }
       }
       return { status: 200, body: (signal: AbortSignal) => mapped(following(signal), eventOf) }
     },

@@ -94,7 +94,8 @@ export const pageQuery = z
   .object({ after: seq.optional(), before: seq.optional(), limit })
   .refine(({ after, before }) => after === undefined || before === undefined, 'takes after or before')
 
-export const eventsQuery = z.object({ after: seq.default(0) })
+/** `epoch`: of an ack. What becomes of its turn is told, also if it has ended by now. */
+export const eventsQuery = z.object({ after: seq.default(0), epoch: whole(1, PAGE_LIMITS.seq).optional() })
 
 /** What a browser sends when it comes back; it knows better than the address that it first asked for. */
 export const eventsHeaders = z.object({ 'last-event-id': cursor.optional() })

@@ -22,6 +22,7 @@ import { isDataFault, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { withPartitions } from '../task/partitions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { TurnKey } from './chunks.ts'
 import {
   isReplyOf,
   nameOf,
@@ -54,6 +55,8 @@ type Deps = {
   readonly onGrown: (sessions: Iterable<SessionState>) => void
   /** Called after a commit that started turns. */
   readonly onTurns: () => void
+  /** Called after a commit that ended these. */
+  readonly onEnded: (turns: readonly TurnKey[]) => void
 }
 
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
@@ -104,10 +107,11 @@ export function createAppender(deps: Deps): Appender {
     ...WAITING,
     weigh: (item) => ('draft' in item ? (item.draft?.bytes ?? 0) : item.error.message.length),
     commit: async (items) => {
-      const { results, changed, started } = await withPartitions(deps.database, () => commit(items))
+      const { results, changed, started, closed } = await withPartitions(deps.database, () => commit(items))
       await crashPoint('append.committed')
       deps.onGrown(changed)
       if (started.length > 0) deps.onTurns()
+      if (closed.length > 0) deps.onEnded(closed.map(({ end }) => end))
       return results
     },
     isRefusal: isDataFault,

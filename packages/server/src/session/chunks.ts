@@ -1,4 +1,4 @@
-// The table of chunks: what agents say before it is in the log, on its way to readers on other pods. Three statements, each
+// The table of chunks: what agents say before it is in the log, on its way to readers on other pods. Each statement is
 // for as many turns as there are. Guarantees:
 //   E1  chunks of an attempt that is not current are refused, as a whole, and their writer is told so; what slips in while
 //       the claim changes hands bears its old attempt, which nobody reads
@@ -40,7 +40,7 @@ type Deps = {
 export function createChunks({ database, clock, metrics }: Deps): Chunks {
   const run = async <T>(statement: 'flush' | 'read', work: (query: Query) => Promise<T>): Promise<T> => {
     const startMs = clock.monotonicMs()
-    const outcome = await database.transaction(work)
+    const outcome = await database.transaction(work, { deadlineMs: DEADLINE_MS })
     metrics.observe('chunkTime', { statement, outcome: outcome.type }, clock.monotonicMs() - startMs)
     return valueOf(outcome, `The ${statement} of chunks failed`)
   }
@@ -69,11 +69,14 @@ export type Wanted = TurnKey & { readonly attempt: number; readonly next: number
 export type Standing = { readonly attempt: number; readonly state: string; readonly pod: string | null }
 export type Read = { readonly standing: Standing; readonly batches: readonly Batch[] }
 
-const READ_BYTES = 256 * 1024
+// Of all turns together, roughly; of one at least the second.
+const READ_BYTES = 8 * 1024 * 1024
+const LEAST_BYTES = 16 * 1024
+const DEADLINE_MS = 2_000 // one that hangs holds up all streams: the next tick does it again
 
 // A turn without a task has ended: it is not among the answers. Who is at another attempt begins at 0. Only what is taken
 // is unpacked: the length of a body is known without.
-export const CHUNKS_READ = `
+const CHUNKS_READ = `
   select w.n::int as n, k.attempt, k.state, p.name as pod, c.index, c.count, c.body
     from unnest($1::int[], $2::uuid[], $3::int[], $4::int[]) with ordinality w(tenant, turn, attempt, next, n)
     join fleetline.tasks k on k.tenant = w.tenant and k.id = w.turn
@@ -83,8 +86,8 @@ export const CHUNKS_READ = `
         select index, count, body from fleetline.chunks
          where tenant = w.tenant and turn = w.turn and attempt = k.attempt
            and index >= case when w.attempt = k.attempt then w.next else 0 end
-         order by index limit 256) i
-    ) c on c.bytes_before < $5
+         order by index limit 4096) i
+    ) c on c.bytes_before < $5::float8
    order by w.n, c.index`
 
 type Row = Standing & { readonly n: number } & (Batch | { readonly index: null })
@@ -95,7 +98,7 @@ async function read(query: Query, wanted: readonly Wanted[]): Promise<ReadonlyMa
     wanted.map(({ turn }) => turn),
     wanted.map(({ attempt }) => attempt),
     wanted.map(({ next }) => next),
-    READ_BYTES,
+    Math.max(LEAST_BYTES, READ_BYTES / wanted.length),
   ])
   const found = Map.groupBy(rows, ({ n }) => n - 1)
   const readOf = ([first, ...more]: readonly Row[]): Read => ({
@@ -109,15 +112,24 @@ const DELETE = `
   delete from fleetline.chunks c using unnest($1::int[], $2::uuid[]) e(tenant, turn)
    where c.tenant = e.tenant and c.turn = e.turn`
 
-/** In the transaction in which the turns end. */
+/** After the commit in which they ended: no end waits for its words, and who reads them looks at the task. */
 export async function deleteChunks(query: Query, turns: readonly TurnKey[]): Promise<void> {
   await query(DELETE, [turns.map(({ tenant }) => tenant), turns.map(({ turn }) => turn)])
 }
 
-// A turn's task is there before its first chunk, and goes when it ends.
+// A turn's task is there before its first chunk, and goes when it ends. Steps from turn to turn along the key: there are
+// many more rows than turns.
 const SWEEP = `
-  delete from fleetline.chunks c
-   where not exists (select from fleetline.tasks k where k.tenant = c.tenant and k.id = c.turn)`
+  with recursive spoken as (
+    (select tenant, turn from fleetline.chunks order by tenant, turn limit 1)
+    union all
+    select c.* from spoken s cross join lateral (
+      select tenant, turn from fleetline.chunks where (tenant, turn) > (s.tenant, s.turn)
+       order by tenant, turn limit 1) c),
+  over as (
+    select * from spoken s
+     where not exists (select from fleetline.tasks k where k.tenant = s.tenant and k.id = s.turn) limit 1000)
+  delete from fleetline.chunks c using over o where c.tenant = o.tenant and c.turn = o.turn`
 
 export async function sweepChunks(query: Query): Promise<void> {
   await query(SWEEP)

@@ -1,4 +1,5 @@
-// What the leader does for sessions: it sweeps chunks of turns that have ended, which a pod has written late.
+// What the leader does for sessions: it sweeps chunks of turns that have ended, which a pod has written late. Nobody reads
+// those, whoever leads: it names no term.
 import { valueOf, type Database } from '../store/database.ts'
 import { sweepChunks } from './chunks.ts'
 

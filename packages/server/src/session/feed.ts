@@ -1,5 +1,6 @@
-// Wakes who follows a session when it has grown, or its turn is another. It carries no message: what is told to anybody was read by replay.ts,
-// so nothing leaves that is not committed, and a wake-up too many or too late does no harm. Guarantees:
+// Wakes who follows a session when it has grown, or its turn is another. It carries no message: what is told as
+// stored was read by replay.ts, so nothing leaves as such that is not committed, and a wake-up too many or too late does no
+// harm. Guarantees:
 //   D2  a follower whose session has moved is woken, also if every hint is lost: by the next poll
 //   S4  followers are found by (tenant, session), never by a session's id alone
 //

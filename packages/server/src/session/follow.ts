@@ -4,12 +4,12 @@
 //   D1  behind seq k it tells k+1, k+2, … and nothing else; a hole in the log is a bug, and ends it loudly
 //   D3  one who is at a seq beyond the head, from the start or because the log was cut, is told so, and goes on from
 //       the beginning
-//   D4  a turn that was told as live is told as ended, behind the message that it has written, also to one who comes back
+//   D4  of turns that were live since it came, and of those it has asked for, it is told how they ended, behind the messages
+//       that they have written, also if it was away meanwhile; of many, the last ones
 //
 //   at the head                               is told
+//   turns have ended that it was not told     how they ended
 //   a turn is live                            who runs it, whenever that changes; its chunks, from where the reader has them
-//   the turn that was told is not live        how it ended
-//   none is live                              nothing
 import {
   formatId,
   type ChunksFrame,
@@ -33,8 +33,14 @@ export type Nameless =
   | Omit<TurnFrame, 'session'>
   | Omit<ChunksFrame, 'session'>
 
-/** Where a reader is: behind `seq`; while a turn is told to it, also up to where it has the open message. */
-export type Cursor = { readonly seq: number; readonly open?: (Spot & { readonly turn: string }) | undefined }
+/** Where a reader is. */
+export type Cursor = {
+  readonly seq: number
+  /** The last epoch whose end it need not be told. Undefined: that of the last turn that has ended when it comes. */
+  readonly ended?: number | undefined
+  /** How much it has of what the next epoch says. */
+  readonly open?: Spot | undefined
+}
 export type Told = { readonly frame: Nameless; /** Once it has the frame. */ readonly at: Cursor }
 
 /** Ends when the signal is aborted. It holds a place among the followers, which it gives back when it is asked and ends. */
@@ -48,10 +54,11 @@ export type Follow = {
 type Deps = Replay &
   Pick<Feed, 'reserve'> &
   Pick<Live, 'watch'> &
-  Pick<TurnView, 'readTurn'> & { readonly cell: number }
+  Pick<TurnView, 'readEnded'> & { readonly cell: number }
 
 // One page is one frame: what a reader takes before it has a new place to resume from.
 const PAGE = { limit: 100, maxBytes: 256 * 1024 }
+const MOST_ENDED = 20
 
 export function createFollow(deps: Deps): Follow {
   return {
@@ -76,13 +83,14 @@ async function* tell(
   key: SessionKey,
   { from, first, signal }: Start,
 ): ReturnType<Following> {
-  const reader: Reader = { ...deps, key, signal, seq: from.seq, open: from.open, watched: undefined }
+  const { seq, ended, open } = from
+  const reader: Reader = { ...deps, key, signal, seq, ended, open, watched: undefined }
   try {
     const beyond = deps.place.join(key)
     for (let page: LogPage | undefined = first; page && !signal.aborted;) {
       yield* tellLog(reader, page)
       if (reader.seq >= page.head) {
-        yield* tellEnd(reader, page)
+        yield* tellEnds(reader, page)
         if (page.turn === null) await beyond(standingOf(page), signal)
         else yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
       }
@@ -90,30 +98,38 @@ async function* tell(
       page = await deps.read(key, { after: reader.seq, ...PAGE })
     }
   } finally {
-    reader.watched?.watch.leave()
+    close(reader)
     deps.place.leave()
   }
 }
 
 /** One who is told, and where it is by now. */
-type Reader = Pick<Deps, 'watch' | 'readTurn' | 'cell'> & {
+type Reader = Pick<Deps, 'watch' | 'readEnded' | 'cell'> & {
   readonly key: SessionKey
   readonly signal: AbortSignal
   seq: number
+  ended: Cursor['ended']
   open: Cursor['open']
   watched: Watched | undefined
 }
-type Watched = { readonly turn: string; readonly watch: Watch; version: number; shown: string }
+type Watched = { readonly watch: Watch; version: number; shown: string }
 
-function told({ seq, open }: Reader, frame: Nameless): Told {
-  return { frame, at: { seq, open } }
+function told({ seq, ended, open }: Reader, frame: Nameless): Told {
+  return { frame, at: { seq, ended, open } }
+}
+
+/** Of the turn that is open for it, nothing more is told. */
+function close(reader: Reader): void {
+  reader.watched?.watch.leave()
+  reader.watched = reader.open = undefined
 }
 
 function* tellLog(reader: Reader, page: LogPage): Generator<Told> {
   if (reader.seq > page.head) {
     const from = reader.seq + 1
+    close(reader)
     reader.seq = 0
-    reader.open = undefined
+    reader.ended = undefined
     yield told(reader, { type: 'gap', reason: 'diverged', from, to: 0 })
     return
   }
@@ -123,13 +139,18 @@ function* tellLog(reader: Reader, page: LogPage): Generator<Told> {
   if (items.length > 0) yield told(reader, { type: 'messages', items, head })
 }
 
-/** Of the turn that the reader was told, if it is live no more. What it wrote is in the log, and was told before. */
-async function* tellEnd(reader: Reader, page: LogPage): AsyncGenerator<Told> {
-  if (!reader.open || reader.open.turn === page.turn) return
-  const ended = await find(reader, reader.open.turn)
-  reader.watched?.watch.leave()
-  reader.watched = reader.open = undefined
-  if (ended) yield told(reader, { type: 'turn', turn: ended })
+/** What these turns wrote is in the log, and was told before. */
+async function* tellEnds(reader: Reader, page: LogPage): AsyncGenerator<Told> {
+  const to = page.turn === null ? page.epoch : page.epoch - 1
+  const { ended: after = to } = reader
+  if (after !== to) close(reader)
+  const turns =
+    after < to ? await reader.readEnded(reader.key, { after: Math.max(after, to - MOST_ENDED), to }) : []
+  for (const turn of turns) {
+    reader.ended = turn.epoch
+    yield told(reader, { type: 'turn', turn })
+  }
+  reader.ended = to
 }
 
 /** Until the session stands elsewhere than on this page. */
@@ -140,52 +161,47 @@ async function* tellOpen(
 ): AsyncGenerator<Told> {
   const { turn } = page
   const watched = (reader.watched ??= watchedBy(reader, turn))
+  const { watch } = watched
   const left = new AbortController()
   let hasMoved = false
-  const moved = beyond(standingOf(page), AbortSignal.any([reader.signal, left.signal])).then(
-    () => void (hasMoved = true),
-  )
+  const onMoved = () => {
+    hasMoved = true
+    watch.wake()
+  }
+  void beyond(standingOf(page), AbortSignal.any([reader.signal, left.signal])).then(onMoved)
   try {
     while (!hasMoved) {
-      if (watched.version !== watched.watch.version()) {
-        const now = await standingTold(reader, watched)
+      if (watched.version !== watch.version()) {
+        const now = await standingTold(watched)
         if (now === 'ended') return
         if (now) yield told(reader, { type: 'turn', turn: now })
         continue
       }
-      const taken = watched.watch.take(reader.open!)
+      const taken = watch.take(reader.open ?? { attempt: 0, next: 0 })
       if (taken) {
-        reader.open = { turn, attempt: taken.attempt, next: taken.index + taken.count }
+        reader.open = { attempt: taken.attempt, next: taken.index + taken.count }
         yield told(reader, { type: 'chunks', turn: formatId('turn', reader.cell, turn), ...taken })
-      } else await Promise.race([moved, watched.watch.changed()])
+      } else await watch.changed()
     }
   } finally {
     left.abort()
   }
 }
 
-function watchedBy(reader: Reader, turn: string): Watched {
-  reader.open ??= { turn, attempt: 0, next: 0 }
-  const watch = reader.watch({ tenant: reader.key.tenant, turn })
-  return { turn, watch, version: -1, shown: '' }
+function watchedBy({ watch, key }: Reader, turn: string): Watched {
+  return { watch: watch({ tenant: key.tenant, turn }), version: -1, shown: '' }
 }
 
 /** The turn, if it stands as it was not told before. */
-async function standingTold(reader: Reader, watched: Watched): Promise<Turn | 'ended' | undefined> {
+async function standingTold(watched: Watched): Promise<Turn | 'ended' | undefined> {
   watched.version = watched.watch.version()
-  const turn = await find(reader, watched.turn)
+  const turn = await watched.watch.turn()
   if (!turn) throw new Bug('The live turn of a session is not there')
   if (turn.endedAt !== null) return 'ended'
   const shown = JSON.stringify(turn)
   if (shown === watched.shown) return undefined
   watched.shown = shown
   return turn
-}
-
-/** In this session: a reader may name any turn. */
-async function find({ readTurn, key, cell }: Reader, turn: string): Promise<Turn | undefined> {
-  const found = await readTurn({ tenant: key.tenant, turn })
-  return found?.session === formatId('session', cell, key.session) ? found : undefined
 }
 
 function standingOf({ head, ...conversation }: LogPage) {

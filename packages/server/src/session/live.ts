@@ -10,30 +10,37 @@
 //   waits, or has ended              nowhere; each tick looks, and tells who watches when that has changed
 //   runs elsewhere, and PostgreSQL   nowhere until its next attempt: what it said before is lost, and the final message is
 //   has crashed meanwhile            what comes
-import type { Chunk } from '@fleetline/protocol'
+import type { Chunk, Turn } from '@fleetline/protocol'
+import { backoffMs } from '../lib/backoff.ts'
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
+import type { Random } from '../lib/random.ts'
 import type { Database } from '../store/database.ts'
+import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createChunks, type Batch, type Chunks, type Read, type TurnKey } from './chunks.ts'
 import { createOpenMessage, type OpenMessage, type Piece, type Spot, type Taken } from './open-message.ts'
 import { createStreams, type OwnStream, type Streaming } from './streams.ts'
+import type { TurnView } from './turn-view.ts'
 
 /** Of one attempt. */
 export type Stream = {
   readonly push: (chunk: Chunk) => void
-  /** Nothing more of it is written. Resolves when nothing is on its way. */
-  readonly close: () => Promise<void>
+  /** Nothing more of it is written, but for what is on its way. */
+  readonly close: () => void
 }
 
 /** Of one reader. */
 export type Watch = {
   /** Another number: who runs the turn may be another, or nobody any more. */
   readonly version: () => number
+  /** As it stood at this version, or later. */
+  readonly turn: () => Promise<Turn | undefined>
   readonly take: (spot: Spot) => Taken | undefined
-  /** Resolves at the next change of either. */
+  /** Resolves at the next change of either, or when it is woken. */
   readonly changed: () => Promise<void>
+  readonly wake: () => void
   readonly leave: () => void
 }
 
@@ -42,28 +49,30 @@ export type Live = {
   readonly watch: (turn: TurnKey) => Watch
 }
 
-type Deps = {
+type Deps = Pick<TurnView, 'readTurn'> & {
   readonly database: Pick<Database, 'transaction'>
   readonly clock: Clock
+  readonly random: Random
   readonly metrics: Metrics
+  readonly log: Log
 }
 
 /** Of the statements. */
 export const TICK_MS = 50
+const AGAIN = { baseMs: TICK_MS, capMs: 2_000 }
 const NO_INDEX = 2_147_483_647
 
 export function createLive(deps: Deps): Live & Service {
-  const entries = createEntries()
+  const entries = createEntries(deps)
   const chunks = createChunks(deps)
   const streams = createStreams(chunks)
   deps.metrics.gauge('streams', () => [
     [{ kind: 'written' }, streams.size()],
     [{ kind: 'read' }, entries.distant().length],
   ])
-  const beat = { clock: deps.clock, everyMs: TICK_MS, onError: () => undefined } // counted; the next tick tries again
   const ticks = [
-    every({ ...beat, name: 'chunks.flush' }, streams.flush),
-    every({ ...beat, name: 'chunks.read' }, () => readAll(chunks, entries.distant())),
+    ticking(deps, 'chunks.flush', streams.flush),
+    ticking(deps, 'chunks.read', () => readAll(chunks, entries.distant())),
   ]
   return {
     ...compose('live', ticks),
@@ -73,24 +82,26 @@ export function createLive(deps: Deps): Live & Service {
       entry.begin(own, of.attempt)
       return {
         push: (chunk) => entry.add(own, own.push(chunk)),
-        close: async () => {
+        close: () => {
+          own.close()
           entry.end(own)
           entries.leave(entry)
-          await own.close()
         },
       }
     },
     watch: (turn) => {
       const entry = entries.enter(turn)
-      let wake = () => undefined as void
-      const tell = () => wake()
-      entry.watchers.add(tell)
+      let resolveChanged = () => undefined as void
+      const wake = () => resolveChanged()
+      entry.watchers.add(wake)
       return {
         version: entry.version,
+        turn: entry.turn,
         take: entry.message.take,
-        changed: () => new Promise((resolve) => (wake = resolve)),
+        changed: () => new Promise((resolve) => (resolveChanged = resolve)),
+        wake,
         leave: () => {
-          entry.watchers.delete(tell)
+          entry.watchers.delete(wake)
           entries.leave(entry)
         },
       }
@@ -98,15 +109,30 @@ export function createLive(deps: Deps): Live & Service {
   }
 }
 
+/** Again each tick; later and later while PostgreSQL does not answer. */
+function ticking({ clock, random, log }: Deps, name: string, work: () => Promise<void>): Service {
+  let failures = 0
+  return every({ clock, name, everyMs: TICK_MS, onError: () => undefined }, async (signal) => {
+    try {
+      await work()
+      failures = 0
+    } catch (error) {
+      if (failures === 0) log.warn('chunks do not come through', { service: name, error })
+      await clock.sleep(backoffMs(AGAIN, failures, random), signal)
+      failures += 1
+    }
+  })
+}
+
 type Entry = ReturnType<typeof createEntry>
 
 /** The turns that somebody here streams or watches, by (tenant, turn). */
-function createEntries() {
+function createEntries(deps: Pick<TurnView, 'readTurn'>) {
   const entries = new Map<string, { readonly entry: Entry; holders: number }>()
   const nameOf = ({ tenant, turn }: TurnKey) => `${tenant}/${turn}`
   return {
     enter: (key: TurnKey): Entry => {
-      const held = entries.get(nameOf(key)) ?? { entry: createEntry(key), holders: 0 }
+      const held = entries.get(nameOf(key)) ?? { entry: createEntry(deps, key), holders: 0 }
       entries.set(nameOf(key), held)
       held.holders += 1
       return held.entry
@@ -122,7 +148,7 @@ function createEntries() {
   }
 }
 
-function createEntry({ tenant, turn }: TurnKey) {
+function createEntry({ readTurn }: Pick<TurnView, 'readTurn'>, { tenant, turn }: TurnKey) {
   const message: OpenMessage = createOpenMessage()
   const watchers = new Set<() => void>()
   let [source, version, standing, isBlind]: [OwnStream | undefined, number, string, boolean] = [
@@ -131,6 +157,8 @@ function createEntry({ tenant, turn }: TurnKey) {
     '',
     false,
   ]
+  let looked: { readonly version: number; readonly turn: ReturnType<typeof readTurn> } | undefined
+  const key = { tenant, turn }
   const wake = () => watchers.forEach((tell) => tell())
   const begin = (attempt: number) => {
     if (attempt <= message.attempt()) return
@@ -144,10 +172,18 @@ function createEntry({ tenant, turn }: TurnKey) {
     wake()
   }
   return {
-    key: { tenant, turn },
+    key,
     message,
     watchers,
     version: () => version,
+    /** One look for all who watch. */
+    turn: () => {
+      if (looked?.version !== version) {
+        looked = { version, turn: readTurn(key) }
+        looked.turn.catch(() => (looked = undefined)) // told to who waits for it
+      }
+      return looked.turn
+    },
     isDistant: () => source === undefined && watchers.size > 0,
     /** It runs here, unless a later attempt runs by now. */
     begin: (own: OwnStream, attempt: number) => {
@@ -165,8 +201,7 @@ function createEntry({ tenant, turn }: TurnKey) {
       if (source === own) source = undefined
     },
     wanted: () => ({
-      tenant,
-      turn,
+      ...key,
       attempt: message.attempt(),
       next: isBlind ? NO_INDEX : message.end(),
     }),

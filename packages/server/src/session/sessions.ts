@@ -6,8 +6,10 @@ import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Database } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
+import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createAppender, type Appender } from './append.ts'
+import { deleteChunks, type TurnKey } from './chunks.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createFeed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
@@ -29,6 +31,7 @@ type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
   readonly database: Pick<Database, 'transaction'>
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly metrics: Metrics
+  readonly log: Log
   readonly clock: Clock
   readonly random: Random
   /** Called after a commit that started turns. */
@@ -39,9 +42,11 @@ export function createSessions(deps: Deps): Sessions {
   const feed = createFeed(deps)
   const replay = createReplay(deps)
   const deadlineMs = deps.transactionDeadlineMs
-  const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown })
-  const live = createLive(deps)
+  const onEnded = (turns: readonly TurnKey[]) =>
+    void deps.database.transaction((query) => deleteChunks(query, turns)) // or the leader sweeps them
+  const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown, onEnded })
   const turnView = createTurnView(deps)
+  const live = createLive({ ...deps, ...turnView })
   const { append, endTurn } = appender
   const { openStream } = live
   return {

@@ -1,6 +1,7 @@
 // The streams of attempts that run here, on their way into the table: one statement a tick for all that have news. What a
-// tick could not write is written by the next one, unchanged, so that readers never see two shapes of it. A stream that is
-// refused is fenced: its attempt is told, and nothing more of it is written (E1).
+// tick could not write is written by the next one, unchanged, so that readers never see two shapes of it. A tick writes so
+// much and no more: who was left out comes first in the next. A stream that is refused is fenced: its attempt is told, and
+// nothing more of it is written (E1).
 import { mergeDeltas, type Chunk } from '@fleetline/protocol'
 import type { Batch, Chunks, TurnKey } from './chunks.ts'
 import { PIECES_LENGTH, type Piece } from './open-message.ts'
@@ -13,14 +14,16 @@ export type Streaming = TurnKey & {
 }
 export type OwnStream = {
   readonly push: (chunk: Chunk) => Piece
-  /** Nothing more of it is written. Resolves when nothing is on its way. */
-  readonly close: () => Promise<void>
+  /** Nothing more of it is written, but for what is on its way. */
+  readonly close: () => void
 }
 export type Streams = {
   readonly open: (of: Streaming) => OwnStream
   readonly flush: () => Promise<void>
   readonly size: () => number
 }
+
+const FLUSH_LENGTH = 4 * 1024 * 1024
 
 type Source = {
   readonly of: Streaming
@@ -30,25 +33,29 @@ type Source = {
 
 export function createStreams({ flush }: Pick<Chunks, 'flush'>): Streams {
   const sources = new Set<Source>()
-  let flushing: Promise<unknown> = Promise.resolve()
-  const flushAll = async () => {
-    const due = [...sources].flatMap((source) => {
-      const batch = source.batch()
-      return batch ? [{ source, batch }] : []
-    })
-    if (due.length === 0) return
-    const held = await flush(due.map(({ source, batch }) => ({ ...source.of, ...batch })))
-    due.forEach(({ source }, place) => {
-      if (held.has(place)) source.written()
-      else if (sources.delete(source)) source.of.onFenced()
-    })
+  const due = () => {
+    const taken: { readonly source: Source; readonly batch: Batch }[] = []
+    let length = 0
+    for (const source of sources) {
+      const batch = length < FLUSH_LENGTH ? source.batch() : undefined
+      if (!batch) continue
+      taken.push({ source, batch })
+      length += batch.body.length
+    }
+    return taken
   }
   return {
     size: () => sources.size,
-    flush: () => {
-      const now = flushAll()
-      flushing = now.catch(() => undefined)
-      return now
+    flush: async () => {
+      const taken = due()
+      if (taken.length === 0) return
+      const held = await flush(taken.map(({ source, batch }) => ({ ...source.of, ...batch })))
+      taken.forEach(({ source }, place) => {
+        const isOpen = sources.delete(source)
+        if (held.has(place)) source.written()
+        if (isOpen && held.has(place)) sources.add(source) // behind the others
+        if (isOpen && !held.has(place)) source.of.onFenced()
+      })
     },
     open: (of) => {
       let [count, sending]: [number, Batch | undefined] = [0, undefined]
@@ -66,10 +73,7 @@ export function createStreams({ flush }: Pick<Chunks, 'flush'>): Streams {
           if (sources.has(source)) pending.push(piece)
           return piece
         },
-        close: async () => {
-          sources.delete(source)
-          await flushing
-        },
+        close: () => void sources.delete(source),
       }
     },
   }

@@ -3,24 +3,31 @@
 import { formatId, parseId, type Turn, type TurnState } from '@fleetline/protocol'
 import { valueOf, type Database } from '../store/database.ts'
 import type { TurnKey } from './chunks.ts'
+import type { SessionKey } from './place.ts'
 
 export type TurnView = {
   readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined>
   /** By its UUID. */
   readonly readTurn: (key: TurnKey) => Promise<Turn | undefined>
+  /** Of a session, those of the epochs behind `after`, up to `to`. */
+  readonly readEnded: (key: SessionKey, epochs: Epochs) => Promise<readonly Turn[]>
 }
 
+type Epochs = { readonly after: number; readonly to: number }
 type Deps = { readonly database: Pick<Database, 'transaction'>; readonly cell: number }
 
-const FIND = `
+const VIEW = `
   select t.id, t.session, t.epoch, t.agent, t.read_from as from, t.read_to as to, t.started_at as "startedAt",
          t.ended_at as "endedAt", t.error, coalesce(k.attempt, t.ended_by, 0) as attempt,
          coalesce(t.outcome, case when k.state = 'claimed' then 'running' else 'queued' end) as state,
          p.name as pod, case when k.state = 'waiting' then k.run_at end as "retryAt"
     from fleetline.turns t
     left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant
-    left join fleetline.pods p on p.id = k.pod
-   where t.tenant = $1 and t.id = $2`
+    left join fleetline.pods p on p.id = k.pod`
+const FIND = `${VIEW} where t.tenant = $1 and t.id = $2`
+const ENDED = `
+  ${VIEW} where t.tenant = $1 and t.session = $2 and t.epoch > $3 and t.epoch <= $4 and t.ended_at is not null
+   order by t.epoch`
 
 type Row = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error'> & {
   readonly id: string
@@ -56,6 +63,10 @@ export function createTurnView({ database, cell }: Deps): TurnView {
   }
   return {
     readTurn,
+    readEnded: async ({ tenant, session }, { after, to }) => {
+      const outcome = await database.transaction((query) => query<Row>(ENDED, [tenant, session, after, to]))
+      return valueOf(outcome, 'The turns cannot be read').map(turnOf)
+    },
     findTurn: async (tenant, text) => {
       const id = parseId('turn', text)
       return id?.cell === cell ? readTurn({ tenant, turn: id.uuid }) : undefined

@@ -5,7 +5,6 @@ import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
 import { insertOwn, type OwnTrack } from '../task/own.ts'
 import { endClaims, holdClaims, type Held } from '../task/settle.ts'
-import { deleteChunks } from './chunks.ts'
 import type { Closed, Started, TurnEnd, TurnRow } from './place.ts'
 
 // Before plain tasks: somebody waits for the first word.
@@ -93,7 +92,6 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
     ends.map(({ outcome }) => outcome),
     ends.map((end) => (end.outcome === 'failed' ? JSON.stringify(end.error) : null)),
   ])
-  await deleteChunks(query, ends)
   const ended = await endClaims(
     query,
     ends.map((end) => ({ ...claimOf(end), settlement: settlementOf(end) })),

@@ -26,6 +26,7 @@ type LimitName =
   | 'silenceMs'
   | 'wholeMs'
   | 'chunks'
+  | 'chunkBytes'
   | 'bytes'
   | 'parts'
   | 'metadataBytes'
@@ -36,6 +37,8 @@ export const CALL_LIMITS: CallLimits = {
   silenceMs: 60_000,
   wholeMs: 900_000,
   chunks: 100_000,
+  /** Of one: what is written, read and told at once. */
+  chunkBytes: 1024 * 1024,
   bytes: 64 * 1024 * 1024,
   parts: 2_000,
   /** Of all that is sent, also of what replaces what was sent before. */
@@ -132,7 +135,7 @@ async function read(
 
 /** Throws when the stream is more than a reply may be. */
 function createMeasure(limits: CallLimits) {
-  const size = { chunks: 0, bytes: 0, metadataBytes: 0, parts: 0 }
+  const size = { chunks: 0, chunkBytes: 0, bytes: 0, metadataBytes: 0, parts: 0 }
   const check = () => {
     const [over] = (Object.keys(size) as (keyof typeof size)[]).filter((name) => size[name] > limits[name])
     if (over) throw new AgentFault('too_large', `A reply has at most ${limits[over]} ${over}`, true)
@@ -141,7 +144,8 @@ function createMeasure(limits: CallLimits) {
     /** Before it is looked at; answers how many there were. */
     count: (text: string): number => {
       size.chunks += 1
-      size.bytes += Buffer.byteLength(text)
+      size.chunkBytes = Buffer.byteLength(text)
+      size.bytes += size.chunkBytes
       check()
       return size.chunks
     },

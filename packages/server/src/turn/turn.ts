@@ -124,7 +124,7 @@ async function listen(
     const limits = { ...CALL_LIMITS, wholeMs: leftMs }
     return await callAgent({ clock: deps.clock, limits, onChunk: stream.push }, agent, call)
   } finally {
-    await stream.close()
+    stream.close()
   }
 }
 

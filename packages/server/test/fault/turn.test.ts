@@ -11,7 +11,7 @@ import { eventually } from '../support/eventually.ts'
 import { podRows, untilBuried } from '../support/fleet.ts'
 import { call, makeSession } from '../support/http.ts'
 import { APP, startPod } from '../support/pods.ts'
-import { openText, readEvents } from '../support/reader.ts'
+import { openText, readEvents, untilSeq } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
 
 const WORDS = 'these words are said once'
@@ -81,6 +81,7 @@ for (const [point, why, shown] of [
     const stayed = await readEvents(t, fleet.events(second.gateway))
     for (const { frames } of shown === undefined ? [] : [lost, stayed])
       await eventually(() => assert.equal(openText(frames, turn), shown), { what: 'what was said' })
+    await untilSeq(lost, 1)
     first.program.kill('SIGKILL')
     await lost.ended
     const back = await readEvents(t, fleet.events(second.gateway), { 'last-event-id': lost.lastId()! })

@@ -4,8 +4,10 @@ import { test, type TestContext } from 'node:test'
 import type { Ack, Frame } from '@fleetline/protocol'
 import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
 import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
 import { CHUNKS_FLUSH, createChunks, sweepChunks } from '../../src/session/chunks.ts'
 import { createLive, TICK_MS } from '../../src/session/live.ts'
+import { createTurnView } from '../../src/session/turn-view.ts'
 import { valueOf, type Database } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
@@ -13,6 +15,7 @@ import { manualClock } from '../support/clock.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
+import { silentLog } from '../support/log.ts'
 import { podOn } from '../support/pod.ts'
 import { openMessage, openText, readEvents, type Reader } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
@@ -33,12 +36,11 @@ async function podsOn(t: TestContext, answer: AgentDefinition['answer']) {
   const database = await openDatabase(t, url)
   const at = (gateway: string) => `${gateway}/v1/sessions/${session}`
   return {
-    gateway: here.gateway,
     run: async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run'),
     send: async (text: string) =>
       (await call('POST', `${at(here.gateway)}/messages`, { text })).body as unknown as Ack,
-    follow: (pod: 'here' | 'there', headers = {}) =>
-      readEvents(t, `${at((pod === 'here' ? here : there).gateway)}/events`, headers),
+    follow: (pod: 'here' | 'there', headers = {}, query = '') =>
+      readEvents(t, `${at((pod === 'here' ? here : there).gateway)}/events${query}`, headers),
   }
 }
 
@@ -115,7 +117,8 @@ test('D4: readers here and elsewhere see each word, who joins in the middle all 
     const chunks = frames.flatMap((frame) => (frame.type === 'chunks' ? frame.chunks : []))
     assert.deepEqual(chunks[0], { type: 'text-delta', id: '1', delta: 'three' }, 'from where they were')
   }
-  assert.deepEqual(await pods.run('select from fleetline.chunks'), [], 'nothing is left of it')
+  const isGone = async () => assert.deepEqual(await pods.run('select from fleetline.chunks'), [])
+  await eventually(isGone, { what: 'its chunks to be gone' })
   const [behind] = [await pods.follow('there', { 'last-event-id': gone })]
   await untilEnd([behind], turn!, 'done') // and one who was away hears how it ended
 })
@@ -158,25 +161,62 @@ test('D4: a new attempt begins the message anew for every reader; a failure that
   }
 })
 
-test('S4: a turn of another session is not told to who names it; an id that is none is refused', async (t) => {
+test('D4: who was away is told how turns ended, those of its epoch on, in their order; an id that is none is refused', async (t) => {
+  const pods = await podsOn(t, async function* ({ turn: { epoch } }) {
+    if (epoch === 2) yield { type: 'nonsense' }
+    yield { type: 'finish' } // it has nothing to say: no head moves
+  })
+  const reader = await pods.follow('there')
+  const turns: string[] = []
+  for (const text of ['a', 'b', 'c']) {
+    const { turn } = await pods.send(text)
+    turns.push(turn!)
+    await untilEnd([reader], turn!, text === 'b' ? 'failed' : 'done')
+  }
+  const ends = ({ frames }: Reader) =>
+    frames.flatMap((frame) => (frame.type === 'turn' && frame.turn.endedAt ? [frame.turn.id] : []))
+  assert.deepEqual(ends(reader), turns)
+  const asked = [
+    await pods.follow('here', {}, '?epoch=2'),
+    await pods.follow('there', { 'last-event-id': '3.1.7.8' }),
+  ]
+  await untilEnd(asked, turns[2]!, 'done')
+  for (const one of asked) assert.deepEqual(ends(one), turns.slice(1))
+  const fresh = await pods.follow('there', { 'last-event-id': '3.9.1.1' }) // of another history: as if it came now
+  const { turn } = await pods.send('d')
+  await untilEnd([fresh, ...asked], turn!, 'done')
+  assert.deepEqual(ends(fresh), [turn])
+  for (const id of ['x', '1.', '1.2.3', '1.2.3.99999999999', '1.2.3.4294967295'])
+    await assert.rejects(pods.follow('here', { 'last-event-id': id }), /400/, id)
+})
+
+test('D3: a log that is cut while a turn is told: the reader begins anew, and goes on with the turn', async (t) => {
+  const steps = createSteps()
   const pods = await podsOn(t, async function* () {
+    yield { type: 'text-start', id: '1' }
+    yield { type: 'text-delta', id: '1', delta: 'word' }
+    await steps.until(0)
     yield { type: 'finish' }
   })
-  const { turn } = await pods.send('hi')
-  const mine = await pods.follow('here', { 'last-event-id': `1.${turn}.0.0` })
-  await untilEnd([mine], turn!, 'done')
-  assert.deepEqual(mine.events.map(({ id }) => id).slice(-1), ['1'])
-  const other = await makeSession(pods.gateway)
-  const events = `${pods.gateway}/v1/sessions/${other.session}/events`
-  const foreign = await readEvents(t, events, { 'last-event-id': `0.${turn}.0.0` })
-  await call('POST', events.replace('events', 'messages'), { text: 'here' })
-  await eventually(() => assert.equal(foreign.items.length, 1), { what: 'the log' })
-  assert.deepEqual(
-    foreign.frames.map(({ type }) => type),
-    ['messages'],
-  )
-  for (const id of ['x', '1.', `1.${turn}`, `1.${turn}.0.99999999999`, `1.turn_${'g'.repeat(36)}.0.0`])
-    await assert.rejects(pods.follow('here', { 'last-event-id': id }), /400/, id)
+  for (const text of ['a', 'b']) await pods.send(text)
+  const readers = [await pods.follow('here'), await pods.follow('there')]
+  const isGap = ({ type }: Frame) => type === 'gap'
+  const untilOpen = (from: (frames: readonly Frame[]) => number) =>
+    eventually(
+      () => {
+        for (const { frames } of readers)
+          assert.ok(frames.slice(from(frames)).some(({ type }) => type === 'chunks'))
+      },
+      { what: 'what is said' },
+    )
+  await untilOpen(() => 0)
+  await pods.run('delete from fleetline.messages where seq > 1; update fleetline.sessions set head = 1')
+  await eventually(() => assert.ok(readers.every(({ frames }) => frames.some(isGap))), { what: 'the gap' })
+  await untilOpen((frames) => frames.findLastIndex(isGap))
+  steps.take(0)
+  const isDone = ({ frames }: Reader) =>
+    frames.some((frame) => frame.type === 'turn' && frame.turn.state === 'done')
+  await eventually(() => assert.ok(readers.every(isDone)), { what: 'the end' })
 })
 
 const delta = (text: string) => ({ type: 'text-delta' as const, id: '1', delta: text })
@@ -194,7 +234,14 @@ async function streaming(t: TestContext, count: number) {
       return seen.isSilent ? { type: 'unknown', error: new Error('the answer is lost') } : outcome
     },
   }
-  const open = () => createLive({ database: watched, clock, metrics: createMetrics() })
+  const parts = { clock, random: systemRandom(), log: silentLog() }
+  const open = () =>
+    createLive({
+      ...createTurnView({ database, cell: 0 }),
+      database: watched,
+      ...parts,
+      metrics: createMetrics(),
+    })
   const [here, there] = [open(), open()]
   const rows = await run((query) =>
     query<{ id: string }>(
@@ -250,9 +297,12 @@ test('a flush whose answer is lost is sent again as it was; what PostgreSQL forg
   await tick()
   push(delta('two '))
   seen.isSilent = false
-  for (const _ of Array(4)) await tick()
   const both = { attempt: 1, index: 0, count: 2, chunks: [delta('one two ')] }
-  assert.deepEqual(watch.take(ANEW), both)
+  const check = async () => {
+    await tick()
+    assert.deepEqual(watch.take(ANEW), both)
+  }
+  await eventually(check, { what: 'both' }) // after a failure a loop pauses for a while
   const bodies = await run((query) => query('select index, count from fleetline.chunks order by index'))
   assert.deepEqual(bodies, [
     { index: 0, count: 1 },

@@ -16,6 +16,7 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { brokenByReading, textDraft } from '../support/history.ts'
 import { appenderOn, logOf, sessionFor } from '../support/sessions.ts'
+import { silentLog } from '../support/log.ts'
 import { openDatabase } from '../support/store.ts'
 
 async function open(t: TestContext) {
@@ -74,8 +75,8 @@ async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) =>
   await hints.start()
   const config = loadConfig({ environment: {}, flags: { transactionDeadlineMs: '120000' } })
   const database = await openDatabase(t, url)
-  const parts = { database, hints: change(hints), metrics, clock, random, onTurns: () => undefined }
-  return createSessions({ ...config, ...parts })
+  const parts = { database, hints: change(hints), metrics, clock, random, log: silentLog() }
+  return createSessions({ ...config, ...parts, onTurns: () => undefined })
 }
 
 /** Follows until the test ends. */

@@ -7,12 +7,13 @@ import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { createLive } from '../../src/session/live.ts'
 import { createReplay } from '../../src/session/replay.ts'
+import { createTurnView } from '../../src/session/turn-view.ts'
 import type { Database } from '../../src/store/database.ts'
 import type { Claim } from '../../src/task/claim.ts'
-import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createTurnRunner } from '../../src/turn/turn.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { silentLog } from '../support/log.ts'
 import { conversationOn, driversOf } from '../support/turns.ts'
 
 async function* saying(text: string) {
@@ -29,14 +30,21 @@ type Given = {
 
 async function attemptsOn(t: TestContext) {
   const talk = await conversationOn(t)
-  const [clock, random] = [systemClock(), systemRandom()]
-  const log = createLog({ level: 'error', destination: { write: () => undefined } })
+  const [clock, random, metrics] = [systemClock(), systemRandom(), createMetrics()]
+  const log = silentLog()
   const begin = (
     claim: Claim,
     answer: AgentDefinition['answer'],
     { pod = talk.pod, database = talk.database, isFenced = false }: Given = {},
   ) => {
-    const live = createLive({ database, clock, metrics: createMetrics() })
+    const live = createLive({
+      ...createTurnView({ database, cell: 0 }),
+      database,
+      clock,
+      random,
+      log,
+      metrics,
+    })
     atEnd(t, () => live.stop())
     const sessions = { ...createReplay({ database, cell: 0 }), ...driversOf(database, talk.key), ...live }
     const agents = agentsOf([agent('demo', answer)])

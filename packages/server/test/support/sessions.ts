@@ -59,5 +59,6 @@ export function appenderOn(database: Transactions): Appender {
     metrics: createMetrics(),
     onGrown: () => undefined,
     onTurns: () => undefined,
+    onEnded: () => undefined,
   })
 }

@@ -100,6 +100,7 @@ test('every other stream is a fault, and says whether calling again may help', a
     [[START, OPEN, OPEN, FINISH], 'too_large', true, { parts: 1 }],
     [[START, { ...FINISH, messageMetadata: { a: 1 } }], 'too_large', true, { metadataBytes: 6 }],
     [whole, 'too_large', true, { bytes: 100 }],
+    [whole, 'too_large', true, { chunkBytes: 30 }],
     [whole, 'too_large', true, { messageBytes: 100 }],
   ]
   for (const [chunks, code, isFinal, limits] of cases) {

@@ -1,0 +1,6 @@
+// A log that nobody reads.
+import { createLog, type Log } from '../../src/telemetry/log.ts'
+
+export function silentLog(): Log {
+  return createLog({ level: 'error', destination: { write: () => undefined } })
+}
