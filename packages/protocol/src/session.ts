@@ -3,6 +3,8 @@ import type { Id } from './ids.ts'
 
 export type Session = {
   readonly session: Id<'session'>
+  /** Stands wherever its id may. */
+  readonly alias: string | null
   readonly title: string | null
   /** The last seq; 0 while nothing was said. */
   readonly head: number
@@ -21,6 +23,9 @@ export type Session = {
 /** `working`: a turn is queued or running. */
 export const SESSION_STATES = ['idle', 'working'] as const
 export type SessionState = (typeof SESSION_STATES)[number]
+
+/** 1 to 128 characters that stand in a path as they are; nothing that could be an id. */
+export const SESSION_ALIAS: RegExp = /^(?!ses_)[A-Za-z0-9_-][A-Za-z0-9._:@-]{0,127}$/
 
 export const SESSION_LIMITS = {
   titleLength: 200,

@@ -13,10 +13,10 @@ import type { Options } from './command.ts'
 export type Api = {
   /** The body of the answer, checked. */
   readonly ask: <T>(request: Asked<T>) => Promise<T>
-  /** Answers when the stream is open: its events behind the one with this id, until it ends or is lost. */
+  /** Answers when the stream is open: its events, behind the one with this id if there is one, until it ends or is lost. */
   readonly openEvents: (
     path: string,
-    lastId: string,
+    lastId: string | undefined,
     signal: AbortSignal,
   ) => Promise<AsyncIterable<EventSourceMessage>>
 }
@@ -54,7 +54,8 @@ export function createApi(url: string, clock: Clock): Api {
       throw stranger(url)
     },
     openEvents: async (path, lastId, signal) => {
-      const { body } = await reach(path, { headers: { 'last-event-id': lastId }, signal })
+      const headers: Record<string, string> = lastId === undefined ? {} : { 'last-event-id': lastId }
+      const { body } = await reach(path, { headers, signal })
       if (!body) throw stranger(url)
       return eventsOf(body, clock)
     },

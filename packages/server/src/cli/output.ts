@@ -30,6 +30,8 @@ const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {
   internal: EXIT.failed,
 }
 
+const CONTROLS = /[^\P{Cc}\t\n]/gu
+
 type Sink = { write(text: string): unknown; readonly isTTY?: boolean }
 type Row = Readonly<Record<string, unknown>>
 
@@ -43,13 +45,16 @@ export type Output = {
   next(cells: readonly unknown[], row: Row): void
   /** A line of data that has a form of its own. */
   line(text: string): void
-  /** To people, on stderr; silent under --json. */
+  /** A piece of a text of many lines, as it comes: its control characters are left out, but for tabs and ends of lines. */
+  text(piece: string): void
+  /** To people, on stderr, on a line of its own; silent under --json. */
   note(text: string): void
   /** Reports the error and answers the exit code for it. */
   fail(error: unknown): number
 }
 
 export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Output {
+  let isInLine = false // of a terminal, in the middle of a text
   const print = (text: string) => void stdout.write(`${text}\n`)
   const layOut = (rows: readonly (readonly string[])[]) =>
     stdout.isTTY === true ? align(rows) : rows.map((cells) => cells.join('\t'))
@@ -68,10 +73,22 @@ export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Outpu
     next: (cells, row) =>
       print(isJson ? JSON.stringify(row) : cells.map(cell).join(stdout.isTTY === true ? '  ' : '\t')),
     line: print,
-    note: (text) => void (isJson || stderr.write(`${text}\n`)),
+    text: (piece) => {
+      const shown = piece.replaceAll(CONTROLS, '')
+      if (shown === '') return
+      stdout.write(shown)
+      isInLine = stdout.isTTY === true && !shown.endsWith('\n')
+    },
+    note: (text) => {
+      if (isJson) return
+      stderr.write(`${isInLine ? '\n' : ''}${text.replaceAll(CONTROLS, '')}\n`)
+      isInLine = false
+    },
     fail: (error) => {
-      const { code, text } = described(error)
-      stderr.write(isJson ? `${JSON.stringify({ error: { code, text } })}\n` : `fleetline: ${text}\n`)
+      const { code, text: said } = described(error)
+      const text = said.replaceAll(CONTROLS, '')
+      const end = isInLine ? '\n' : ''
+      stderr.write(isJson ? `${JSON.stringify({ error: { code, text } })}\n` : `${end}fleetline: ${text}\n`)
       return EXIT_BY_CODE[code]
     },
   }

@@ -3,10 +3,10 @@
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { Call, Command } from './command.ts'
 
-const verb = (name: 'create' | 'list' | 'get' | 'send') => async (call: Call) =>
+const verb = (name: 'create' | 'list' | 'get') => async (call: Call) =>
   (await import('./sessions/verbs.ts'))[name](call)
 
-const SESSION = ['<session>', 'its id'] as const
+const SESSION = ['<session>', 'its id or alias'] as const
 
 export const SESSIONS: readonly Command[] = [
   {
@@ -14,6 +14,7 @@ export const SESSIONS: readonly Command[] = [
     summary: 'Make a session.',
     settings: ['url'],
     options: [
+      ['--alias <alias>', 'what stands for its id; if a session has it already, that one is shown'],
       ['--title <title>', 'what people call it'],
       ['--agent <agent>', 'who answers in it (default: nobody, it is a plain log)'],
     ],
@@ -38,7 +39,7 @@ export const SESSIONS: readonly Command[] = [
   },
   {
     name: 'sessions send',
-    summary: 'Append a message. It is stored when this answers.',
+    summary: 'Append a message, and print the reply while it comes, if an agent answers in the session.',
     args: [SESSION, ['<text>', 'what it says']],
     settings: ['url'],
     options: [
@@ -46,8 +47,9 @@ export const SESSIONS: readonly Command[] = [
       ['--id <id>', 'of the message: sent twice under one id, it is there once (default: a new one)'],
       ['--if-head <seq>', 'only if this is the last seq'],
       ['--no-reply', 'the agent of the session does not answer it'],
+      ['--no-wait', 'the agent answers; this ends when the message is stored'],
     ],
-    run: verb('send'),
+    run: async (call) => (await import('./sessions/send.ts')).send(call),
   },
   {
     name: 'sessions tail',

@@ -94,7 +94,7 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
   })
 }
 
-function eventsRoute({ sessions, keyOf }: Deps): Route {
+function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/sessions/:session/events',
@@ -108,10 +108,12 @@ function eventsRoute({ sessions, keyOf }: Deps): Route {
     handle: async ({ principal, params, query, headers }) => {
       const { after: seq, epoch } = query
       const from = headers['last-event-id'] ?? { seq, ...(epoch === undefined ? {} : { ended: epoch - 1 }) }
-      const following = await sessions.follow(await keyOf(principal, params.session), from)
+      const key = await keyOf(principal, params.session)
+      const following = await sessions.follow(key, from)
       if (!following) throw notFound()
+      const session = formatId('session', cell, key.session)
       const eventOf = ({ frame, at }: Told): Event => {
-        const data = { ...frame, session: params.session }
+        const data = { ...frame, session }
         return { id: formatCursor(at), data }
       }
       return { status: 200, body: (signal: AbortSignal) => mapped(following(signal), eventOf) }

@@ -1,30 +1,34 @@
-// Which session a request means, and in whose name. A session that is not the caller's is answered as one that does not
+// Which session a request means, by its id or its alias, and in whose name. A session that is not the caller's is answered as one that does not
 // exist, byte for byte but for the request id: by `notFound` alone.
-import { parseId } from '@fleetline/protocol'
+import { parseId, SESSION_ALIAS } from '@fleetline/protocol'
 import type { Principal } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { SessionKey } from '../session/place.ts'
+import type { Sessions } from '../session/sessions.ts'
 import type { TenantOf } from './caller.ts'
 
 export type SessionKeys = {
-  /** Of an id that a session of this cell may have. */
-  readonly uuidOf: (id: string) => string | undefined
-  readonly keyOf: (principal: Principal | null, id: string) => Promise<SessionKey>
+  readonly keyOf: (principal: Principal | null, idOrAlias: string) => Promise<SessionKey>
 }
 
-type Deps = { readonly tenantOf: TenantOf; readonly cell: number }
+type Deps = {
+  readonly tenantOf: TenantOf
+  readonly sessions: Pick<Sessions, 'named'>
+  readonly cell: number
+}
 
-export function createSessionKeys({ tenantOf, cell }: Deps): SessionKeys {
-  const uuidOf = (text: string) => {
+export function createSessionKeys({ tenantOf, sessions, cell }: Deps): SessionKeys {
+  const uuidOf = async (tenant: number, text: string) => {
     const id = parseId('session', text)
-    return id?.cell === cell ? id.uuid : undefined
+    if (id) return id.cell === cell ? id.uuid : undefined
+    return SESSION_ALIAS.test(text) ? sessions.named(tenant, text) : undefined
   }
   return {
-    uuidOf,
     keyOf: async (principal, text) => {
-      const session = uuidOf(text)
+      const tenant = await tenantOf(principal)
+      const session = await uuidOf(tenant, text)
       if (session === undefined) throw notFound()
-      return { tenant: await tenantOf(principal), session }
+      return { tenant, session }
     },
   }
 }

@@ -1,4 +1,5 @@
 // Sessions over HTTP: which there are, one by one and in a list. What is said in them: message-routes.ts.
+import type { Session } from '@fleetline/protocol'
 import type { Agents } from '../agent/agent.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
@@ -19,20 +20,29 @@ type Deps = SessionKeys & {
   readonly agents: Agents
 }
 
-export function sessionRoutes({ sessions, agents, tenantOf, uuidOf, keyOf }: Deps): Route[] {
+export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Route[] {
   return [
     route({
       method: 'POST',
       path: '/v1/sessions',
       summary:
-        "Makes a session. In one with an agent, a user's message is answered; without, it is a plain log.",
+        "Makes a session. In one with an agent, a user's message is answered; without, it is a plain log. With an alias, which stands wherever its id may, there is one: asked again, it is answered as it is.",
       access: CALLER_ACCESS,
       body: newSessionSchema,
-      answers: { 201: { means: 'Made.', json: sessionSchema } },
+      answers: {
+        200: { means: 'There already, under this alias.', json: sessionSchema },
+        201: { means: 'Made.', json: sessionSchema },
+      },
       handle: async ({ principal, body }) => {
         if (body.agent !== null && !agents.has(body.agent))
           throw new Rejected('invalid', `body.agent: this pod has no agent ${body.agent}`)
-        return { status: 201, body: await sessions.create(await tenantOf(principal), body) }
+        const { session, isNew } = await sessions.create(await tenantOf(principal), body)
+        if (session.agent !== body.agent)
+          throw new Rejected(
+            'conflict',
+            `The alias ${body.alias} is taken by a session ${withAgent(session)}.`,
+          )
+        return { status: isNew ? 201 : 200, body: session }
       },
     }),
     route({
@@ -43,7 +53,8 @@ export function sessionRoutes({ sessions, agents, tenantOf, uuidOf, keyOf }: Dep
       query: sessionsQuery,
       answers: { 200: { means: 'At most `limit`; fewer are the last.', json: sessionsSchema } },
       handle: async ({ principal, query: { before, limit } }) => {
-        const range = before === undefined ? { limit } : { before: placeOf(before), limit }
+        const at = before === undefined ? undefined : await keyOf(principal, before)
+        const range = { limit, ...(at && { before: at.session }) }
         return { status: 200, body: { sessions: await sessions.list(await tenantOf(principal), range) } }
       },
     }),
@@ -61,11 +72,8 @@ export function sessionRoutes({ sessions, agents, tenantOf, uuidOf, keyOf }: Dep
       },
     }),
   ]
+}
 
-  /** A place in the list: whether that session is there does not matter, nor whose it is. */
-  function placeOf(id: string): string {
-    const uuid = uuidOf(id)
-    if (uuid === undefined) throw new Rejected('invalid', 'query.before: is not the id of a session here')
-    return uuid
-  }
+function withAgent({ agent }: Session): string {
+  return agent === null ? 'without an agent' : `with the agent ${agent}`
 }

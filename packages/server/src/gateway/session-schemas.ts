@@ -4,6 +4,7 @@ import {
   MESSAGE_LIMITS,
   messageFault,
   PAGE_LIMITS,
+  SESSION_ALIAS,
   SESSION_LIMITS,
   SESSION_STATES,
   TASK_NAME,
@@ -30,6 +31,7 @@ export const sessionParams = z.object({ session: z.string() })
 export const memberParams = z.object({ session: z.string(), user: userId })
 
 export const newSessionSchema = z.object({
+  alias: z.string().regex(SESSION_ALIAS, '1 to 128 of A-Z a-z 0-9 . _ : @ -, no id').nullable().default(null),
   title: line(SESSION_LIMITS.titleLength).nullable().default(null),
   agent: z.string().regex(TASK_NAME, 'is no name of an agent').nullable().default(null),
   members: z.array(userId).max(SESSION_LIMITS.members).default([]),
@@ -37,6 +39,7 @@ export const newSessionSchema = z.object({
 
 export const sessionSchema = z.object({
   session: z.string(),
+  alias: z.string().nullable(),
   title: z.string().nullable(),
   head: z.int(),
   agent: z.string().nullable(),

@@ -1,5 +1,6 @@
-// Which sessions there are. Rows are found by (tenant, id), never by id alone: a session of another tenant is one that
-// does not exist. Ids are made here, in time's order, and carry the cell.
+// Which sessions there are. Rows are found by (tenant, id) or (tenant, alias), never by less: a session of another tenant
+// is one that does not exist. Ids are made here, in time's order, and carry the cell. A tenant has one session of an alias,
+// also if many make it at once.
 import { formatId, uuidV7, type Session } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
@@ -7,19 +8,26 @@ import { valueOf, type Database, type Query } from '../store/database.ts'
 import type { SessionKey } from './place.ts'
 
 export type NewSession = {
+  readonly alias: string | null
   readonly title: string | null
   readonly agent: string | null
   readonly members: readonly string[]
 }
 
 export type Directory = {
-  /** A repeat after an unknown outcome makes another session; the first then stays empty. */
-  create(tenant: number, session: NewSession): Promise<Session>
+  /**
+   * With an alias that is taken: the session that has it, as it is. Without one, a repeat after an unknown outcome makes
+   * another session; the first then stays empty.
+   */
+  create(tenant: number, session: NewSession): Promise<Made>
+  /** The id of the session that has this alias. */
+  named(tenant: number, alias: string): Promise<string | undefined>
   find(key: SessionKey): Promise<Session | undefined>
   /** The newest first: those made before the session `before`, or the last ones made. */
   list(tenant: number, range: ListRange): Promise<readonly Session[]>
 }
 
+export type Made = { readonly session: Session; /** Now, not before. */ readonly isNew: boolean }
 export type ListRange = { readonly before?: string; readonly limit: number }
 
 type Deps = {
@@ -29,14 +37,19 @@ type Deps = {
   readonly cell: number
 }
 
-const COLUMNS = 'id, title, head, agent, epoch, turn, created_at, updated_at'
+const COLUMNS = 'id, alias, title, head, agent, epoch, turn, created_at, updated_at'
 
+// One that is being made under this alias is waited for; if that fails, this one is made.
 const CREATE = `
-  insert into fleetline.sessions (tenant, id, title, agent) values ($1, $2, $3, $4) returning ${COLUMNS}`
+  insert into fleetline.sessions (tenant, id, alias, title, agent) values ($1, $2, $3, $4, $5)
+  on conflict (tenant, alias) where alias is not null do nothing
+  returning ${COLUMNS}`
 
 const ADD_MEMBERS = `
   insert into fleetline.members (tenant, session, user_id)
   select $1, $2, m from unnest($3::text[]) m on conflict do nothing`
+
+const NAMED = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and alias = $2`
 
 const FIND = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and id = $2`
 
@@ -48,6 +61,7 @@ const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 type Row = {
   readonly id: string
+  readonly alias: string | null
   readonly title: string | null
   readonly head: number
   readonly agent: string | null
@@ -58,31 +72,34 @@ type Row = {
 }
 
 export function createDirectory({ database, clock, random, cell }: Deps): Directory {
-  const sessionOf = ({ id, title, head, agent, epoch, turn, created_at, updated_at }: Row): Session => ({
+  const sessionOf = ({ id, turn, created_at, updated_at, ...row }: Row): Session => ({
     session: formatId('session', cell, id),
-    title,
-    head,
-    agent,
+    ...row,
     state: turn === null ? 'idle' : 'working',
-    epoch,
     turn: turn === null ? null : formatId('turn', cell, turn),
     createdAt: created_at.toISOString(),
     updatedAt: updated_at.toISOString(),
   })
-  const insert = async (query: Query, tenant: number, { title, agent, members }: NewSession) => {
+  const insert = async (query: Query, tenant: number, { alias, title, agent, members }: NewSession) => {
     const id = uuidV7(clock.now(), random.bytes(10))
-    const [row] = await query<Row>(CREATE, [tenant, id, title, agent])
-    if (members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
-    return row!
+    const [made] = await query<Row>(CREATE, [tenant, id, alias, title, agent])
+    if (made && members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
+    const [row] = made ? [made] : await query<Row>(NAMED, [tenant, alias])
+    return { row: row!, isNew: made !== undefined }
+  }
+  const read = async (sql: string, values: unknown[]) => {
+    const outcome = await database.transaction((query) => query<Row>(sql, values))
+    return valueOf(outcome, 'The session cannot be read')[0]
   }
   return {
     create: async (tenant, session) => {
       const outcome = await database.transaction((query) => insert(query, tenant, session))
-      return sessionOf(valueOf(outcome, 'Whether the session was made is not known'))
+      const { row, isNew } = valueOf(outcome, 'Whether the session was made is not known')
+      return { session: sessionOf(row), isNew }
     },
+    named: async (tenant, alias) => (await read(NAMED, [tenant, alias]))?.id,
     find: async ({ tenant, session }) => {
-      const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, session]))
-      const [row] = valueOf(outcome, 'The session cannot be read')
+      const row = await read(FIND, [tenant, session])
       return row && sessionOf(row)
     },
     list: async (tenant, { before = BEHIND_ALL, limit }) => {

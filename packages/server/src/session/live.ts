@@ -209,10 +209,10 @@ function createEntry({ readTurn }: Pick<TurnView, 'readTurn'>, { tenant, turn }:
     take: (read: Read | undefined) => {
       if (source !== undefined) return
       const { standing: now, batches } = read ?? { standing: null, batches: [] }
-      stand(JSON.stringify(now))
       if (now) begin(now.attempt)
       if (now?.attempt === message.attempt())
         isBlind ||= !batches.every((batch) => message.add(pieceOf(batch)))
+      stand(JSON.stringify([now, message.end() > 0])) // what it answers is known before its first word
       if (batches.length > 0) wake()
     },
   }

@@ -276,6 +276,7 @@ async function streaming(t: TestContext, count: number) {
 test('one statement a tick writes all streams, and one reads all that are followed elsewhere', async (t) => {
   const { tick, streams, watches, here, turns } = await streaming(t, 50)
   assert.equal(await tick(), 1, 'a read: who runs them')
+  const standing = watches[7]!.version()
   for (const [n, { push }] of streams.entries()) [`a${n}`, 'b'].forEach((text) => push(delta(text)))
   const near = here.watch(turns[7]!)
   const expected = { attempt: 1, index: 0, count: 2, chunks: [delta('a7b')] }
@@ -284,8 +285,13 @@ test('one statement a tick writes all streams, and one reads all that are follow
   assert.equal(await tick(), 1, 'a read')
   assert.ok(watches.every((watch) => watch.take(ANEW)?.count === 2))
   assert.deepEqual(watches[7]!.take(ANEW), expected)
-  assert.deepEqual(watches[7]!.take({ attempt: 1, next: 1 }), expected, 'inside of a piece: all so far')
-  assert.equal(watches[7]!.take({ attempt: 1, next: 2 }), undefined)
+  assert.equal(watches[7]!.version(), standing + 1, 'its first words: what it answers is known now')
+  streams[7]!.push(delta('c'))
+  await tick()
+  await tick()
+  assert.deepEqual([watches[7]!.take(ANEW)?.count, watches[7]!.version()], [3, standing + 1])
+  assert.equal(watches[7]!.take({ attempt: 1, next: 1 })?.index, 0, 'inside of a piece: all so far')
+  assert.equal(watches[7]!.take({ attempt: 1, next: 3 }), undefined)
   assert.equal(watches[7]!.take({ attempt: 2, next: 0 }), undefined, 'it has seen a later attempt')
 })
 

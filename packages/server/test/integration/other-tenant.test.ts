@@ -20,15 +20,21 @@ const BODIES: Readonly<Record<string, object>> = {
 test('S3: a session of another tenant cannot be told from one that does not exist, on any route', async (t) => {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url)
-  const foreign = idOf(await sessionFor(await openDatabase(t, url), 'other'))
+  const database = await openDatabase(t, url)
+  const theirs = await sessionFor(database, 'other')
+  const foreign = idOf(theirs)
   const { session: own } = await makeSession(gateway)
   const absent = own.replace(/.{6}$/, '000000')
 
   assert.equal(await askAll(gateway, ':session', { foreign, absent }), 7)
+  const name = `update fleetline.sessions set alias = 'theirs' where id = $1`
+  await database.transaction((query) => query(name, [theirs.session]))
+  assert.equal(await askAll(gateway, ':session', { foreign: 'theirs', absent: 'nobodys' }), 7)
+  const { session: namesake } = await makeSession(gateway, { alias: 'theirs' })
   const listed = await call('GET', `${gateway}/v1/sessions`)
   assert.deepEqual(
     (listed.body as { sessions: Session[] }).sessions.map(({ session }) => session),
-    [own],
+    [namesake, own],
   )
 })
 

@@ -4,28 +4,48 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
+import type { Ack, Item, Session, Turn } from '@fleetline/protocol'
+import { agent } from '../../src/agent/agent.ts'
 import { SESSIONS } from '../../src/cli/sessions.ts'
+import { Abort } from '../../src/errors.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { typing } from '../support/terminal.ts'
 
 const type = typing(SESSIONS, 'sessions')
 
+const waiting = Promise.withResolvers<void>()
+/** Says the last message again, but for a few. */
+const mimic = agent('mimic', async function* ({ messages }) {
+  const text = messages.at(-1)!.parts[0]!['text'] as string
+  if (text === 'wait') await waiting.promise
+  if (text === 'fail') throw new Abort('internal', 'refused')
+  yield { type: 'start' }
+  if (text !== 'quiet') {
+    yield { type: 'text-start', id: '1' }
+    for (const delta of [text, ' there']) yield { type: 'text-delta', id: '1', delta }
+    yield { type: 'text-end', id: '1' }
+  }
+  yield { type: 'finish' }
+})
+
 test('data goes to stdout as a table, tabs or JSON; a failure to stderr, with its exit code', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t))
   const json = { url, json: true }
-  const made = JSON.parse((await type(json, 'create', [], { title: 'Trip to Rome' })).out) as {
+  const made = JSON.parse((await type(json, 'create', [], { alias: 'rome', title: 'Trip to Rome' })).out) as {
     session: string
     updatedAt: string
   }
   const { session, updatedAt } = made
-  assert.equal((await type({ url }, 'ls')).out, `${session}\tTrip to Rome\t0\t${updatedAt}\n`)
+  assert.equal((await type({ url }, 'ls')).out, `${session}\trome\tTrip to Rome\t0\t${updatedAt}\n`)
   assert.match(
     (await type({ url, isTTY: true }, 'ls')).out,
-    /^SESSION +TITLE +HEAD +UPDATEDAT\nses_\w+  Trip to Rome/,
+    /^SESSION +ALIAS +TITLE +HEAD +UPDATEDAT\nses_\w+  rome +Trip to Rome/,
   )
-  assert.deepEqual(JSON.parse((await type(json, 'get', [session])).out), made)
+  assert.deepEqual(JSON.parse((await type(json, 'get', ['rome'])).out), made)
   assert.match((await type({ url }, 'send', [session, 'hi'], { id: 'm-1' })).out, /^id\tm-1\nseq\t1\n/)
 
   const absent = session.replace(/.{6}$/, '000000')
@@ -84,4 +104,52 @@ test('what something in between answers, and an answer that breaks off, may be a
   assert.match(String(bad[1]), /502, not by Fleetline.*sent again with --id m-1/)
   assert.match(String(cut[1]), /broke off.*sent again with --id m-1/)
   assert.match(String(odd[1]), /418, not by Fleetline/)
+})
+
+test('a send to an agent prints its reply and nothing else on stdout; how it ends is the exit code', async (t) => {
+  const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
+  await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })
+  const send = (text: string, options = {}) => type({ url }, 'send', ['chat', text], options)
+  const hello = await send('hello', { id: 'm-1' })
+  assert.deepEqual([hello.code, hello.out], [0, 'hello there\n'])
+  assert.match(hello.err, /^Stored at seq 1\.\n(.*\n)?turn_\w+ is running on \S+ \(attempt 1\)\n$/)
+  const again = await send('hello', { id: 'm-1' })
+  assert.deepEqual([again.code, again.out, again.err], [0, 'hello there\n', 'Stored at seq 1.\n'])
+
+  const { out } = await type({ url, json: true }, 'send', ['chat', 'bye'])
+  const [ack, item] = out
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Item & Ack)
+  assert.deepEqual(
+    [ack!.seq, item!.answers, item!.turn, item!.parts[0]!['text']],
+    [3, 3, ack!.turn, 'bye there'],
+  )
+
+  const steered = await send('\u001B[2Jboo')
+  assert.deepEqual([steered.code, steered.out], [0, '[2Jboo there\n'])
+  const failed = await send('fail')
+  assert.deepEqual([failed.code, failed.out], [1, ''])
+  assert.match(failed.err, /turn_\w+ failed: .*refused.*next one\.\n$/)
+  assert.match((await send('quiet')).err, /nothing to say/)
+  const unasked = await send('psst', { reply: false })
+  assert.match(unasked.out, /^id\t\w+\nseq\t9\ndeduped\tfalse\n$/)
+  assert.match((await send('later', { wait: false })).out, /^id\t\w+\nseq\t10\ndeduped\tfalse\nturn\tturn_/)
+})
+
+test('a send while a turn runs prints the reply to itself alone', async (t) => {
+  const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
+  await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })
+  const first = type({ url }, 'send', ['chat', 'wait'])
+  const head = async () => (await call('GET', `${url}/v1/sessions/chat`)).body as unknown as Session
+  const isRead = async () => {
+    const { turn } = await head()
+    const { body } = await call('GET', `${url}/v1/turns/${turn}`)
+    assert.equal((body as unknown as Turn).answers.to, 1)
+  }
+  await eventually(isRead, { what: 'the first to be read' })
+  const second = type({ url }, 'send', ['chat', 'second'])
+  await eventually(async () => assert.equal((await head()).head, 2), { what: 'the second' })
+  waiting.resolve()
+  assert.deepEqual([(await first).out, (await second).out], ['wait there\n', 'second there\n'])
 })

@@ -6,6 +6,7 @@ import { refusalSchema } from '../../src/door/refusal.ts'
 import { databaseFor } from '../support/database.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
+import { readEvents, untilSeq } from '../support/reader.ts'
 
 const HELLO = [{ type: 'text', text: 'hello' }]
 
@@ -62,8 +63,46 @@ test('sessions are listed from the newest on, page by page', async (t) => {
   assert.deepEqual(await list('?limit=2'), made.slice(0, 2))
   assert.deepEqual(await list(`?limit=2&before=${made[1]}`), made.slice(2, 4))
   assert.deepEqual(await list(`?before=${made[4]}`), [])
-  for (const query of ['before=ses_1', `before=${made[0]!.replace('ses_0000', 'ses_0001')}`, 'limit=101'])
-    assert.equal((await call('GET', `${gateway}/v1/sessions?${query}`)).status, 400, query)
+  for (const [query, status] of [
+    ['before=ses_1', 404],
+    [`before=${made[0]!.replace('ses_0000', 'ses_0001')}`, 404],
+    ['limit=101', 400],
+  ] as const)
+    assert.equal((await call('GET', `${gateway}/v1/sessions?${query}`)).status, status, query)
+})
+
+test('an alias names one session, also if many make it at once, and stands wherever its id may', async (t) => {
+  const url = await databaseFor(t)
+  const pods = await Promise.all([podOn(t, url, { demoAgent: 'yes' }), podOn(t, url, { demoAgent: 'yes' })])
+  const make = (body: object, n = 0) => call('POST', `${pods[n % 2]!.gateway}/v1/sessions`, body)
+  const wish = { alias: 'a.b:c@d_e-1', title: 'first', members: ['ada'] }
+  const made = await Promise.all(Array.from({ length: 8 }, (_, n) => make(wish, n)))
+  assert.deepEqual(
+    made.map(({ status }) => status).toSorted((a, b) => a - b),
+    [200, 200, 200, 200, 200, 200, 200, 201],
+  )
+  const { session, alias } = made[0]!.body as Session
+  for (const { body } of made) assert.deepEqual([body['session'], body['alias']], [session, wish.alias])
+
+  const again = await make({ ...wish, title: 'second', members: ['ben'] }, 1)
+  assert.deepEqual([again.status, again.body['title']], [200, 'first'], 'as it is')
+  const other = await make({ ...wish, agent: 'demo' })
+  const { error } = refusalSchema.parse(other.body)
+  assert.deepEqual([other.status, error.code], [409, 'conflict'])
+  assert.match(error.text, /a\.b:c@d_e-1 is taken by a session without an agent/)
+  for (const bad of ['', '.', '..', 'a/b', 'a b', 'ses_1', session, 'x'.repeat(129)])
+    assert.equal((await make({ alias: bad })).status, 400, bad)
+
+  const at = `${pods[1].gateway}/v1/sessions/${alias}`
+  assert.equal((await call('POST', `${at}/messages`, { text: 'hello' })).body['seq'], 1)
+  assert.equal((await call('GET', at)).body['session'], session)
+  assert.deepEqual((await call('GET', `${at}/members`)).body, { members: [{ user: 'ada' }] })
+  const reader = await readEvents(t, `${at}/events`)
+  await untilSeq(reader, 1)
+  assert.equal(reader.frames[0]!.session, session, 'frames bear the id')
+  assert.deepEqual((await call('GET', `${pods[0].gateway}/v1/sessions?before=${alias}`)).body, {
+    sessions: [],
+  })
 })
 
 test('members come and go, each once; the limit holds for those who come at one time', async (t) => {

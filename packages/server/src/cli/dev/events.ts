@@ -1,4 +1,5 @@
 // What a dev fleet says: its panel, then a line per event. Under --json each is an object.
+import { SETTINGS } from '../../config.ts'
 import type { Output } from '../output.ts'
 
 export type FleetEvent = {
@@ -18,6 +19,9 @@ export type Panel = {
   readonly postgres: string
   readonly pods: number
   readonly logs: string
+  readonly pids: string
+  /** The alias of a session in which the demo agent answers. */
+  readonly session: string
 }
 
 type More = { readonly now: number; readonly level?: string } & Readonly<Record<string, unknown>>
@@ -48,14 +52,17 @@ export function showPanel(output: Output, panel: Panel): void {
     ['operator', panel.operator, '/readyz  /metrics'],
     ['postgres', panel.postgres, '--database-url URL to use yours'],
     ['pods', String(panel.pods), '--pods N'],
+    ['agent', 'demo, built in', 'knows long, slow and fail; says anything else again'],
     ['logs', panel.logs, ''],
   ] as const
   const width = Math.max(...rows.map(([, value]) => value.length))
   output.line(`fleetline ${panel.version}   dev fleet, not for production`)
   for (const [name, value, hint] of rows)
     output.line(`  ${name.padEnd(10)}${value.padEnd(width + 3)}${hint}`.trimEnd())
-  output.line(`try   fleetline sessions create --url ${new URL(panel.api).origin}`)
-  output.line(`try   curl ${panel.operator}/readyz`)
+  output.line(`try   fleetline sessions send ${panel.session} "write a long poem"${whereOf(panel.api)}`)
+  output.line(
+    `try   kill -9 $(cat ${panel.pids.replace('N', '1')})   # meanwhile, if it says that pod-1 runs it`,
+  )
 }
 
 export function showEvent(output: Output, { time, source, level, message, fields }: FleetEvent): void {
@@ -63,6 +70,12 @@ export function showEvent(output: Output, { time, source, level, message, fields
   const words = Object.entries(fields).map(([name, value]) => `${name}=${textOf(value)}`)
   const mark = level === 'info' ? [] : [level]
   output.line([time.slice(11, 19), source.padEnd(7), ...mark, message, ...words].join('  '))
+}
+
+/** Nothing, where commands ask by themselves. */
+function whereOf(api: string): string {
+  const { origin } = new URL(api)
+  return origin === SETTINGS.url.fallback ? '' : ` --url ${origin}`
 }
 
 function textOf(value: unknown): string {

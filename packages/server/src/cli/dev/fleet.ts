@@ -1,16 +1,19 @@
-// A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the pods.
+// A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the pods, a
+// session to talk in.
 import { join } from 'node:path'
 import { describeConfig, loadConfig, type Flags } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
+import { sessionSchema } from '../../gateway/session-schemas.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
 import { systemRandom } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
 import { migrateUp } from '../../store/migrate.ts'
+import { createApi } from '../api.ts'
 import type { Output } from '../output.ts'
-import { showEvent, showPanel, type FleetEvent } from './events.ts'
+import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
 import { createFolder, shortPath } from './folder.ts'
-import { createFront } from './front.ts'
+import { createFront, type Front } from './front.ts'
 import { createPods, type Ports } from './pods.ts'
 import { createPostgres } from './postgres.ts'
 
@@ -27,13 +30,20 @@ const NEXT_POD = 10 // pods listen on 4410 and 4411, 4420 and 4421, … if the f
 const POSTGRES = 32 // and its PostgreSQL on 4432
 const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
 const LAST_PORT = 65_535
+const DEMO = 'demo'
+const DEMO_SESSION = {
+  method: 'POST',
+  path: '/sessions',
+  body: { alias: DEMO, agent: 'demo', title: 'Demo' },
+  answer: sessionSchema,
+} as const
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
 export function createFleet({ flags, app, count, output, clock }: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
   const given = describeConfig({ flags }).find(({ setting }) => setting === 'databaseUrl')!
   const ports = portsOf(config, count)
-  const onEvent = (event: FleetEvent) => showEvent(output, event)
+  const onEvent: OnEvent = (event) => showEvent(output, event)
 
   const folder = createFolder(join(process.cwd(), '.fleetline'))
   const connections = (config.poolSize + SPARE_SESSIONS) * (count + 1)
@@ -47,6 +57,7 @@ export function createFleet({ flags, app, count, output, clock }: Wish): Service
     name: `pod-${index + 1}`,
     app,
     logFile: folder.at(`pod-${index + 1}.log`),
+    pidFile: folder.at(`pod-${index + 1}.pid`),
     settings: () => ({
       databaseUrl: urlOf(),
       podName: `pod-${index + 1}`,
@@ -72,11 +83,14 @@ export function createFleet({ flags, app, count, output, clock }: Wish): Service
       postgres: postgres?.description() ?? given.value,
       pods: count,
       logs: shortPath(folder.at('pod-N.log')),
+      pids: shortPath(folder.at('pod-N.pid')),
+      session: DEMO,
     })
 
+  const demo = demoSession({ front: gateway, clock, onEvent })
   const ground = postgres ? [folder, postgres] : [folder]
   const shown = { name: 'panel', start: async () => panel(), stop: async () => undefined }
-  return compose('dev fleet', [...ground, migrations, gateway, admin, shown, pods])
+  return compose('dev fleet', [...ground, migrations, gateway, admin, shown, pods, demo])
 }
 
 function migrate(urlOf: () => string): Service {
@@ -85,6 +99,20 @@ function migrate(urlOf: () => string): Service {
     name: 'migrations',
     start: async () => void (await migrateUp({ url: urlOf(), signal: stopping.signal })),
     stop: async () => stopping.abort(),
+  }
+}
+
+type Asking = { readonly front: Front; readonly clock: Clock; readonly onEvent: OnEvent }
+
+/** Made at the first start; without it the fleet is as good as any. */
+function demoSession({ front, clock, onEvent }: Asking): Service {
+  const ask = () => createApi(`http://localhost:${front.port()}`, clock).ask(DEMO_SESSION)
+  const onRefused = ({ message: reason }: Error) =>
+    onEvent(eventOf('fleet', 'there is no session demo', { now: clock.now(), level: 'warn', reason }))
+  return {
+    name: 'demo session',
+    start: async () => void (await ask().catch(onRefused)),
+    stop: async () => undefined,
   }
 }
 

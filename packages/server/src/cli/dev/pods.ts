@@ -7,7 +7,7 @@
 //   waiting    starting, after a wait that grows while it keeps ending soon
 //   any        ended, when the fleet stops: SIGTERM, and SIGKILL if that takes too long
 import { fork, type ChildProcess } from 'node:child_process'
-import { createWriteStream, type WriteStream } from 'node:fs'
+import { createWriteStream, rmSync, writeFileSync, type WriteStream } from 'node:fs'
 import { extname } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -31,6 +31,8 @@ export type PodPlan = {
   readonly app: string | undefined
   readonly settings: () => Flags
   readonly logFile: string
+  /** Holds the id of its process, while it runs: for people who want to see it killed. */
+  readonly pidFile: string
 }
 
 type Deps = { readonly clock: Clock; readonly random: Random; readonly onEvent: OnEvent }
@@ -60,6 +62,7 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod {
 
   const liveOnce = async (log: WriteStream): Promise<string> => {
     const child = forkPod(plan)
+    if (child.pid !== undefined) writeFileSync(plan.pidFile, `${child.pid}\n`)
     const closed = endOf(child)
     const gaveUp = follow(child, { log, name: plan.name, onEvent })
     child.on('message', (ports: Ports) => {
@@ -72,6 +75,7 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod {
     const how = await closed
     stopping.signal.removeEventListener('abort', end)
     live = undefined
+    rmSync(plan.pidFile, { force: true })
     return gaveUp() ?? `${how}, see ${shortPath(plan.logFile)}`
   }
 

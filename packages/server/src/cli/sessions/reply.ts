@@ -1,0 +1,106 @@
+// The reply to one message while it comes, told frame by frame: what is printed of it, and how it ends. Words are printed as
+// they are said, each once; an attempt that begins anew says again what is printed, or something else.
+//
+//   what was printed          what was said by now            is printed
+//   is its beginning                                          the rest
+//   begins with it            (a later attempt catches up)    nothing, unless that is the end of it
+//   differs                   (a later attempt, other words)  all of it, on a new line, with a note
+//
+//   a turn that                            is
+//   begins behind the message              too late: how the one that was to answer it ended was not told
+//   reads the message, and has ended       the end: the item that it wrote, nothing, or its failure
+//   reads the message, and runs            who says the words
+//   ends before the message, or has not    of no interest: the next one may
+//   read anything yet
+import {
+  createAssembler,
+  type Assembler,
+  type Frame,
+  type Item,
+  type Part,
+  type Turn,
+} from '@fleetline/protocol'
+import { Rejected } from '../../errors.ts'
+import { phraseOf } from './frames.ts'
+
+export type ReplyEnd =
+  | { readonly type: 'answered'; readonly item: Item }
+  | { readonly type: 'silent' }
+  | { readonly type: 'failed'; readonly turn: Turn }
+  | { readonly type: 'untold' }
+
+export type Reply = {
+  readonly take: (frame: Frame) => ReplyEnd | undefined
+  /** Prints what is left of it. */
+  readonly finish: (item: Item) => void
+}
+
+type Paper = { readonly text: (piece: string) => void; readonly note: (text: string) => void }
+type Said = { readonly turn: string; readonly attempt: number; readonly message: Assembler }
+
+/** Of the message at this seq. */
+export function createReply(seq: number, paper: Paper): Reply {
+  const [items, print] = [new Map<string, Item>(), createPrinter(paper)]
+  let [running, said, noted]: [Turn | undefined, Said | undefined, string] = [undefined, undefined, '']
+
+  const stand = (turn: Turn): ReplyEnd | undefined => {
+    const { from, to } = turn.answers
+    if (from > seq) return { type: 'untold' }
+    const phrase = phraseOf(turn)
+    if (phrase !== noted && turn.endedAt === null) paper.note(phrase)
+    noted = phrase
+    if (to === null || to < seq) return undefined
+    if (turn.state === 'failed') return { type: 'failed', turn }
+    const item = items.get(turn.message)
+    if (turn.state === 'done') return item ? { type: 'answered', item } : { type: 'silent' }
+    running = turn
+    return undefined
+  }
+  const take = (frame: Frame): ReplyEnd | undefined => {
+    switch (frame.type) {
+      case 'messages':
+        for (const item of frame.items) if (item.turn !== undefined) items.set(item.id, item)
+        return undefined
+      case 'turn':
+        return stand(frame.turn)
+      case 'chunks': {
+        const { turn, attempt, index, chunks } = frame
+        if (turn !== running?.id) return undefined
+        if (!said || index === 0 || said.turn !== turn || said.attempt !== attempt)
+          said = { turn, attempt, message: createAssembler('') }
+        chunks.forEach(said.message.push)
+        print(textOf(said.message.message().parts).replace(/[\uD800-\uDBFF]$/, ''), false)
+        return undefined
+      }
+      case 'gap':
+        throw new Rejected('gone', 'The session has another history now: the message may not be in it')
+    }
+  }
+  const finish = ({ parts }: Item) => {
+    const text = textOf(parts)
+    print(text.endsWith('\n') || text === '' ? text : `${text}\n`, true)
+    if (text === '') paper.note(`The reply has no text: ${parts.map(({ type }) => `[${type}]`).join(' ')}`)
+  }
+  return { take, finish }
+}
+
+function createPrinter({ text: write, note }: Paper): (text: string, isEnd: boolean) => void {
+  let printed = ''
+  return (text, isEnd) => {
+    if (printed.startsWith(text) && (!isEnd || printed === text)) return
+    if (text.startsWith(printed)) write(text.slice(printed.length))
+    else {
+      note('Another attempt says something else. Its words from the beginning:')
+      write(`${printed.endsWith('\n') ? '' : '\n'}${text}`)
+    }
+    printed = text
+  }
+}
+
+/** What it says to people; its other parts are for programs. */
+function textOf(parts: readonly Part[]): string {
+  return parts
+    .filter(({ type }) => type === 'text')
+    .map(({ text }) => (typeof text === 'string' ? text : ''))
+    .join('\n')
+}

@@ -1,0 +1,115 @@
+// fleetline sessions send: a message is stored, and its reply printed while it comes, through whichever pods are there.
+// stdout has the words alone, and all else is a note; with --json it has the ack and the stored reply, a line each. Exit 0:
+// the message is stored and, if a reply was waited for, the turn that answers it is done.
+import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
+import type { z } from 'zod'
+import { loadConfig } from '../../config.ts'
+import { Abort, Bug, Retry } from '../../errors.ts'
+import { ackSchema, pageSchema } from '../../gateway/session-schemas.ts'
+import { turnSchema } from '../../gateway/turn-schemas.ts'
+import { systemClock, type Clock } from '../../lib/clock.ts'
+import { systemRandom } from '../../lib/random.ts'
+import { createApi, type Api } from '../api.ts'
+import type { Call } from '../command.ts'
+import { seqOf } from '../options.ts'
+import { EXIT } from '../output.ts'
+import { followFrames } from './frames.ts'
+import { createReply, type Reply, type ReplyEnd } from './reply.ts'
+
+type Ack = z.infer<typeof ackSchema>
+type Asking = Pick<Call, 'args' | 'options' | 'output'> & {
+  readonly api: Api
+  readonly clock: Clock
+  /** Of the session, below /v1. */
+  readonly path: string
+}
+
+const SILENT = { text: () => undefined, note: () => undefined }
+const GOES_ON = 'The message is stored, and the conversation goes on with the next one.'
+
+export async function send({ flags, args, options, output }: Call): Promise<number> {
+  const clock = systemClock()
+  const api = createApi(loadConfig({ flags }).url, clock)
+  const asking = { api, clock, path: `/sessions/${encodeURIComponent(args[0]!)}`, args, options, output }
+  const ack = await store(asking)
+  const isReplyWanted = options['wait'] !== false && options['reply'] !== false
+  const isComing = isReplyWanted && ack.turn !== undefined
+  const before = isReplyWanted && !isComing && ack.deduped ? await findReply(asking, ack) : undefined
+  if (!isComing && !before) {
+    output.one(ack)
+    return EXIT.done
+  }
+  if (output.isJson) output.one(ack)
+  else output.note(`Stored at seq ${ack.seq}.`)
+  const reply = createReply(ack.seq, output.isJson ? SILENT : output)
+  return tell(asking, before ? { type: 'answered', item: before } : await follow(asking, ack, reply), reply)
+}
+
+async function store({ api, path, args, options }: Asking): Promise<Ack> {
+  const { author, id = newId(), ifHead, reply } = options
+  const body = {
+    message: { id, parts: [{ type: 'text', text: args[1] }] },
+    author,
+    reply,
+    ...(ifHead === undefined ? {} : { ifHead: seqOf('--if-head', ifHead) }),
+  }
+  try {
+    return await api.ask({ method: 'POST', path: `${path}/messages`, body, answer: ackSchema })
+  } catch (error) {
+    if (!(error instanceof Retry)) throw error
+    const next = `Whether it was stored is not known: sent again with --id ${String(id)}, it is there once.`
+    throw new Retry(error.code, `${error.message} ${next}`, { cause: error })
+  }
+}
+
+async function follow(asking: Asking, ack: Ack, reply: Reply): Promise<ReplyEnd> {
+  const { api, clock, path, output } = asking
+  const onLost = () => output.note('The stream ended or was lost: coming back, through any pod.')
+  const deps = { ...api, clock, random: systemRandom(), onLost }
+  const from = { path: `${path}/events?after=${ack.seq}&epoch=${ack.epoch}`, isKnown: true }
+  for await (const frame of followFrames(deps, from, new AbortController().signal)) {
+    const end = reply.take(frame)
+    if (end && end.type !== 'untold') return end
+    const item = end && (await findReply(asking, ack))
+    if (end) return item ? { type: 'answered', item } : end
+  }
+  throw new Bug('The frames of a session came to an end')
+}
+
+/** In the log. One that stands behind the message may be the reply to a later one alone. */
+async function findReply({ api, path }: Asking, { seq }: Ack): Promise<Item | undefined> {
+  for (let [after, head] = [seq, seq + 1]; after < head;) {
+    const query = `after=${after}&limit=${PAGE_LIMITS.items}`
+    const asked = { method: 'GET', path: `${path}/messages?${query}`, answer: pageSchema } as const
+    const page = (await api.ask(asked)) as unknown as Page // its ids were made as such
+    const item = page.items.find(({ answers = 0 }) => answers >= seq)
+    if (item) {
+      const turn = await api.ask({ method: 'GET', path: `/turns/${item.turn}`, answer: turnSchema })
+      return turn.answers.from <= seq ? item : undefined
+    }
+    ;[after, head] = [page.items.at(-1)?.seq ?? page.head, page.head]
+  }
+  return undefined
+}
+
+function tell({ output }: Asking, end: ReplyEnd, reply: Reply): number {
+  switch (end.type) {
+    case 'answered':
+      reply.finish(end.item)
+      if (output.isJson) output.one(end.item)
+      return EXIT.done
+    case 'silent':
+      output.note('The agent has nothing to say to it.')
+      return EXIT.done
+    case 'failed': {
+      const { id, error } = end.turn
+      throw new Abort('internal', `${id} failed: ${error?.message}. ${GOES_ON}`)
+    }
+    case 'untold':
+      throw new Abort('internal', `Its turn has ended, and left no reply. ${GOES_ON}`)
+  }
+}
+
+function newId(): string {
+  return Buffer.from(systemRandom().bytes(16)).toString('hex')
+}
