@@ -4,9 +4,10 @@
 import { parseArgs } from 'node:util'
 import { appendBench } from './append.ts'
 import { queueBench } from './queue.ts'
+import { turnBench } from './turn.ts'
 import { machineLine, publish, tableOf, type Bench } from './support/report.ts'
 
-const BENCHES: Readonly<Record<string, Bench>> = { append: appendBench, queue: queueBench }
+const BENCHES: Readonly<Record<string, Bench>> = { append: appendBench, queue: queueBench, turn: turnBench }
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

@@ -37,7 +37,7 @@ export type Ack = {
   readonly seq: number
   /** It was there already, at this seq. */
   readonly deduped: boolean
-  /** The turn that is live now, and its epoch. */
+  /** While it waits for a reply: the turn that is live, and its epoch. That one answers it, or the next. */
   readonly turn?: Id<'turn'>
   readonly epoch?: number
 }

@@ -14,7 +14,7 @@ export const SESSIONS: readonly Command[] = [
     summary: 'Make a session.',
     settings: ['url'],
     options: [
-      ['--alias <alias>', 'what stands for its id; if a session has it already, that one is shown'],
+      ['--alias <alias>', 'what stands for its id; a session of this agent that has it already is shown'],
       ['--title <title>', 'what people call it'],
       ['--agent <agent>', 'who answers in it (default: nobody, it is a plain log)'],
     ],

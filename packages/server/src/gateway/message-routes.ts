@@ -59,7 +59,12 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
     access: CALLER_ACCESS,
     params: sessionParams,
     body: sendSchema,
-    answers: { 200: { means: 'Committed, at this seq; with the turn that is live.', json: ackSchema } },
+    answers: {
+      200: {
+        means: 'Committed, at this seq; while it waits for a reply, with the live turn.',
+        json: ackSchema,
+      },
+    },
     handle: async ({ principal, params, body }) => {
       const message = messageOf(body, mintId)
       const appended = await sessions.append({

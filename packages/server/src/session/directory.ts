@@ -50,6 +50,8 @@ const ADD_MEMBERS = `
   select $1, $2, m from unnest($3::text[]) m on conflict do nothing`
 
 const NAMED = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and alias = $2`
+// The lock makes the commit wait for standbys, as the one that made it should have: its maker may have heard "unknown".
+const MADE_BEFORE = `${NAMED} for update`
 
 const FIND = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and id = $2`
 
@@ -84,7 +86,7 @@ export function createDirectory({ database, clock, random, cell }: Deps): Direct
     const id = uuidV7(clock.now(), random.bytes(10))
     const [made] = await query<Row>(CREATE, [tenant, id, alias, title, agent])
     if (made && members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
-    const [row] = made ? [made] : await query<Row>(NAMED, [tenant, alias])
+    const [row] = made ? [made] : await query<Row>(MADE_BEFORE, [tenant, alias])
     return { row: row!, isNew: made !== undefined }
   }
   const read = async (sql: string, values: unknown[]) => {

@@ -34,7 +34,7 @@ export type Append = SessionKey & {
 
 export type LiveTurn = { readonly turn: string; readonly epoch: number }
 
-/** `live`: the turn that is live in that session now. */
+/** `live`: while it waits for a reply, the turn that is live. That one answers it, or the next (E4). */
 export type Appended =
   | { readonly type: 'stored'; readonly seq: number; readonly deduped: boolean; readonly live?: LiveTurn }
   | { readonly type: 'not-found' }
@@ -155,14 +155,14 @@ function placeMessage(batch: Batch, item: Append, index: number): Appended {
   if (!state) return { type: 'not-found' }
   const before = batch.storedAs(item, draft, index)
   if (before && before.digest !== draft.digest) return { type: 'conflict', seq: before.seq }
-  if (before) return { type: 'stored', seq: before.seq, deduped: true, ...liveIn(state) }
+  if (before) return { type: 'stored', seq: before.seq, deduped: true, ...liveFor(before.seq, state) }
   if (state.turn !== null && isReplyOf(state.turn, draft)) return { type: 'conflict', seq: undefined }
   if (ifHead !== undefined && ifHead !== state.head) return { type: 'stale', head: state.head }
   const grown = batch.write(state, { draft })
   const wakes = asks && grown.agent !== null
   const stepped = wakes ? batch.step(grown, { type: 'asked', seq: grown.head })! : grown
   batch.put(stepped)
-  return { type: 'stored', seq: grown.head, deduped: false, ...liveIn(stepped) }
+  return { type: 'stored', seq: grown.head, deduped: false, ...liveFor(grown.head, stepped) }
 }
 
 function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
@@ -181,8 +181,8 @@ function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
   return { type: 'ended' }
 }
 
-function liveIn({ turn, epoch }: Conversation): { readonly live?: LiveTurn } {
-  return turn === null ? {} : { live: { turn, epoch } }
+function liveFor(seq: number, { turn, epoch, asked, answered }: Conversation): { readonly live?: LiveTurn } {
+  return turn !== null && answered < seq && seq <= asked ? { live: { turn, epoch } } : {}
 }
 
 /** A reply has the id of its turn. While that is live, nobody else may take it. */

@@ -1,5 +1,5 @@
-// docs/guides/sessions.md as a reader types it, against two pods: each block is run, and prints what the page says it
-// does, but for ids, times and the width of columns.
+// docs/guides/sessions.md, and of docs/guides/agents.md what takes no minute, as a reader types them, against two pods: each
+// block is run, and prints what the page says it does, but for ids, times and the width of columns.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -10,12 +10,13 @@ import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { blocksIn, isCode, joined, plain } from '../support/guide.ts'
+import { makeSession } from '../support/http.ts'
 import { startPod } from '../support/pods.ts'
 import { withoutSettings } from '../support/program.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
-const PAGE = readFileSync(join(ROOT, 'docs/guides/sessions.md'), 'utf8')
-const blocksOf = (section: string) => blocksIn(PAGE, section)
+const pageOf = (name: string) => readFileSync(join(ROOT, `docs/guides/${name}.md`), 'utf8')
+const blocksOf = (section: string) => blocksIn(pageOf('sessions'), section)
 
 /** A shell that runs on. Its programs end with this file, whose process group they belong to. */
 function terminal(t: TestContext, script: string, env: NodeJS.ProcessEnv): () => string {
@@ -58,4 +59,14 @@ test('the guide to sessions does what it says', async (t) => {
   const [program, printed] = blocksOf('From a program').map(({ text }) => here(text))
   const answer = await run(process.execPath, ['--input-type=module', '-e', program!], withSession)
   assert.equal(plain(answer), plain(printed!))
+})
+
+test('the guide to agents does what it says', async (t) => {
+  const pod = await startPod(t, await databaseFor(t), { FLEETLINE_DEMO_AGENT: 'yes' })
+  await makeSession(pod.gateway, { alias: 'demo', agent: 'demo' })
+  const blocks = blocksIn(pageOf('agents'), 'Talk')
+  const env = { ...withoutSettings(process.env), FLEETLINE_URL: pod.gateway }
+  const script = joined(blocks.filter(isCode))
+  const { stdout } = await promisify(execFile)('sh', ['-c', script], { cwd: ROOT, env })
+  assert.equal(stdout, joined(blocks.filter((block) => !isCode(block))))
 })

@@ -207,7 +207,7 @@ test('an append changes no indexed column, and finds a repeat in a long session 
      where i.indrelid = 'fleetline.sessions'::regclass order by 1`)
   assert.deepEqual(
     indexed.map(({ attname }) => attname),
-    ['id', 'tenant'],
+    ['alias', 'id', 'tenant'],
   )
   await run(
     `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)

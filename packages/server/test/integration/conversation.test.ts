@@ -93,6 +93,25 @@ test('a turn that failed is over: its message is none, and the next send is answ
   assert.deepEqual(next.type === 'stored' && next.live?.epoch, 2)
 })
 
+test('E4: who waits for a reply is told the live turn, also when it asks again; who does not, or has one, is not', async (t) => {
+  const { append, ask, claimTurn, endTurn, gather, key, pod } = await conversationOn(t)
+  const epochOf = (appended: Awaited<ReturnType<typeof ask>>) =>
+    appended.type === 'stored' ? appended.live?.epoch : assert.fail(appended.type)
+  const note = () => append({ ...key, draft: textDraft('note') })
+  assert.deepEqual(
+    [epochOf(await ask('a')), epochOf(await note()), epochOf(await ask('a'))],
+    [1, undefined, 1],
+  )
+  const first = await claimTurn()
+  await gather(first.id, 2)
+  assert.equal(epochOf(await ask('b')), 1, 'the live one; the next one answers it')
+  await endTurn(doneBy(key, pod, first, 1))
+  assert.deepEqual(
+    [epochOf(await ask('a')), epochOf(await note()), epochOf(await ask('b'))],
+    [undefined, undefined, 2],
+  )
+})
+
 test('E1: an end without its claim, of another epoch, of another turn, or of what it has not read changes nothing', async (t) => {
   const { ask, claimTurn, endTurn, gather, key, pod, rows, run } = await conversationOn(t)
   await ask('a')

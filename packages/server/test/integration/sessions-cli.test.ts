@@ -112,7 +112,10 @@ test('a send to an agent prints its reply and nothing else on stdout; how it end
   const send = (text: string, options = {}) => type({ url }, 'send', ['chat', text], options)
   const hello = await send('hello', { id: 'm-1' })
   assert.deepEqual([hello.code, hello.out], [0, 'hello there\n'])
-  assert.match(hello.err, /^Stored at seq 1\.\n(.*\n)?turn_\w+ is running on \S+ \(attempt 1\)\n$/)
+  assert.match(
+    hello.err,
+    /^Stored at seq 1\.\n(turn_\w+ is queued\n)?(turn_\w+ is running on \S+ \(attempt 1\)\n)?$/,
+  )
   const again = await send('hello', { id: 'm-1' })
   assert.deepEqual([again.code, again.out, again.err], [0, 'hello there\n', 'Stored at seq 1.\n'])
 
@@ -131,10 +134,12 @@ test('a send to an agent prints its reply and nothing else on stdout; how it end
   const failed = await send('fail')
   assert.deepEqual([failed.code, failed.out], [1, ''])
   assert.match(failed.err, /turn_\w+ failed: .*refused.*next one\.\n$/)
+  const repeated = await send('fail', { id: 'm-7' })
+  assert.deepEqual([repeated.code, (await send('fail', { id: 'm-7' })).code], [1, 1])
   assert.match((await send('quiet')).err, /nothing to say/)
   const unasked = await send('psst', { reply: false })
-  assert.match(unasked.out, /^id\t\w+\nseq\t9\ndeduped\tfalse\n$/)
-  assert.match((await send('later', { wait: false })).out, /^id\t\w+\nseq\t10\ndeduped\tfalse\nturn\tturn_/)
+  assert.match(unasked.out, /^id\t\w+\nseq\t10\ndeduped\tfalse\n$/)
+  assert.match((await send('later', { wait: false })).out, /^id\t\w+\nseq\t11\ndeduped\tfalse\nturn\tturn_/)
 })
 
 test('a send while a turn runs prints the reply to itself alone', async (t) => {

@@ -81,9 +81,21 @@ test('one that says something else is printed from its beginning, with a note; s
   const running = [turn('running', 1), said(1, 0, 'one two')]
   const other = printing(...running, turn('running', 2), said(2, 0, 'one'), said(2, 3, ' or more'))
   assert.deepEqual(other.printed, ['one two', '\none or more'])
-  assert.match(other.notes.at(-1)!, /says something else/)
+  assert.match(other.notes.at(-1)!, /something else now/)
   const shorter = printing(...running, logged('one'), turn('done', 2))
   assert.deepEqual(shorter.printed, ['one two', '\none\n'])
+})
+
+test('of two parts that are open at once, the second waits for the first', () => {
+  const chunks = [
+    { type: 'text-start', id: '2' },
+    { type: 'text-delta', id: '2', delta: 'B' },
+    { type: 'text-delta', id: '1', delta: 'a' },
+    { type: 'text-end', id: '1' },
+  ] as const
+  const both: Frame = { type: 'chunks', session: SESSION, turn: TURN, attempt: 1, index: 3, count: 4, chunks }
+  const { printed, notes } = printing(turn('running', 1), said(1, 0, 'A'), both)
+  assert.deepEqual([printed, notes.length], [['A', 'a\nB'], 1])
 })
 
 test('half of a character is not printed', () => {

@@ -3,13 +3,11 @@
 import { join } from 'node:path'
 import { describeConfig, loadConfig, type Flags } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
-import { sessionSchema } from '../../gateway/session-schemas.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
 import { systemRandom } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
 import { migrateUp } from '../../store/migrate.ts'
-import { createApi } from '../api.ts'
 import type { Output } from '../output.ts'
 import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
 import { createFolder, shortPath } from './folder.ts'
@@ -31,12 +29,7 @@ const POSTGRES = 32 // and its PostgreSQL on 4432
 const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
 const LAST_PORT = 65_535
 const DEMO = 'demo'
-const DEMO_SESSION = {
-  method: 'POST',
-  path: '/sessions',
-  body: { alias: DEMO, agent: 'demo', title: 'Demo' },
-  answer: sessionSchema,
-} as const
+const DEMO_SESSION = { alias: DEMO, agent: 'demo', title: 'Demo' }
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
 export function createFleet({ flags, app, count, output, clock }: Wish): Service {
@@ -106,9 +99,17 @@ type Asking = { readonly front: Front; readonly clock: Clock; readonly onEvent: 
 
 /** Made at the first start; without it the fleet is as good as any. */
 function demoSession({ front, clock, onEvent }: Asking): Service {
-  const ask = () => createApi(`http://localhost:${front.port()}`, clock).ask(DEMO_SESSION)
+  // Loaded when it is wanted: every other command answers in less time without it.
+  const ask = async () => {
+    const [{ createApi }, { sessionSchema }] = await Promise.all([
+      import('../api.ts'),
+      import('../../gateway/session-schemas.ts'),
+    ])
+    const asked = { method: 'POST', path: '/sessions', body: DEMO_SESSION, answer: sessionSchema } as const
+    return createApi(`http://localhost:${front.port()}`, clock).ask(asked)
+  }
   const onRefused = ({ message: reason }: Error) =>
-    onEvent(eventOf('fleet', 'there is no session demo', { now: clock.now(), level: 'warn', reason }))
+    onEvent(eventOf('fleet', 'the demo session was not made', { now: clock.now(), level: 'warn', reason }))
   return {
     name: 'demo session',
     start: async () => void (await ask().catch(onRefused)),

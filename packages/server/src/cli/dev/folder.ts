@@ -1,6 +1,15 @@
 // `.fleetline/`: what a dev fleet keeps between starts, and who holds it now. Git ignores all of it. The lock is a file
 // with the holder's process id; it goes with its holder's exit, and one whose holder was killed is taken over.
-import { linkSync, lstatSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  globSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join, relative } from 'node:path'
 import { Rejected, Retry } from '../../errors.ts'
 import type { Service } from '../../lib/lifecycle.ts'
@@ -16,8 +25,11 @@ const TRIES = 5
 export function createFolder(path: string): Folder {
   const at = (name: string) => join(path, name)
   const [lock, aside, own] = [at('lock'), at(`lock.${process.pid}`), String(process.pid)]
+  const forgetPids = () => globSync(at('*.pid')).forEach((file) => rmSync(file, { force: true }))
   const release = () => {
-    if (read(lock) === own) rmSync(lock, { force: true })
+    if (read(lock) !== own) return
+    forgetPids()
+    rmSync(lock, { force: true })
   }
   return {
     name: 'folder',
@@ -29,7 +41,7 @@ export function createFolder(path: string): Folder {
       writeFileSync(at('.gitignore'), '*\n')
       process.once('exit', release) // also when a second Ctrl-C does not wait for the rest
       for (let tries = 0; tries < TRIES; tries += 1) {
-        if (place(lock, aside, own)) return
+        if (place(lock, aside, own)) return forgetPids() // of a fleet that was killed: the numbers may be others' now
         const holder = read(lock)
         // In a container we may well have the number of a holder that was killed.
         if (holder !== own && isRunning(holder)) throw held(holder!, lock)

@@ -7,7 +7,7 @@
 //   waiting    starting, after a wait that grows while it keeps ending soon
 //   any        ended, when the fleet stops: SIGTERM, and SIGKILL if that takes too long
 import { fork, type ChildProcess } from 'node:child_process'
-import { createWriteStream, rmSync, writeFileSync, type WriteStream } from 'node:fs'
+import { createWriteStream, writeFileSync, type WriteStream } from 'node:fs'
 import { extname } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -31,7 +31,7 @@ export type PodPlan = {
   readonly app: string | undefined
   readonly settings: () => Flags
   readonly logFile: string
-  /** Holds the id of its process, while it runs: for people who want to see it killed. */
+  /** Holds the id of its process, and nothing between its lives: for people who want to see it killed. */
   readonly pidFile: string
 }
 
@@ -60,27 +60,34 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod {
   let live: Ports | undefined
   let kept: Promise<void> | undefined
 
+  const tell = (message: string, reason: string) =>
+    onEvent(eventOf(plan.name, message, { level: 'warn', reason, now: clock.now() }))
+  const writePid = (text: string) => {
+    try {
+      writeFileSync(plan.pidFile, text)
+    } catch (error) {
+      tell('the file of its process id is not written', String(error))
+    }
+  }
   const liveOnce = async (log: WriteStream): Promise<string> => {
     const child = forkPod(plan)
-    if (child.pid !== undefined) writeFileSync(plan.pidFile, `${child.pid}\n`)
     const closed = endOf(child)
     const gaveUp = follow(child, { log, name: plan.name, onEvent })
     child.on('message', (ports: Ports) => {
       live = ports
       ready.resolve()
     })
+    writePid(`${child.pid}\n`)
     const end = () => void endChild(child, closed, clock)
     stopping.signal.addEventListener('abort', end, { once: true })
     if (stopping.signal.aborted) end()
     const how = await closed
     stopping.signal.removeEventListener('abort', end)
     live = undefined
-    rmSync(plan.pidFile, { force: true })
+    writePid('')
     return gaveUp() ?? `${how}, see ${shortPath(plan.logFile)}`
   }
 
-  const tell = (message: string, reason: string) =>
-    onEvent(eventOf(plan.name, message, { level: 'warn', reason, now: clock.now() }))
   const keep = async () => {
     const log = createWriteStream(plan.logFile, { mode: 0o600 })
     log.once('error', ({ message: reason }) => tell('its log is not written', reason))

@@ -4,7 +4,8 @@
 //   what was printed          what was said by now            is printed
 //   is its beginning                                          the rest
 //   begins with it            (a later attempt catches up)    nothing, unless that is the end of it
-//   differs                   (a later attempt, other words)  all of it, on a new line, with a note
+//   differs                   (other words, words taken back) all of it, on a new line, with a note
+// Of parts that are open at once, words are printed up to the end of the first; the others come when it is done.
 //
 //   a turn that                            is
 //   begins behind the message              too late: how the one that was to answer it ended was not told
@@ -69,7 +70,7 @@ export function createReply(seq: number, paper: Paper): Reply {
         if (!said || index === 0 || said.turn !== turn || said.attempt !== attempt)
           said = { turn, attempt, message: createAssembler('') }
         chunks.forEach(said.message.push)
-        print(textOf(said.message.message().parts).replace(/[\uD800-\uDBFF]$/, ''), false)
+        print(textSoFar(said.message.message().parts).replace(/[\uD800-\uDBFF]$/, ''), false)
         return undefined
       }
       case 'gap':
@@ -90,11 +91,17 @@ function createPrinter({ text: write, note }: Paper): (text: string, isEnd: bool
     if (printed.startsWith(text) && (!isEnd || printed === text)) return
     if (text.startsWith(printed)) write(text.slice(printed.length))
     else {
-      note('Another attempt says something else. Its words from the beginning:')
+      note('It says something else now. Its words from the beginning:')
       write(`${printed.endsWith('\n') ? '' : '\n'}${text}`)
     }
     printed = text
   }
+}
+
+/** What will not change by what the open parts say next. */
+function textSoFar(parts: readonly Part[]): string {
+  const open = parts.findIndex(({ type, state }) => type === 'text' && state !== 'done')
+  return textOf(open < 0 ? parts : parts.slice(0, open + 1))
 }
 
 /** What it says to people; its other parts are for programs. */

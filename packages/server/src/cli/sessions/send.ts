@@ -1,11 +1,11 @@
 // fleetline sessions send: a message is stored, and its reply printed while it comes, through whichever pods are there.
 // stdout has the words alone, and all else is a note; with --json it has the ack and the stored reply, a line each. Exit 0:
-// the message is stored and, if a reply was waited for, the turn that answers it is done.
+// the message is stored and, if a reply was waited for, the turn that answers it is done, now or before.
 import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { loadConfig } from '../../config.ts'
 import { Abort, Bug, Retry } from '../../errors.ts'
-import { ackSchema, pageSchema } from '../../gateway/session-schemas.ts'
+import { ackSchema, pageSchema, sessionSchema } from '../../gateway/session-schemas.ts'
 import { turnSchema } from '../../gateway/turn-schemas.ts'
 import { systemClock, type Clock } from '../../lib/clock.ts'
 import { systemRandom } from '../../lib/random.ts'
@@ -24,6 +24,7 @@ type Asking = Pick<Call, 'args' | 'options' | 'output'> & {
   readonly path: string
 }
 
+const UNTOLD = { type: 'untold' } as const
 const SILENT = { text: () => undefined, note: () => undefined }
 const GOES_ON = 'The message is stored, and the conversation goes on with the next one.'
 
@@ -33,16 +34,21 @@ export async function send({ flags, args, options, output }: Call): Promise<numb
   const asking = { api, clock, path: `/sessions/${encodeURIComponent(args[0]!)}`, args, options, output }
   const ack = await store(asking)
   const isReplyWanted = options['wait'] !== false && options['reply'] !== false
-  const isComing = isReplyWanted && ack.turn !== undefined
-  const before = isReplyWanted && !isComing && ack.deduped ? await findReply(asking, ack) : undefined
-  if (!isComing && !before) {
+  if (!isReplyWanted || (ack.turn === undefined && !(await isOver(asking, ack)))) {
     output.one(ack)
     return EXIT.done
   }
   if (output.isJson) output.one(ack)
   else output.note(`Stored at seq ${ack.seq}.`)
   const reply = createReply(ack.seq, output.isJson ? SILENT : output)
-  return tell(asking, before ? { type: 'answered', item: before } : await follow(asking, ack, reply), reply)
+  const end = ack.turn === undefined ? UNTOLD : await follow(asking, ack, reply)
+  const item = end.type === 'untold' ? await findReply(asking, ack) : undefined
+  return tell(asking, item ? { type: 'answered', item } : end, reply)
+}
+
+/** It was sent before, to an agent: what became of it is in the log. */
+async function isOver({ api, path }: Asking, { deduped }: Ack): Promise<boolean> {
+  return deduped && (await api.ask({ method: 'GET', path, answer: sessionSchema })).agent !== null
 }
 
 async function store({ api, path, args, options }: Asking): Promise<Ack> {
@@ -62,16 +68,13 @@ async function store({ api, path, args, options }: Asking): Promise<Ack> {
   }
 }
 
-async function follow(asking: Asking, ack: Ack, reply: Reply): Promise<ReplyEnd> {
-  const { api, clock, path, output } = asking
+async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: Reply): Promise<ReplyEnd> {
   const onLost = () => output.note('The stream ended or was lost: coming back, through any pod.')
   const deps = { ...api, clock, random: systemRandom(), onLost }
   const from = { path: `${path}/events?after=${ack.seq}&epoch=${ack.epoch}`, isKnown: true }
   for await (const frame of followFrames(deps, from, new AbortController().signal)) {
     const end = reply.take(frame)
-    if (end && end.type !== 'untold') return end
-    const item = end && (await findReply(asking, ack))
-    if (end) return item ? { type: 'answered', item } : end
+    if (end) return end
   }
   throw new Bug('The frames of a session came to an end')
 }
@@ -106,7 +109,10 @@ function tell({ output }: Asking, end: ReplyEnd, reply: Reply): number {
       throw new Abort('internal', `${id} failed: ${error?.message}. ${GOES_ON}`)
     }
     case 'untold':
-      throw new Abort('internal', `Its turn has ended, and left no reply. ${GOES_ON}`)
+      throw new Abort(
+        'internal',
+        `There is no reply to it: its turn failed, had nothing to say, or was not asked for. ${GOES_ON}`,
+      )
   }
 }
 

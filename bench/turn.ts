@@ -1,0 +1,179 @@
+// From a message to the first word of its reply: through one pod, with the reader on another pod, and from the agent called
+// directly over HTTP, which stores nothing. Readers are open before the message is sent, as those of a chat are; all are in
+// this process. Afterwards the log must have each message and the whole of its reply.
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import type { Frame, Page } from '@fleetline/protocol'
+import { EventSourceParserStream } from 'eventsource-parser/stream'
+import { migrateUp } from '../packages/server/src/store/migrate.ts'
+import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
+import { startCluster } from '../packages/server/test/support/cluster.ts'
+import { eventually } from '../packages/server/test/support/eventually.ts'
+import { call, makeSession } from '../packages/server/test/support/http.ts'
+import { startPod } from '../packages/server/test/support/pods.ts'
+import { runProgram } from '../packages/server/test/support/program.ts'
+import { DURABLE, rounded, versionOf, type Bench } from './support/report.ts'
+import { medianOf, quantileOf, runRounds } from './support/rounds.ts'
+import { SPEECH } from './support/speech.ts'
+
+type Size = { readonly replies: number; readonly rounds: number }
+const FULL: Size = { replies: 20, rounds: 5 }
+const QUICK: Size = { replies: 10, rounds: 3 }
+const TALKS = [1, 32] // at a time
+const APP = join(import.meta.dirname, 'ours/turn-app.ts')
+const DIRECT = join(import.meta.dirname, 'bare/turn.ts')
+
+/** Talks, each with one message under way: from sending it to the first word, in ms. */
+type Measure = (talks: number, replies: number) => Promise<readonly number[]>
+
+export const turnBench: Bench = async ({ quick }, scope) => {
+  const { replies, rounds } = quick ? QUICK : FULL
+  const cluster = await startCluster(15, DURABLE)
+  atEnd(scope, () => cluster.stop())
+  const url = cluster.urlOf('postgres')
+  await migrateUp({ url })
+  const real = {
+    FLEETLINE_TTL_MS: '5000',
+    FLEETLINE_BEAT_MS: '1000',
+    FLEETLINE_REQUESTS_PER_SOCKET: '1000000',
+  }
+  const runs = await startPod(scope, url, real, APP)
+  const reads = await startPod(scope, url, real) // it has no agent
+  const sessions: string[] = []
+  const through = (reader: string): Measure => ours(scope, { writer: runs.gateway, reader, sessions })
+  const measures: Readonly<Record<string, Measure>> = {
+    direct: await direct(scope),
+    'through its pod': through(runs.gateway),
+    'through another pod': through(reads.gateway),
+  }
+  const cells = Object.entries(measures).flatMap(([name, measure]) =>
+    TALKS.map((talks) => ({ name: `${name}, ${talks}`, run: () => measure(talks, replies) })),
+  )
+  await Promise.all(Object.values(measures).map((measure) => measure(4, 5))) // warm
+  const results = await runRounds(cells, rounds)
+  const lost = await lostIn(runs.gateway, sessions)
+  return {
+    ratios: Object.fromEntries(TALKS.flatMap((talks) => addedAt(results, talks))),
+    counts: { replies: [...results.values()].flat(2).length, lost },
+    table: [
+      ['cell, talks at a time', 'p50 ms', 'p99 ms'],
+      ...Array.from(results, ([name, all]) => [
+        name,
+        rounded(quantileOf(all.flat(), 0.5)),
+        rounded(quantileOf(all.flat(), 0.99)),
+      ]),
+    ],
+    faults: lost === 0 ? [] : [`${lost} replies are not in the log as they were said`],
+    postgres: await versionOf(cluster),
+  }
+}
+
+/** Of `ours` over direct, round by round: how much later the first word comes. */
+function addedAt(results: ReadonlyMap<string, readonly (readonly number[])[]>, talks: number) {
+  const medians = (name: string) => results.get(`${name}, ${talks}`)!.map(medianOf)
+  const base = medians('direct')
+  const added = (name: string) => medianOf(medians(name).map((ms, round) => ms - base[round]!))
+  return [
+    [`added_ms_its_pod_${talks}`, added('through its pod')],
+    [`added_ms_another_pod_${talks}`, added('through another pod')],
+  ] as const
+}
+
+async function direct(scope: Scope): Promise<Measure> {
+  const server = runProgram(scope, DIRECT)
+  await eventually(() => assert.match(server.output(), /^\d+\n/), {
+    what: 'the agent',
+    details: server.output,
+  })
+  const url = `http://127.0.0.1:${server.output().trim()}`
+  const talk = async (replies: number) => {
+    const waits: number[] = []
+    for (let n = 0; n < replies; n += 1) {
+      const startMs = performance.now()
+      const answer = await fetch(url, { method: 'POST', body: JSON.stringify({ text: `question ${n}` }) })
+      let hasSpoken = false
+      for await (const chunk of eventsOf<{ type: string }>(answer)) {
+        if (hasSpoken || chunk.type !== 'text-delta') continue
+        hasSpoken = true
+        waits.push(performance.now() - startMs)
+      }
+    }
+    return waits
+  }
+  return allTalking(async () => talk)
+}
+
+type Through = {
+  readonly writer: string
+  readonly reader: string
+  /** Made so far. */ readonly sessions: string[]
+}
+
+function ours(scope: Scope, { writer, reader, sessions }: Through): Measure {
+  return allTalking(async () => {
+    const { session } = await makeSession(writer, { agent: 'bot' })
+    sessions.push(session)
+    const closing = new AbortController()
+    atEnd(scope, () => closing.abort())
+    const answer = await fetch(`${reader}/v1/sessions/${session}/events`, { signal: closing.signal })
+    const frames = eventsOf<Frame>(answer)
+    return async (replies) => {
+      const waits: number[] = []
+      for (let n = 0; n < replies; n += 1) {
+        const startMs = performance.now()
+        const sent = call('POST', `${writer}/v1/sessions/${session}/messages`, { text: `question ${n}` })
+        waits.push((await untilSpoken(frames)) - startMs)
+        if ((await sent).status !== 200) throw new Error(`Not stored: ${JSON.stringify(await sent)}`)
+        await untilDone(frames)
+      }
+      closing.abort()
+      return waits
+    }
+  })
+}
+
+/** All are open before the first one begins. */
+function allTalking(open: () => Promise<(replies: number) => Promise<number[]>>): Measure {
+  return async (talks, replies) => {
+    const all = await Promise.all(Array.from({ length: talks }, open))
+    return (await Promise.all(all.map((talk) => talk(replies)))).flat()
+  }
+}
+
+async function untilSpoken(frames: AsyncIterator<Frame>): Promise<number> {
+  await until(
+    frames,
+    (frame) => frame.type === 'chunks' && frame.chunks.some(({ type }) => type === 'text-delta'),
+  )
+  return performance.now()
+}
+
+function untilDone(frames: AsyncIterator<Frame>): Promise<void> {
+  return until(frames, (frame) => frame.type === 'turn' && frame.turn.state === 'done')
+}
+
+async function until(frames: AsyncIterator<Frame>, isIt: (frame: Frame) => boolean): Promise<void> {
+  for (;;) {
+    const { done, value } = await frames.next()
+    if (done) throw new Error('The stream ended')
+    if (isIt(value)) return
+  }
+}
+
+async function* eventsOf<Event>(answer: Response): AsyncGenerator<Event, undefined> {
+  const parsed = answer.body!.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream())
+  for await (const { data } of parsed) yield JSON.parse(data) as Event
+  return undefined
+}
+
+/** Messages without their reply, and replies that are not what was said. */
+async function lostIn(gateway: string, sessions: readonly string[]): Promise<number> {
+  let lost = 0
+  for (const session of sessions) {
+    const { body } = await call('GET', `${gateway}/v1/sessions/${session}/messages?after=0&limit=100`)
+    const { items } = body as unknown as Page
+    const replies = items.filter(({ role, parts }) => role === 'assistant' && parts[0]!['text'] === SPEECH)
+    lost += items.filter(({ role }) => role === 'user').length - replies.length
+  }
+  return lost
+}

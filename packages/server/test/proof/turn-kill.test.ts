@@ -1,0 +1,83 @@
+// E1 E5 D4 at every named point, with the ttl and the beat of production: fifty conversations, and the pod that runs their
+// turns is killed there. Another pod answers them all: one reply each, and every follower ends with it. How long it takes
+// from the kill until a reply is stored is a figure, not a judgement.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Page } from '@fleetline/protocol'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call, makeSession } from '../support/http.ts'
+import { startPod } from '../support/pods.ts'
+import { openText, readEvents } from '../support/reader.ts'
+
+const SESSIONS = 50
+const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000' }
+const AGENT = { ...REAL, FLEETLINE_DEMO_AGENT: 'yes' }
+/** Where the pod is killed, and what it is asked there: of `fail`, two attempts fail, and are settled as tasks are. */
+const POINTS = [
+  ['append.committed:2', 'some words'],
+  ['turn.gathered:20', 'some words'],
+  ['turn.chunk:100', 'some words'],
+  ['turn.ending:10', 'some words'],
+  ['settle.before:2', 'fail'],
+] as const
+
+for (const [point, words] of POINTS) {
+  test(`E1 E5 D4: killed at ${point}: ${SESSIONS} conversations, one reply each`, async (t) => {
+    const url = await databaseFor(t)
+    const stays = await startPod(t, url, REAL) // it has no agent: it leads, and is read through
+    const dies = await startPod(t, url, { ...AGENT, FLEETLINE_CRASH: `${point}:kill` })
+    const sessions = await Promise.all(
+      Array.from({ length: SESSIONS }, () => makeSession(dies.gateway, { agent: 'demo' })),
+    )
+    const talks = sessions.map(({ session }, n) => ({ session, text: `${words} ${n}` }))
+    const readers = await Promise.all(talks.map(({ session }) => read(t, stays.gateway, session)))
+    const sent = talks.map((talk) => send([dies.gateway, stays.gateway], talk))
+    const what = { patienceMs: 60_000, details: dies.program.output }
+    await eventually(() => assert.ok(dies.program.hasEnded()), { what: 'the kill', ...what })
+    const killedMs = performance.now()
+    assert.equal((await dies.program.ended).signal, 'SIGKILL')
+    await startPod(t, url, AGENT)
+    await Promise.all(sent)
+
+    const isWhole = async (n: number) => {
+      const [{ session, text }, { frames }] = [talks[n]!, readers[n]!]
+      const page = (await call('GET', `${stays.gateway}/v1/sessions/${session}/messages`))
+        .body as unknown as Page
+      const said = page.items.map(({ parts }) => parts[0]!['text'])
+      assert.deepEqual(said, [text, `You said: ${text}`])
+      const last = frames.at(-1)!
+      assert.ok(
+        last.type === 'turn' && last.turn.state === 'done' && last.turn.epoch === 1,
+        JSON.stringify(last),
+      )
+      openText(frames, last.turn.id)
+      const told = frames.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
+      assert.deepEqual(told, page.items)
+    }
+    const ends = talks.map(async (_, n) => {
+      await eventually(() => isWhole(n), { what: `the reply in session ${n}`, patienceMs: 120_000 })
+      return (performance.now() - killedMs) / 1000
+    })
+    for (const seconds of await Promise.all(ends)) t.diagnostic(`figure done_s ${seconds}`)
+  })
+}
+
+function read(t: TestContext, gateway: string, session: string) {
+  return readEvents(t, `${gateway}/v1/sessions/${session}/events`)
+}
+
+/** As an application does: under one id, through the next pod if there is no answer, until there is one. */
+async function send(
+  gateways: readonly string[],
+  { session, text }: { session: string; text: string },
+): Promise<void> {
+  const message = { id: 'm-1', role: 'user', parts: [{ type: 'text', text }] }
+  for (let tries = 0; ; tries += 1) {
+    const url = `${gateways[tries % gateways.length]}/v1/sessions/${session}/messages`
+    const answer = await call('POST', url, { message }).catch(() => undefined)
+    if (answer && answer.status < 500) return assert.equal(answer.status, 200)
+    await pause(200)
+  }
+}
