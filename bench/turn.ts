@@ -17,7 +17,7 @@ import { medianOf, quantileOf, runRounds } from './support/rounds.ts'
 import { SPEECH } from './support/speech.ts'
 
 type Size = { readonly replies: number; readonly rounds: number }
-const FULL: Size = { replies: 20, rounds: 5 }
+const FULL: Size = { replies: 15, rounds: 5 }
 const QUICK: Size = { replies: 10, rounds: 3 }
 const TALKS = [1, 32] // at a time
 const APP = join(import.meta.dirname, 'ours/turn-app.ts')
@@ -140,10 +140,12 @@ function allTalking(open: () => Promise<(replies: number) => Promise<number[]>>)
   }
 }
 
+/** Who is late hears nothing before the reply is in the log: then that is the first word. */
 async function untilSpoken(frames: AsyncIterator<Frame>): Promise<number> {
-  await until(
-    frames,
-    (frame) => frame.type === 'chunks' && frame.chunks.some(({ type }) => type === 'text-delta'),
+  await until(frames, (frame) =>
+    frame.type === 'chunks'
+      ? frame.chunks.some(({ type }) => type === 'text-delta')
+      : frame.type === 'messages' && frame.items.some(({ role }) => role === 'assistant'),
   )
   return performance.now()
 }
