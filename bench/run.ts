@@ -25,7 +25,7 @@ try {
   const published = publish({ bench: name, quick: values.quick }, report)
   console.log(`${machineLine(published)}\n\n${tableOf(report.table)}`)
   if (values.json) console.log(JSON.stringify(published))
-  else console.log(`\n${JSON.stringify({ ...published.ratios, ...published.counts })}`)
+  else console.log(`\n${JSON.stringify({ ...published.ratios, ...published.times, ...published.counts })}`)
   process.exitCode = report.faults.length === 0 ? 0 : 1
   for (const fault of report.faults) console.error(`FAULT: ${fault}`)
 } finally {

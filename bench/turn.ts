@@ -1,6 +1,6 @@
 // From a message to the first word of its reply: through one pod, with the reader on another pod, and from the agent called
-// directly over HTTP, which stores nothing. Readers are open before the message is sent, as those of a chat are; all are in
-// this process. Afterwards the log must have each message and the whole of its reply.
+// directly over HTTP, which stores nothing. Readers of a pod are open before the message is sent, as those of a chat are; all
+// are in this process. Afterwards the log must have each acknowledged message once, and once the whole of its reply.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import type { Frame, Page } from '@fleetline/protocol'
@@ -20,6 +20,7 @@ type Size = { readonly replies: number; readonly rounds: number }
 const FULL: Size = { replies: 15, rounds: 5 }
 const QUICK: Size = { replies: 10, rounds: 3 }
 const TALKS = [1, 32] // at a time
+const MOST_MS = 120_000 // of one talk
 const APP = join(import.meta.dirname, 'ours/turn-app.ts')
 const DIRECT = join(import.meta.dirname, 'bare/turn.ts')
 
@@ -39,8 +40,8 @@ export const turnBench: Bench = async ({ quick }, scope) => {
   }
   const runs = await startPod(scope, url, real, APP)
   const reads = await startPod(scope, url, real) // it has no agent
-  const sessions: string[] = []
-  const through = (reader: string): Measure => ours(scope, { writer: runs.gateway, reader, sessions })
+  const acked = new Map<string, number>()
+  const through = (reader: string): Measure => ours(scope, { writer: runs.gateway, reader, acked })
   const measures: Readonly<Record<string, Measure>> = {
     direct: await direct(scope),
     'through its pod': through(runs.gateway),
@@ -51,10 +52,11 @@ export const turnBench: Bench = async ({ quick }, scope) => {
   )
   await Promise.all(Object.values(measures).map((measure) => measure(4, 5))) // warm
   const results = await runRounds(cells, rounds)
-  const lost = await lostIn(runs.gateway, sessions)
+  const lost = await lostIn(runs.gateway, acked)
   return {
-    ratios: Object.fromEntries(TALKS.flatMap((talks) => addedAt(results, talks))),
-    counts: { replies: [...results.values()].flat(2).length, lost },
+    ratios: {},
+    times: Object.fromEntries(TALKS.flatMap((talks) => addedAt(results, talks))),
+    counts: { acked: [...acked.values()].reduce((sum, count) => sum + count, 0), lost },
     table: [
       ['cell, talks at a time', 'p50 ms', 'p99 ms'],
       ...Array.from(results, ([name, all]) => [
@@ -63,7 +65,7 @@ export const turnBench: Bench = async ({ quick }, scope) => {
         rounded(quantileOf(all.flat(), 0.99)),
       ]),
     ],
-    faults: lost === 0 ? [] : [`${lost} replies are not in the log as they were said`],
+    faults: lost === 0 ? [] : [`${lost} messages or replies are not in the log once, as they were said`],
     postgres: await versionOf(cluster),
   }
 }
@@ -106,24 +108,27 @@ async function direct(scope: Scope): Promise<Measure> {
 type Through = {
   readonly writer: string
   readonly reader: string
-  /** Made so far. */ readonly sessions: string[]
+  /** By session: how many messages. */
+  readonly acked: Map<string, number>
 }
 
-function ours(scope: Scope, { writer, reader, sessions }: Through): Measure {
+function ours(scope: Scope, { writer, reader, acked }: Through): Measure {
   return allTalking(async () => {
     const { session } = await makeSession(writer, { agent: 'bot' })
-    sessions.push(session)
     const closing = new AbortController()
     atEnd(scope, () => closing.abort())
-    const answer = await fetch(`${reader}/v1/sessions/${session}/events`, { signal: closing.signal })
+    const signal = AbortSignal.any([closing.signal, AbortSignal.timeout(MOST_MS)])
+    const answer = await fetch(`${reader}/v1/sessions/${session}/events`, { signal })
     const frames = eventsOf<Frame>(answer)
     return async (replies) => {
       const waits: number[] = []
       for (let n = 0; n < replies; n += 1) {
         const startMs = performance.now()
         const sent = call('POST', `${writer}/v1/sessions/${session}/messages`, { text: `question ${n}` })
-        waits.push((await untilSpoken(frames)) - startMs)
-        if ((await sent).status !== 200) throw new Error(`Not stored: ${JSON.stringify(await sent)}`)
+        const stored = sent.then((answer) => assert.equal(answer.status, 200, JSON.stringify(answer.body)))
+        const [spokenMs] = await Promise.all([untilSpoken(frames), stored])
+        waits.push(spokenMs - startMs)
+        acked.set(session, n + 1)
         await untilDone(frames)
       }
       closing.abort()
@@ -158,6 +163,7 @@ async function until(frames: AsyncIterator<Frame>, isIt: (frame: Frame) => boole
   for (;;) {
     const { done, value } = await frames.next()
     if (done) throw new Error('The stream ended')
+    if (value.type === 'turn' && value.turn.state === 'failed') throw new Error(JSON.stringify(value.turn))
     if (isIt(value)) return
   }
 }
@@ -168,14 +174,17 @@ async function* eventsOf<Event>(answer: Response): AsyncGenerator<Event, undefin
   return undefined
 }
 
-/** Messages without their reply, and replies that are not what was said. */
-async function lostIn(gateway: string, sessions: readonly string[]): Promise<number> {
+/** What is missing, what is there twice, and replies that are not what was said. */
+async function lostIn(gateway: string, acked: ReadonlyMap<string, number>): Promise<number> {
   let lost = 0
-  for (const session of sessions) {
+  for (const [session, count] of acked) {
     const { body } = await call('GET', `${gateway}/v1/sessions/${session}/messages?after=0&limit=100`)
     const { items } = body as unknown as Page
+    const asked = items.filter(({ role }) => role === 'user')
     const replies = items.filter(({ role, parts }) => role === 'assistant' && parts[0]!['text'] === SPEECH)
-    lost += items.filter(({ role }) => role === 'user').length - replies.length
+    const answered = new Set(replies.map(({ answers }) => answers))
+    lost +=
+      Math.abs(asked.length - count) + (count - answered.size) + (items.length - asked.length - answered.size)
   }
   return lost
 }

@@ -1,4 +1,4 @@
-// What a bench says: ratios and counts under names that tools read, a table for people, the machine and the commit.
+// What a bench says: ratios, times and counts under names that tools read, a table for people, the machine and the commit.
 import { execFileSync } from 'node:child_process'
 import { cpus, release, totalmem } from 'node:os'
 import type { Scope } from '../../packages/server/test/support/cleanup.ts'
@@ -8,6 +8,8 @@ export type Bench = (options: { readonly quick: boolean }, scope: Scope) => Prom
 
 export type Report = {
   readonly ratios: Readonly<Record<string, number>>
+  /** In ms, where a ratio would say nothing. */
+  readonly times?: Readonly<Record<string, number>>
   readonly counts: Readonly<Record<string, number>>
   readonly table: readonly (readonly (string | number)[])[]
   /** What must not be, whatever the speed. */
@@ -29,7 +31,7 @@ type Published = ReturnType<typeof publish>
 
 export function publish(
   run: { readonly bench: string; readonly quick: boolean },
-  { ratios, counts, postgres }: Report,
+  { ratios, times = {}, counts, postgres }: Report,
 ) {
   const machine = {
     cpu: cpus()[0]?.model ?? 'unknown',
@@ -39,7 +41,7 @@ export function publish(
     node: process.versions.node,
     postgres,
   }
-  return { ...run, ratios: roundedAll(ratios), counts, machine, commit: commitOf() }
+  return { ...run, ratios: roundedAll(ratios), times: roundedAll(times), counts, machine, commit: commitOf() }
 }
 
 export function machineLine({ machine, commit }: Published): string {

@@ -26,7 +26,7 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
       method: 'POST',
       path: '/v1/sessions',
       summary:
-        "Makes a session. In one with an agent, a user's message is answered; without, it is a plain log. With an alias, which stands wherever its id may, there is one: asked again, it is answered as it is.",
+        "Makes a session. In one with an agent, a user's message is answered; without, it is a plain log. With an alias, which stands wherever its id may, there is one: asked again with the same agent, it is answered as it is.",
       access: CALLER_ACCESS,
       body: newSessionSchema,
       answers: {

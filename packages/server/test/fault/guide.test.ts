@@ -1,4 +1,4 @@
-// docs/guides/sessions.md, and of docs/guides/agents.md what takes no minute, as a reader types them, against two pods: each
+// docs/guides/sessions.md, and of docs/guides/agents.md what takes no minute, as a reader types them, against pods: each
 // block is run, and prints what the page says it does, but for ids, times and the width of columns.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'

@@ -2,7 +2,7 @@
 // session to talk in.
 import { join } from 'node:path'
 import { describeConfig, loadConfig, type Flags } from '../../config.ts'
-import { Rejected } from '../../errors.ts'
+import { Rejected, Retry } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
 import { systemRandom } from '../../lib/random.ts'
@@ -29,6 +29,7 @@ const POSTGRES = 32 // and its PostgreSQL on 4432
 const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
 const LAST_PORT = 65_535
 const DEMO = 'demo'
+const [TRIES, AGAIN_MS] = [5, 200] // its alias makes a repeat harmless
 const DEMO_SESSION = { alias: DEMO, agent: 'demo', title: 'Demo' }
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
@@ -106,7 +107,15 @@ function demoSession({ front, clock, onEvent }: Asking): Service {
       import('../../gateway/session-schemas.ts'),
     ])
     const asked = { method: 'POST', path: '/sessions', body: DEMO_SESSION, answer: sessionSchema } as const
-    return createApi(`http://localhost:${front.port()}`, clock).ask(asked)
+    const api = createApi(`http://localhost:${front.port()}`, clock)
+    for (let left = TRIES; ; left -= 1) {
+      try {
+        return await api.ask(asked)
+      } catch (error) {
+        if (left === 1 || !(error instanceof Retry)) throw error
+        await clock.sleep(AGAIN_MS)
+      }
+    }
   }
   const onRefused = ({ message: reason }: Error) =>
     onEvent(eventOf('fleet', 'the demo session was not made', { now: clock.now(), level: 'warn', reason }))

@@ -25,7 +25,8 @@ const TRIES = 5
 export function createFolder(path: string): Folder {
   const at = (name: string) => join(path, name)
   const [lock, aside, own] = [at('lock'), at(`lock.${process.pid}`), String(process.pid)]
-  const forgetPids = () => globSync(at('*.pid')).forEach((file) => rmSync(file, { force: true }))
+  const forgetPids = () =>
+    globSync('*.pid', { cwd: path }).forEach((name) => rmSync(at(name), { force: true }))
   const release = () => {
     if (read(lock) !== own) return
     forgetPids()

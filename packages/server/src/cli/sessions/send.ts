@@ -1,6 +1,6 @@
 // fleetline sessions send: a message is stored, and its reply printed while it comes, through whichever pods are there.
 // stdout has the words alone, and all else is a note; with --json it has the ack and the stored reply, a line each. Exit 0:
-// the message is stored and, if a reply was waited for, the turn that answers it is done, now or before.
+// the message is stored and, if a reply was waited for, the turn that answers it is done; of one that was sent before, that its reply is in the log.
 import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { loadConfig } from '../../config.ts'
