@@ -15,6 +15,8 @@ import type { Message, Metadata, Part } from './message.ts'
 export type Assembler = {
   /** Throws a ChunkError, and changes nothing, if the chunk may not come now. */
   readonly push: (chunk: Chunk) => void
+  /** What would close all that is open: pushed now, the message is one that may be stored. */
+  readonly closing: () => Chunk[]
   /** How many parts it has so far. */
   readonly length: () => number
   /** So far; what is pushed later does not change it. */
@@ -113,6 +115,10 @@ export function createAssembler(messageId: string): Assembler {
           return grow(chunk)
       }
     },
+    closing: () => [
+      ...Array.from(open.text.keys(), (id): Chunk => ({ type: 'text-end', id })),
+      ...Array.from(open.reasoning.keys(), (id): Chunk => ({ type: 'reasoning-end', id })),
+    ],
     length: () => parts.length,
     message: () => ({
       id,

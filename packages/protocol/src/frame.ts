@@ -1,6 +1,7 @@
 // What a follower of a session is told, in order. Over server-sent events a frame is the `data:` of an event that bears
 // its type, and the `id:` is where to go on: sent back as Last-Event-ID, nothing is missed. A turn is told as
-// turn (queued), turn (running), chunks …, messages (with its item), turn (done or failed).
+// turn (queued), turn (running), chunks …, messages (with its item), turn (done, failed or stopped); of one that was stopped
+// while it ran, once more when it has halted, unless the next turn has begun by then.
 import type { Chunk } from './chunk.ts'
 import type { Id } from './ids.ts'
 import type { Item } from './message.ts'

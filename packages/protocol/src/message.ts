@@ -29,7 +29,12 @@ export type Item = Message & {
   /** Of an agent's reply: the turn that wrote it, and the last seq that it answers. */
   readonly turn?: Id<'turn'>
   readonly answers?: number
+  /** Of a reply that was stopped: what its agent had said by then. */
+  readonly status?: ItemStatus
 }
+
+export const ITEM_STATUSES = ['stopped'] as const
+export type ItemStatus = (typeof ITEM_STATUSES)[number]
 
 /** What a sender hears, after commit only. */
 export type Ack = {
@@ -45,6 +50,8 @@ export type Ack = {
 export const MESSAGE_LIMITS = {
   /** Of parts and metadata together, as JSON in UTF-8. */
   bytes: 262_144,
+  /** The same, of an agent's reply. */
+  replyBytes: 4_194_304,
   metadataBytes: 16_384,
   parts: 256,
 } as const
@@ -54,4 +61,9 @@ export const MESSAGE_ID: RegExp = /^[A-Za-z0-9_-]{1,64}$/
 /** Why parts and metadata cannot be stored, or undefined if they can. Sizes in bytes are the server's to count. */
 export function messageFault({ parts, metadata }: Pick<Message, 'parts' | 'metadata'>): string | undefined {
   return jsonFault([parts, metadata])
+}
+
+/** Whether it says anything: a reply that does not is not stored. */
+export function hasContent({ parts }: Pick<Message, 'parts'>): boolean {
+  return parts.some(({ type, text }) => type !== 'step-start' && text !== '')
 }

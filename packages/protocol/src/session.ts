@@ -11,7 +11,7 @@ export type Session = {
   /** Who answers in it; null: it is a plain log. */
   readonly agent: string | null
   readonly state: SessionState
-  /** Grows by one with each turn. */
+  /** Grows by one with each turn that starts, and with each that is stopped. */
   readonly epoch: number
   /** The live one. */
   readonly turn: Id<'turn'> | null

@@ -16,7 +16,16 @@ export const TASK_LIMITS = {
 export const TASK_NAME: RegExp = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/
 
 /** Of a task that lives, and then of one that ended. */
-export const TASK_STATES = ['ready', 'waiting', 'claimed', 'held', 'dead', 'done', 'failed'] as const
+export const TASK_STATES = [
+  'ready',
+  'waiting',
+  'claimed',
+  'held',
+  'dead',
+  'done',
+  'failed',
+  'cancelled',
+] as const
 export type TaskState = (typeof TASK_STATES)[number]
 
 /** A task without what it carries. */

@@ -1,8 +1,8 @@
 // A turn as the wire shows it: one answer of an agent, from the message that asked for it to its end.
 import type { Id } from './ids.ts'
 
-/** `queued`: it waits for a pod, or for its next attempt. */
-export const TURN_STATES = ['queued', 'running', 'done', 'failed'] as const
+/** `queued`: it waits for a pod, or for its next attempt. `stopped`: a person ended it. */
+export const TURN_STATES = ['queued', 'running', 'done', 'failed', 'stopped'] as const
 export type TurnState = (typeof TURN_STATES)[number]
 
 export type Turn = {
@@ -15,7 +15,7 @@ export type Turn = {
   readonly agent: string
   /** The id that its reply has, once that is in the log. */
   readonly message: Id<'message'>
-  /** The seqs that it answers; `to` is null until it has read them. */
+  /** The seqs that it answers; `to` is null until it has read them. One that was stopped ends all that was asked by then. */
   readonly answers: { readonly from: number; readonly to: number | null }
   /** The pod that runs it now. */
   readonly pod: string | null
@@ -25,4 +25,14 @@ export type Turn = {
   readonly endedAt: string | null
   /** Why it failed. */
   readonly error: { readonly code: string; readonly message: string } | null
+  /** Of one that was stopped: whether the call of its agent has ended, too. */
+  readonly halted?: boolean
+}
+
+/** What a stop is answered with, once it is committed: the turn writes no more. */
+export type StopAck = {
+  /** False: another turn is live, or none; nothing was changed. */
+  readonly stopped: boolean
+  /** Of what it had said by then; null if that was nothing. */
+  readonly seq: number | null
 }

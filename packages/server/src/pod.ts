@@ -28,6 +28,7 @@ import type { Enqueued } from './task/enqueue.ts'
 import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
+import { createHalts } from './turn/halts.ts'
 import { createTurnRunner } from './turn/turn.ts'
 
 /** The client on which a caller's transaction of `pg` is open. */
@@ -84,7 +85,9 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const onTurns = () => tasks.wake()
   const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
   const definitions = options.tasks ?? []
-  const turns = createTurnRunner({ database, sessions, agents, clock, random, cell: config.cell }) // who answers
+  const self = () => fleet.self()?.id
+  const halts = createHalts({ database, clock, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
+  const turns = createTurnRunner({ database, sessions, agents, halts, clock, random, cell: config.cell }) // who answers
   const own = agents.size > 0 ? [turns] : []
   const queue = { ...config, database, hints, fleet, metrics, clock, random, log }
   const tasks: Tasks = createTasks({ ...queue, definitions, own }) //                 the work
@@ -105,7 +108,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     routes: gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell: config.cell }),
   })
 
-  const parts = [database, schema, hints, fleet, sessions, tasks, readiness, admin, gateway]
+  const parts = [database, schema, hints, fleet, sessions, halts, tasks, readiness, admin, gateway]
   const limits = { clock, stopMs: config.stopMs + GRACE_MS }
   const pod = compose(
     'pod',

@@ -12,6 +12,8 @@ export const EXIT = {
   notFound: 3,
   refused: 4,
   unavailable: 5,
+  /** By Ctrl-C, as shells count it. */
+  interrupted: 130,
 } as const
 
 const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {

@@ -1,9 +1,9 @@
-// fleetline sessions create | ls | get | send | tail. What they do is loaded when it is wanted: every other command
+// fleetline sessions create | ls | get | send | stop | tail. What they do is loaded when it is wanted: every other command
 // answers in half the time without it.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { Call, Command } from './command.ts'
 
-const verb = (name: 'create' | 'list' | 'get') => async (call: Call) =>
+const verb = (name: 'create' | 'list' | 'get' | 'stop') => async (call: Call) =>
   (await import('./sessions/verbs.ts'))[name](call)
 
 const SESSION = ['<session>', 'its id or alias'] as const
@@ -39,7 +39,8 @@ export const SESSIONS: readonly Command[] = [
   },
   {
     name: 'sessions send',
-    summary: 'Append a message, and print the reply while it comes, if an agent answers in the session.',
+    summary:
+      'Append a message, and print the reply while it comes, if an agent answers in the session. Ctrl-C stops the reply.',
     args: [SESSION, ['<text>', 'what it says']],
     settings: ['url'],
     options: [
@@ -50,6 +51,13 @@ export const SESSIONS: readonly Command[] = [
       ['--no-wait', 'the agent answers; this ends when the message is stored'],
     ],
     run: async (call) => (await import('./sessions/send.ts')).send(call),
+  },
+  {
+    name: 'sessions stop',
+    summary: 'Stop the reply that is on its way, wherever it runs: what it has said so far is kept.',
+    args: [SESSION],
+    settings: ['url'],
+    run: verb('stop'),
   },
   {
     name: 'sessions tail',

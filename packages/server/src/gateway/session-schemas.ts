@@ -1,5 +1,6 @@
 // What comes in over HTTP about sessions and messages, and what goes out. Parsed here, then trusted.
 import {
+  ITEM_STATUSES,
   MESSAGE_ID,
   MESSAGE_LIMITS,
   messageFault,
@@ -113,6 +114,7 @@ const itemSchema = z.object({
   at: z.string(),
   turn: z.string().optional(),
   answers: z.int().optional(),
+  status: z.enum(ITEM_STATUSES).optional(),
 })
 
 export const pageSchema = z.object({ items: z.array(itemSchema), head: z.int() })

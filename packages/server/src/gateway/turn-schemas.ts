@@ -16,4 +16,9 @@ export const turnSchema = z.object({
   retryAt: z.string().nullable(),
   endedAt: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  halted: z.boolean().optional(),
 })
+
+/** The one to stop: a newer one is left alone. */
+export const stopSchema = z.object({ turn: z.string(), epoch: z.int().min(1) })
+export const stopAckSchema = z.object({ stopped: z.boolean(), seq: z.int().nullable() })

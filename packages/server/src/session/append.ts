@@ -6,11 +6,13 @@
 //   L11  a refused item is a result among others; what PostgreSQL cannot store is told to its sender alone
 //   E1   a turn ends under two fences, both looked at under lock in the transaction that writes its message: the epoch, in
 //        the session's row, and the claim of its task
+//   E8   a stop moves the epoch and ends the claim, whoever has it, in the transaction that stores what was said: whatever its
+//        attempt writes later is refused
 //   E4   a message that wakes an agent, the step of its conversation, the turn and its task are one commit
 // Locks are taken in one order: sessions, then tasks. What ended as not committed because of a lock or a deadlock is tried
 // again until the deadline. An unknown outcome is told as unavailable: the sender repeats under the same id, and finds the
 // truth; who ends a turn finds it in the turn's row.
-import { uuidV7 } from '@fleetline/protocol'
+import { formatId, uuidV7 } from '@fleetline/protocol'
 import { Bug, Rejected, Retry } from '../errors.ts'
 import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -22,27 +24,34 @@ import { isDataFault, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { withPartitions } from '../task/partitions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import type { TurnKey } from './chunks.ts'
+import { keyOf } from './draft.ts'
 import {
   isReplyOf,
   nameOf,
   place,
   type Append,
   type Appended,
+  type Closed,
   type Item,
   type Placed,
+  type Result,
+  type SessionKey,
   type SessionState,
+  type Stop,
+  type Stopped,
   type Stored,
   type TurnEnd,
   type TurnEnded,
 } from './place.ts'
-import { AUTHOR_KINDS, ROLES } from './stored.ts'
-import { closeTurns, findTurns, startTurns } from './turns.ts'
+import { AUTHOR_KINDS, ROLES, STATUSES } from './stored.ts'
+import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
 export type Appender = Service & {
   readonly append: (item: Append) => Promise<Appended>
   /** May be repeated: by the same attempt, the answer is the same. */
   readonly endTurn: (item: TurnEnd) => Promise<TurnEnded>
+  /** Answered once the fence has moved and what the turn had said is stored (E8). May be repeated: the answer is the same. */
+  readonly stopTurn: (item: Stop) => Promise<Stopped>
 }
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
@@ -56,7 +65,7 @@ type Deps = {
   /** Called after a commit that started turns. */
   readonly onTurns: () => void
   /** Called after a commit that ended these. */
-  readonly onEnded: (turns: readonly TurnKey[]) => void
+  readonly onEnded: (turns: readonly Closed[]) => void
 }
 
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
@@ -90,28 +99,29 @@ export const SESSION_WRITE = `
            v(tenant, id, head, turn, epoch, asked, answered)
      where s.tenant = v.tenant and s.id = v.id)
   insert into fleetline.messages
-    (at, tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers)
+    (at, tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)
   select statement_timestamp(), v.tenant, v.session, v.seq, v.key, v.digest, v.role, v.author_kind, v.id, v.author,
-         v.body::jsonb, v.turn, v.answers
+         v.body::jsonb, v.turn, v.answers, v.status
     from unnest($8::int[], $9::uuid[], $10::int[], $11::uuid[], $12::bigint[], $13::smallint[], $14::smallint[],
-                $15::text[], $16::text[], $17::text[], $18::uuid[], $19::int[])
-         v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers)`
+                $15::text[], $16::text[], $17::text[], $18::uuid[], $19::int[], $20::smallint[])
+         v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)`
 
 export function createAppender(deps: Deps): Appender {
   const { clock, metrics } = deps
   const commit = async (items: readonly Item[]) =>
     committed(await untilCommitted(deps, (query) => appendAll(deps, query, items)))
-  const batcher = createBatcher<Item, Appended | TurnEnded>({
+  const batcher = createBatcher<Item, Result>({
     name: 'append',
     ...BATCH,
     ...WAITING,
-    weigh: (item) => ('draft' in item ? (item.draft?.bytes ?? 0) : item.error.message.length),
+    weigh: (item) =>
+      'draft' in item ? (item.draft?.bytes ?? 0) : 'error' in item ? item.error.message.length : 0,
     commit: async (items) => {
       const { results, changed, started, closed } = await withPartitions(deps.database, () => commit(items))
       await crashPoint('append.committed')
       deps.onGrown(changed)
       if (started.length > 0) deps.onTurns()
-      if (closed.length > 0) deps.onEnded(closed.map(({ end }) => end))
+      if (closed.length > 0) deps.onEnded(closed)
       return results
     },
     isRefusal: isDataFault,
@@ -141,6 +151,11 @@ export function createAppender(deps: Deps): Appender {
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? item.outcome : ended.type })
       return ended
     },
+    stopTurn: async (item) => {
+      const stopped = (await batcher.add({ type: 'stop', ...item })) as Stopped // what place answers to a stop
+      if (stopped.type === 'stopped' && !stopped.isRepeat) metrics.count('turnsEnded', { outcome: 'stopped' })
+      return stopped
+    },
   }
 }
 
@@ -161,8 +176,12 @@ async function appendAll(
   items: readonly Item[],
 ): Promise<Placed> {
   const sessions = await lockSessions(query, items)
-  const stored = await findStored(query, items)
-  const found = { sessions, stored, ...(await findTurns(query, placesOf(items, 'end'))) }
+  const [ends, stops] = [placesOf(items, 'end'), placesOf(items, 'stop')]
+  const stored = await findStored(query, items, cell)
+  const { turns, held } = await findTurns(query, ends)
+  const isLive = (stop: Stop) => sessions.get(nameOf(stop))?.turn === stop.turn
+  const stopping = await findStops(query, stops, isLive, cell)
+  const found = { sessions, stored, turns: new Map([...turns, ...stopping.turns]), held, open: stopping.open }
   const placed = place(items, found, () => uuidV7(clock.now(), random.bytes(10)))
   await closeTurns(query, placed.closed)
   if (placed.changed.length > 0) await write(query, placed)
@@ -189,14 +208,19 @@ async function lockSessions(query: Query, items: readonly Item[]): Promise<Map<s
   return new Map(rows.map((row) => [nameOf(row), row]))
 }
 
-async function findStored(query: Query, items: readonly Item[]): Promise<Map<number, Stored>> {
-  const messages = placesOf(items, 'message')
-  if (messages.size === 0) return new Map()
-  const [places, list] = [[...messages.keys()], [...messages.values()]]
+/** Of messages, and of the replies of turns that are to be stopped. */
+async function findStored(query: Query, items: readonly Item[], cell: number): Promise<Map<number, Stored>> {
+  const keys = new Map<number, SessionKey & { readonly key: string }>()
+  for (const [place, { draft, ...item }] of placesOf(items, 'message'))
+    keys.set(place, { ...item, key: draft.key })
+  for (const [place, item] of placesOf(items, 'stop'))
+    keys.set(place, { ...item, key: keyOf(formatId('message', cell, item.turn)) })
+  if (keys.size === 0) return new Map()
+  const [places, list] = [[...keys.keys()], [...keys.values()]]
   const rows = await query<Stored & { n: number }>(SESSION_SEEN, [
     list.map(({ tenant }) => tenant),
     list.map(({ session }) => session),
-    list.map(({ draft }) => draft.key),
+    list.map(({ key }) => key),
   ])
   return new Map(rows.map(({ n, seq, digest }) => [places[n - 1]!, { seq, digest }]))
 }
@@ -223,5 +247,6 @@ async function write(query: Query, { changed, written }: Placed): Promise<void> 
     drafts.map(({ body }) => body),
     written.map(({ turn = null }) => turn),
     written.map(({ answers = null }) => answers),
+    written.map(({ status }) => (status === undefined ? null : STATUSES.indexOf(status))),
   ])
 }

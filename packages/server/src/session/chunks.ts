@@ -3,13 +3,14 @@
 //   E1  chunks of an attempt that is not current are refused, as a whole, and their writer is told so; what slips in while
 //       the claim changes hands bears its old attempt, which nobody reads
 //   S1  rows are found by (tenant, turn)
+import { MESSAGE_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 export type TurnKey = { readonly tenant: number; readonly turn: string }
 
-/** Chunks `index` to `index` + `count` - 1 of an attempt, as a JSON array in which deltas are merged. */
+/** Chunks `index` to `index` + `count` - 1 of an attempt, as a JSON array in which deltas are merged; of none, a question. */
 export type Batch = { readonly index: number; readonly count: number; readonly body: string }
 export type Flushed = TurnKey & Batch & { readonly attempt: number; readonly pod: number }
 
@@ -22,13 +23,13 @@ export const CHUNKS_FLUSH = `
       join fleetline.tasks k on k.tenant = s.tenant and k.id = s.turn and k.attempt = s.attempt and k.pod = s.pod),
   written as (
     insert into fleetline.chunks (tenant, turn, attempt, index, count, body)
-    select tenant, turn, attempt, index, count, body from held on conflict do nothing)
+    select tenant, turn, attempt, index, count, body from held where count > 0 on conflict do nothing)
   select n::int as n from held`
 
 export type Chunks = {
   /** By their places: whose attempt is current. Of the others nothing is written. */
   readonly flush: (batches: readonly Flushed[]) => Promise<ReadonlySet<number>>
-  /** By their places; one that is missing has ended. */
+  /** By their places; one that is missing is no turn. */
   readonly read: (wanted: readonly Wanted[]) => Promise<ReadonlyMap<number, Read>>
 }
 type Deps = {
@@ -65,21 +66,27 @@ async function flush(query: Query, batches: readonly Flushed[]): Promise<Readonl
 
 /** Up to where a reader is. */
 export type Wanted = TurnKey & { readonly attempt: number; readonly next: number }
-/** Who runs the turn, and what the current attempt has said behind that. */
+/** Who runs the turn, null if it has ended, and what the current attempt has said behind that. */
 export type Standing = { readonly attempt: number; readonly state: string; readonly pod: string | null }
-export type Read = { readonly standing: Standing; readonly batches: readonly Batch[] }
+export type Read = {
+  readonly standing: Standing | null
+  /** It was stopped, and its agent may still be at work. */
+  readonly isHalting: boolean
+  readonly batches: readonly Batch[]
+}
 
 // Of all turns together, roughly; of one at least the second.
 const READ_BYTES = 8 * 1024 * 1024
 const LEAST_BYTES = 16 * 1024
 const DEADLINE_MS = 2_000 // one that hangs holds up all streams: the next tick does it again
 
-// A turn without a task has ended: it is not among the answers. Who is at another attempt begins at 0. Only what is taken
+// A turn without a task has ended. Who is at another attempt begins at 0. Only what is taken
 // is unpacked: the length of a body is known without.
 const CHUNKS_READ = `
-  select w.n::int as n, k.attempt, k.state, p.name as pod, c.index, c.count, c.body
+  select w.n::int as n, t.halting is not null as "isHalting", k.attempt, k.state, p.name as pod, c.index, c.count, c.body
     from unnest($1::int[], $2::uuid[], $3::int[], $4::int[]) with ordinality w(tenant, turn, attempt, next, n)
-    join fleetline.tasks k on k.tenant = w.tenant and k.id = w.turn
+    join fleetline.turns t on t.tenant = w.tenant and t.id = w.turn
+    left join fleetline.tasks k on k.tenant = w.tenant and k.id = w.turn
     left join fleetline.pods p on p.id = k.pod
     left join lateral (
       select *, sum(octet_length(body)) over (order by index) - octet_length(body) as bytes_before from (
@@ -90,7 +97,8 @@ const CHUNKS_READ = `
     ) c on c.bytes_before < $5::float8
    order by w.n, c.index`
 
-type Row = Standing & { readonly n: number } & (Batch | { readonly index: null })
+type Row = (Standing | { readonly attempt: null }) &
+  Pick<Read, 'isHalting'> & { readonly n: number } & (Batch | { readonly index: null })
 
 async function read(query: Query, wanted: readonly Wanted[]): Promise<ReadonlyMap<number, Read>> {
   const rows = await query<Row>(CHUNKS_READ, [
@@ -101,11 +109,43 @@ async function read(query: Query, wanted: readonly Wanted[]): Promise<ReadonlyMa
     Math.max(LEAST_BYTES, READ_BYTES / wanted.length),
   ])
   const found = Map.groupBy(rows, ({ n }) => n - 1)
-  const readOf = ([first, ...more]: readonly Row[]): Read => ({
-    standing: { attempt: first!.attempt, state: first!.state, pod: first!.pod },
-    batches: [first!, ...more].flatMap((row) => (row.index === null ? [] : [row])),
-  })
   return new Map(Array.from(found, ([place, its]) => [place, readOf(its)]))
+}
+
+function readOf(rows: readonly Row[]): Read {
+  const first = rows[0]!
+  const { attempt, isHalting } = first
+  return {
+    standing: attempt === null ? null : { attempt, state: first.state, pod: first.pod },
+    isHalting,
+    batches: rows.flatMap((row) => (row.index === null ? [] : [row])),
+  }
+}
+
+// All that an attempt has said, in order.
+const SAID = `
+  select w.n::int as n, c.index, c.count, c.body
+    from unnest($1::int[], $2::uuid[], $3::int[]) with ordinality w(tenant, turn, attempt, n)
+   cross join lateral (
+     select *, sum(octet_length(body)) over (order by index) - octet_length(body) as bytes_before
+       from fleetline.chunks where tenant = w.tenant and turn = w.turn and attempt = w.attempt) c
+   where c.bytes_before < $4::float8
+   order by w.n, c.index`
+const SAID_BYTES = 2 * MESSAGE_LIMITS.replyBytes // more than a reply may have
+
+/** By their places: what the attempts have said, as far as it has come through and can be stored. */
+export async function readSaid(
+  query: Query,
+  attempts: readonly (TurnKey & { readonly attempt: number })[],
+): Promise<readonly (readonly Batch[])[]> {
+  const rows = await query<Batch & { readonly n: number }>(SAID, [
+    attempts.map(({ tenant }) => tenant),
+    attempts.map(({ turn }) => turn),
+    attempts.map(({ attempt }) => attempt),
+    SAID_BYTES,
+  ])
+  const found = Map.groupBy(rows, ({ n }) => n - 1)
+  return attempts.map((_, place) => found.get(place) ?? [])
 }
 
 const DELETE = `

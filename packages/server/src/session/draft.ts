@@ -29,7 +29,7 @@ export function draftOf(message: Message & { readonly author: Author }): Draft {
 }
 
 /** The first 16 bytes of SHA-256, in the form of a UUID. */
-function keyOf(id: string): string {
+export function keyOf(id: string): string {
   const hex = hash('sha256', id)
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20, 32)].join(
     '-',

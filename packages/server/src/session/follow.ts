@@ -5,13 +5,16 @@
 //   D3  one who is at a seq beyond the head, from the start or because the log was cut, is told so, and goes on from
 //       the beginning
 //   D4  of turns that were live since it came, and of those it has asked for, it is told how they ended, behind the messages
-//       that they have written, also if it was away meanwhile; of many, the last ones
+//       that they have written, also if it was away meanwhile; of many, the last ones. Of the last one, if it was stopped,
+//       also that it has halted
 //
 //   at the head                               is told
 //   turns have ended that it was not told     how they ended
+//   the last one was stopped, and halts       that it has halted, unless a turn starts before
 //   a turn is live                            who runs it, whenever that changes; its chunks, from where the reader has them
 import {
   formatId,
+  parseId,
   type ChunksFrame,
   type GapFrame,
   type MessagesFrame,
@@ -19,7 +22,7 @@ import {
   type TurnFrame,
 } from '@fleetline/protocol'
 import { Bug, Retry } from '../errors.ts'
-import { phaseOf, type Beyond, type Feed, type Place } from './feed.ts'
+import { phaseOf, type Beyond, type Feed, type Place, type Standing } from './feed.ts'
 import type { Live, Watch } from './live.ts'
 import type { Spot } from './open-message.ts'
 import type { SessionKey } from './place.ts'
@@ -84,15 +87,16 @@ async function* tell(
   { from, first, signal }: Start,
 ): ReturnType<Following> {
   const { seq, ended, open } = from
-  const reader: Reader = { ...deps, key, signal, seq, ended, open, watched: undefined }
+  const reader: Reader = { ...deps, key, signal, seq, ended, open, watched: undefined, halting: undefined }
   try {
     const beyond = deps.place.join(key)
     for (let page: LogPage | undefined = first; page && !signal.aborted;) {
       yield* tellLog(reader, page)
       if (reader.seq >= page.head) {
         yield* tellEnds(reader, page)
-        if (page.turn === null) await beyond(standingOf(page), signal)
-        else yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
+        if (page.turn !== null) yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
+        else if (reader.halting === undefined) await beyond(standingOf(page), signal)
+        else await untilHalted(reader, { ...page, turn: reader.halting }, beyond)
       }
       if (signal.aborted) return
       page = await deps.read(key, { after: reader.seq, ...PAGE })
@@ -111,6 +115,8 @@ type Reader = Pick<Deps, 'watch' | 'readEnded' | 'cell'> & {
   ended: Cursor['ended']
   open: Cursor['open']
   watched: Watched | undefined
+  /** The last turn that has ended, while its agent may still be at work. */
+  halting: string | undefined
 }
 type Watched = { readonly watch: Watch; version: number; shown: string }
 
@@ -146,11 +152,13 @@ async function* tellEnds(reader: Reader, page: LogPage): AsyncGenerator<Told> {
   if (after !== to) close(reader)
   const turns =
     after < to ? await reader.readEnded(reader.key, { after: Math.max(after, to - MOST_ENDED), to }) : []
+  const last = turns.at(-1)
+  reader.halting = page.turn === null && last?.halted === false ? parseId('turn', last.id)!.uuid : undefined
   for (const turn of turns) {
-    reader.ended = turn.epoch
+    reader.ended = reader.halting !== undefined && turn === last ? turn.epoch - 1 : turn.epoch // it is told again
     yield told(reader, { type: 'turn', turn })
   }
-  reader.ended = to
+  if (reader.halting === undefined) reader.ended = to
 }
 
 /** Until the session stands elsewhere than on this page. */
@@ -162,15 +170,9 @@ async function* tellOpen(
   const { turn } = page
   const watched = (reader.watched ??= watchedBy(reader, turn))
   const { watch } = watched
-  const left = new AbortController()
-  let hasMoved = false
-  const onMoved = () => {
-    hasMoved = true
-    watch.wake()
-  }
-  void beyond(standingOf(page), AbortSignal.any([reader.signal, left.signal])).then(onMoved)
+  const standing = standingWatch(reader, page, beyond)
   try {
-    while (!hasMoved) {
+    while (!standing.hasMoved()) {
       if (watched.version !== watch.version()) {
         const now = await standingTold(watched)
         if (now === 'ended') return
@@ -184,8 +186,41 @@ async function* tellOpen(
       } else await watch.changed()
     }
   } finally {
-    left.abort()
+    standing.leave()
   }
+}
+
+/** Or until the session stands elsewhere. */
+async function untilHalted(
+  reader: Reader,
+  page: LogPage & { readonly turn: string },
+  beyond: Beyond,
+): Promise<void> {
+  const { watch } = (reader.watched ??= watchedBy(reader, page.turn))
+  const standing = standingWatch(reader, page, beyond)
+  try {
+    for (let version = -1; !standing.hasMoved();) {
+      if (version === watch.version()) await watch.changed()
+      else {
+        version = watch.version()
+        const turn = await watch.turn()
+        if (turn && turn.endedAt !== null && turn.halted !== false) return
+      }
+    }
+  } finally {
+    standing.leave()
+  }
+}
+
+/** Wakes who watches the turn when the session stands elsewhere than on the page. */
+function standingWatch({ signal, watched }: Reader, page: LogPage, beyond: Beyond) {
+  const left = new AbortController()
+  let hasMoved = false
+  void beyond(standingOf(page), AbortSignal.any([signal, left.signal])).then(() => {
+    hasMoved = true
+    watched!.watch.wake()
+  })
+  return { hasMoved: () => hasMoved, leave: () => left.abort() }
 }
 
 function watchedBy({ watch, key }: Reader, turn: string): Watched {
@@ -204,7 +239,7 @@ async function standingTold(watched: Watched): Promise<Turn | 'ended' | undefine
   return turn
 }
 
-function standingOf({ head, ...conversation }: LogPage) {
+function standingOf({ head, ...conversation }: LogPage): Standing {
   return { head, phase: phaseOf(conversation) }
 }
 

@@ -3,11 +3,12 @@
 // are read by one. Guarantees:
 //   D4  a reader has the chunks of one attempt in their order, without a hole; a later attempt begins anew
 //   E1  an attempt of which PostgreSQL refuses chunks is told so, and writes no more
+//   E8  so is one whose turn was stopped while its agent is silent: a hint has PostgreSQL asked, and so does each poll
 //
 //   a turn that is watched here      its chunks come from
 //   runs here                        its stream, at once
 //   runs elsewhere                   the table, each tick
-//   waits, or has ended              nowhere; each tick looks, and tells who watches when that has changed
+//   waits, has ended or halts        nowhere; each tick looks, and tells who watches when that has changed
 //   runs elsewhere, and PostgreSQL   nowhere until its next attempt: what it said before is lost, and the final message is
 //   has crashed meanwhile            what comes
 import type { Chunk, Turn } from '@fleetline/protocol'
@@ -17,6 +18,7 @@ import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Database } from '../store/database.ts'
+import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createChunks, type Batch, type Chunks, type Read, type TurnKey } from './chunks.ts'
@@ -51,6 +53,7 @@ export type Live = {
 
 type Deps = Pick<TurnView, 'readTurn'> & {
   readonly database: Pick<Database, 'transaction'>
+  readonly hints: Pick<Hints, 'listen'>
   readonly clock: Clock
   readonly random: Random
   readonly metrics: Metrics
@@ -61,6 +64,7 @@ type Deps = Pick<TurnView, 'readTurn'> & {
 export const TICK_MS = 50
 const AGAIN = { baseMs: TICK_MS, capMs: 2_000 }
 const NO_INDEX = 2_147_483_647
+const NOTHING: Read = { standing: null, isHalting: false, batches: [] }
 
 export function createLive(deps: Deps): Live & Service {
   const entries = createEntries(deps)
@@ -79,10 +83,12 @@ export function createLive(deps: Deps): Live & Service {
     openStream: (of) => {
       const entry = entries.enter(of)
       const own = streams.open(of)
+      const unlisten = deps.hints.listen(stopTopic(of.turn), own.doubt)
       entry.begin(own, of.attempt)
       return {
         push: (chunk) => entry.add(own, own.push(chunk)),
         close: () => {
+          unlisten()
           own.close()
           entry.end(own)
           entries.leave(entry)
@@ -107,6 +113,11 @@ export function createLive(deps: Deps): Live & Service {
       }
     },
   }
+}
+
+/** Of hints that the turn was stopped: to the pod that runs it. */
+export function stopTopic(turn: string): string {
+  return `c:${turn}`
 }
 
 /** Again each tick; later and later while PostgreSQL does not answer. */
@@ -205,14 +216,14 @@ function createEntry({ readTurn }: Pick<TurnView, 'readTurn'>, { tenant, turn }:
       attempt: message.attempt(),
       next: isBlind ? NO_INDEX : message.end(),
     }),
-    /** What the table says; undefined: the turn has ended. */
+    /** What the tables say; undefined: there is no such turn. */
     take: (read: Read | undefined) => {
       if (source !== undefined) return
-      const { standing: now, batches } = read ?? { standing: null, batches: [] }
+      const { standing: now, isHalting, batches } = read ?? NOTHING
       if (now) begin(now.attempt)
       if (now?.attempt === message.attempt())
         isBlind ||= !batches.every((batch) => message.add(pieceOf(batch)))
-      stand(JSON.stringify([now, message.end() > 0])) // what it answers is known before its first word
+      stand(JSON.stringify([now, isHalting, message.end() > 0])) // what it answers is known before its first word
       if (batches.length > 0) wake()
     },
   }

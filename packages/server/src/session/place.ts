@@ -16,10 +16,21 @@
 //   another claim holds by now, or is not the live one (E1)         fenced
 //   is done, and has read nothing                                   fenced: nobody knows what it answers
 //   is held and live                                                ended: its message at head + 1, and the next step
+//
+//   the stop of a turn that                                         becomes
+//   was stopped before, in this epoch                               stopped, where its words are
+//   is not the live one, or is of another epoch                     stale
+//   is live, also if a pod runs it                                  stopped: what it had said at head + 1
 // "Stored", "head" and "live" take in what stands before it in the batch. A refused item changes nothing for the others
 // (L11). What a conversation does: conversation/step.ts.
-import { parseId } from '@fleetline/protocol'
-import { step, type Conversation, type ConversationEvent, type TurnStart } from '../conversation/step.ts'
+import { parseId, type ItemStatus } from '@fleetline/protocol'
+import {
+  step,
+  type Conversation,
+  type ConversationEvent,
+  type LiveTurn,
+  type TurnStart,
+} from '../conversation/step.ts'
 import type { Draft } from './draft.ts'
 
 export type SessionKey = { readonly tenant: number; readonly session: string }
@@ -32,8 +43,6 @@ export type Append = SessionKey & {
   readonly asks?: boolean
 }
 
-export type LiveTurn = { readonly turn: string; readonly epoch: number }
-
 /** `live`: while it waits for a reply, the turn that is live. That one answers it, or the next (E4). */
 export type Appended =
   | { readonly type: 'stored'; readonly seq: number; readonly deduped: boolean; readonly live?: LiveTurn }
@@ -43,25 +52,43 @@ export type Appended =
   | { readonly type: 'stale'; readonly head: number }
 
 /** The end of a turn by the attempt that ran it, under both its fences: that of the conversation and that of its task. */
-export type TurnEnd = SessionKey & {
-  readonly turn: string
-  readonly epoch: number
-  readonly attempt: number
-  readonly pod: number
-} & (
+export type TurnEnd = SessionKey &
+  LiveTurn & {
+    readonly attempt: number
+    readonly pod: number
+  } & (
     | { readonly outcome: 'done'; /** Nothing: it had nothing to say. */ readonly draft: Draft | undefined }
     | { readonly outcome: 'failed'; readonly error: TurnError }
   )
 export type TurnError = { readonly code: string; readonly message: string }
 export type TurnEnded = { readonly type: 'ended' } | { readonly type: 'fenced' }
 
-export type Item = ({ readonly type: 'message' } & Append) | ({ readonly type: 'end' } & TurnEnd)
+/** Whoever runs it: under the fence of the conversation alone. */
+export type Stop = SessionKey & LiveTurn
+export type Stopped =
+  | { readonly type: 'stopped'; readonly seq: number | null; readonly isRepeat: boolean }
+  | { readonly type: 'stale' }
+  | { readonly type: 'not-found' }
+
+export type Item =
+  | ({ readonly type: 'message' } & Append)
+  | ({ readonly type: 'end' } & TurnEnd)
+  | ({ readonly type: 'stop' } & Stop)
+export type Result = Appended | TurnEnded | Stopped
 
 export type SessionState = SessionKey &
   Conversation & { readonly head: number; readonly agent: string | null }
 export type Stored = { readonly seq: number; readonly digest: string }
-/** Of a turn: up to where it has read, and which attempt ended it. */
-export type TurnRow = { readonly readTo: number | null; readonly endedBy: number | null }
+/** Of a turn: up to where it has read, which attempt ended it or was stopped, and how. */
+export type TurnRow = Pick<SessionKey, 'session'> & {
+  readonly epoch: number
+  readonly agent: string
+  readonly readTo: number | null
+  readonly endedBy: number | null
+  readonly outcome: Closed['outcome'] | null
+}
+/** Of a live turn that is to be stopped: who has it, and what it has said so far. */
+export type Open = { readonly attempt: number; readonly pod: number | null; readonly said: Draft | undefined }
 
 export type Written = SessionKey & {
   readonly seq: number
@@ -69,13 +96,23 @@ export type Written = SessionKey & {
   readonly turn?: string
   /** The last seq that it answers. */
   readonly answers?: number
+  readonly status?: ItemStatus
 }
 export type Started = SessionKey & TurnStart & { readonly agent: string }
-export type Closed = { readonly end: TurnEnd; readonly readTo: number }
+/** `pod`: whose claim ends with it. */
+export type Closed = SessionKey & {
+  readonly turn: string
+  readonly attempt: number
+  readonly readTo: number
+} & (
+    | { readonly outcome: 'done'; readonly pod: number }
+    | { readonly outcome: 'failed'; readonly pod: number; readonly error: TurnError }
+    | { readonly outcome: 'stopped'; readonly pod: number | null }
+  )
 
 export type Placed = {
   /** One for each item, in their order. */
-  readonly results: readonly (Appended | TurnEnded)[]
+  readonly results: readonly Result[]
   /** The sessions that changed, as they are now. */
   readonly changed: readonly SessionState[]
   readonly written: readonly Written[]
@@ -86,10 +123,12 @@ export type Placed = {
 export type Found = {
   /** By nameOf: those that are there. */
   readonly sessions: ReadonlyMap<string, SessionState>
-  /** By the item's place in the batch: what is stored under its message's id. */
+  /** By the item's place in the batch: what is stored under its message's id, or that of the stopped turn's reply. */
   readonly stored: ReadonlyMap<number, Stored>
-  /** By the place of an end: its turn. */
+  /** By the place of an end or a stop: its turn. */
   readonly turns: ReadonlyMap<number, TurnRow>
+  /** By the place of a stop whose turn is live. */
+  readonly open: ReadonlyMap<number, Open>
   /** The places of ends whose attempt has its claim. */
   readonly held: ReadonlySet<number>
 }
@@ -101,9 +140,10 @@ export function nameOf({ tenant, session }: SessionKey): string {
 /** `newTurn` makes the id of a turn that starts. */
 export function place(items: readonly Item[], found: Found, newTurn: () => string): Placed {
   const batch = createBatch(found, newTurn)
-  const results = items.map((item, index) =>
-    item.type === 'message' ? placeMessage(batch, item, index) : placeEnd(batch, item, index),
-  )
+  const results = items.map((item, index) => {
+    if (item.type === 'message') return placeMessage(batch, item, index)
+    return item.type === 'end' ? placeEnd(batch, item, index) : placeStop(batch, item, index)
+  })
   const { written, started, closed } = batch
   return { results, changed: [...batch.changed.values()], written, started, closed }
 }
@@ -116,7 +156,7 @@ function createBatch(found: Found, newTurn: () => string) {
   const written: Written[] = []
   const started: Started[] = []
   const closed: Closed[] = []
-  const nameIn = (key: SessionKey, draft: Draft) => `${nameOf(key)}/${draft.key}`
+  const nameIn = (key: SessionKey, draft: Pick<Draft, 'key'>) => `${nameOf(key)}/${draft.key}`
   return {
     found,
     changed,
@@ -124,10 +164,10 @@ function createBatch(found: Found, newTurn: () => string) {
     started,
     closed,
     session: (key: SessionKey) => changed.get(nameOf(key)) ?? found.sessions.get(nameOf(key)),
-    storedAs: (key: SessionKey, draft: Draft, index: number) =>
-      found.stored.get(index) ?? inBatch.get(nameIn(key, draft)),
+    storedAs: (key: SessionKey, draft: Draft | undefined, index: number) =>
+      found.stored.get(index) ?? (draft && inBatch.get(nameIn(key, draft))),
     /** At the next seq: the session with its new head. */
-    write: (state: SessionState, message: Pick<Written, 'draft' | 'turn' | 'answers'>): SessionState => {
+    write: (state: SessionState, message: Omit<Written, keyof SessionKey | 'seq'>): SessionState => {
       const { tenant, session, head } = state
       const seq = head + 1
       written.push({ tenant, session, seq, ...message })
@@ -142,8 +182,12 @@ function createBatch(found: Found, newTurn: () => string) {
       if (stepped.starts) started.push({ tenant, session, agent: agent!, ...stepped.starts })
       return { ...state, ...stepped.state }
     },
-    hasClosed: ({ turn, attempt }: TurnEnd) =>
-      closed.some(({ end }) => end.turn === turn && end.attempt === attempt),
+    /** How the turn of the item at this place ended, and at which attempt. */
+    endOf: ({ turn }: LiveTurn, index: number): Pick<Closed, 'attempt' | 'outcome'> | undefined => {
+      const row = found.turns.get(index)
+      const before = row?.outcome ? { attempt: row.endedBy ?? 0, outcome: row.outcome } : undefined
+      return before ?? closed.find((one) => one.turn === turn)
+    },
     put: (state: SessionState) => void changed.set(nameOf(state), state),
   }
 }
@@ -169,7 +213,8 @@ function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
   const { turn, epoch } = end
   const state = batch.session(end)
   const row = batch.found.turns.get(index)
-  if (row?.endedBy === end.attempt || batch.hasClosed(end)) return { type: 'ended' }
+  const before = batch.endOf(end, index)
+  if (before && before.outcome !== 'stopped' && before.attempt === end.attempt) return { type: 'ended' }
   if (!state || !row || !batch.found.held.has(index)) return { type: 'fenced' }
   if (end.outcome === 'done' && row.readTo === null) return { type: 'fenced' }
   const readTo = row.readTo ?? state.head // it failed before it read: the failure is of all that was there
@@ -177,8 +222,36 @@ function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
   if (!stepped) return { type: 'fenced' }
   const draft = end.outcome === 'done' ? end.draft : undefined
   batch.put(draft ? batch.write(stepped, { draft, turn, answers: readTo }) : stepped)
-  batch.closed.push({ end, readTo })
+  const { tenant, session, attempt, pod } = end
+  const closed = { tenant, session, turn, attempt, pod, readTo }
+  batch.closed.push(
+    end.outcome === 'done'
+      ? { ...closed, outcome: 'done' }
+      : { ...closed, outcome: 'failed', error: end.error },
+  )
   return { type: 'ended' }
+}
+
+function placeStop(batch: Batch, stop: Stop, index: number): Stopped {
+  const { tenant, session, turn, epoch } = stop
+  const state = batch.session(stop)
+  if (!state) return { type: 'not-found' }
+  const [row, open] = [batch.found.turns.get(index), batch.found.open.get(index)]
+  if (row?.session !== session || row.epoch !== epoch) return { type: 'stale' }
+  if (batch.endOf(stop, index)?.outcome === 'stopped') {
+    const said = batch.storedAs(stop, open?.said, index)
+    return { type: 'stopped', seq: said?.seq ?? null, isRepeat: true }
+  }
+  const isLive = state.turn === turn // also behind what stands before it in the batch
+  const stepped =
+    open && isLive ? batch.step(state, { type: 'stopped', turn, epoch, head: state.head }) : undefined
+  if (!open || !stepped) return { type: 'stale' }
+  const { attempt, pod, said: draft } = open
+  const answers = row.readTo ?? state.head
+  const stopped = draft ? batch.write(stepped, { draft, turn, answers, status: 'stopped' }) : stepped
+  batch.put(stopped)
+  batch.closed.push({ tenant, session, turn, attempt, pod, readTo: state.head, outcome: 'stopped' })
+  return { type: 'stopped', seq: draft ? stopped.head : null, isRepeat: false }
 }
 
 function liveFor(seq: number, { turn, epoch, asked, answered }: Conversation): { readonly live?: LiveTurn } {

@@ -3,7 +3,7 @@
 import { formatId, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import { valueOf, type Database } from '../store/database.ts'
-import { AUTHOR_KINDS, ROLES } from './stored.ts'
+import { AUTHOR_KINDS, ROLES, STATUSES } from './stored.ts'
 import type { SessionKey } from './place.ts'
 
 /** The items behind a seq, or the last ones before it. */
@@ -23,10 +23,10 @@ export type Replay = {
 // Only the bodies of the page are unpacked: 100 of the largest would be 25 MiB.
 const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
   with s as (select head, epoch, turn from fleetline.sessions where tenant = $1 and id = $2)
-  select s.head, s.epoch, s.turn as live, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text, p.turn, p.answers
+  select s.head, s.epoch, s.turn as live, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text, p.turn, p.answers, p.status
     from s left join lateral (
       select *, sum(bytes) over (order by seq ${order}) - bytes as bytes_before from (
-        select seq, id, role, author_kind, author, at, body, bytes, turn, answers from fleetline.messages
+        select seq, id, role, author_kind, author, at, body, bytes, turn, answers, status from fleetline.messages
          where tenant = $1 and session = $2 and seq ${beyond} $3 order by seq ${order} limit $4) m
     ) p on p.bytes_before < $5
    order by p.seq`
@@ -45,6 +45,7 @@ type Row = { readonly head: number; readonly epoch: number; readonly live: strin
       readonly body: string
       readonly turn: string | null
       readonly answers: number | null
+      readonly status: number | null
     }
 )
 
@@ -70,8 +71,9 @@ function itemOf(row: Row, cell: number): Item[] {
   if (row.seq === null) return []
   const { seq, id, author, at, turn, answers } = row
   const [role, kind] = [ROLES[row.role], AUTHOR_KINDS[row.author_kind]]
-  if (!role || !kind)
-    throw new Bug('A message is stored with a role or an author that this release does not know')
+  const status = row.status === null ? undefined : STATUSES[row.status]
+  if (!role || !kind || (row.status !== null && !status))
+    throw new Bug('A message is stored with a role, an author or a status that this release does not know')
   const body = JSON.parse(row.body) as Pick<Item, 'parts' | 'metadata'>
   return [
     {
@@ -83,6 +85,7 @@ function itemOf(row: Row, cell: number): Item[] {
       at: at.toISOString(),
       ...(turn === null ? {} : { turn: formatId('turn', cell, turn) }),
       ...(answers === null ? {} : { answers }),
+      ...(status === undefined ? {} : { status }),
     },
   ]
 }

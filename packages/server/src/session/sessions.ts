@@ -9,19 +9,20 @@ import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createAppender, type Appender } from './append.ts'
-import { deleteChunks, type TurnKey } from './chunks.ts'
+import { deleteChunks } from './chunks.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createFeed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
-import { createLive, type Live } from './live.ts'
+import { createLive, stopTopic, type Live } from './live.ts'
 import { createMembers, type Members } from './members.ts'
+import type { Closed } from './place.ts'
 import { createReplay, type Replay } from './replay.ts'
 import { createTurnView, type TurnView } from './turn-view.ts'
 
 export type Sessions = Service &
   Directory &
   Members &
-  Pick<Appender, 'append' | 'endTurn'> &
+  Pick<Appender, 'append' | 'endTurn' | 'stopTurn'> &
   Replay &
   Follow &
   TurnView &
@@ -42,12 +43,14 @@ export function createSessions(deps: Deps): Sessions {
   const feed = createFeed(deps)
   const replay = createReplay(deps)
   const deadlineMs = deps.transactionDeadlineMs
-  const onEnded = (turns: readonly TurnKey[]) =>
+  const onEnded = (turns: readonly Closed[]) => {
+    for (const { outcome, turn } of turns) if (outcome === 'stopped') deps.hints.send(stopTopic(turn))
     void deps.database.transaction((query) => deleteChunks(query, turns)) // or the leader sweeps them
+  }
   const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown, onEnded })
   const turnView = createTurnView(deps)
   const live = createLive({ ...deps, ...turnView })
-  const { append, endTurn } = appender
+  const { append, endTurn, stopTurn } = appender
   const { openStream } = live
   return {
     ...compose('sessions', [appender, live]),
@@ -55,6 +58,7 @@ export function createSessions(deps: Deps): Sessions {
     ...createMembers({ ...deps, deadlineMs }),
     append,
     endTurn,
+    stopTurn,
     ...replay,
     ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView }),
     ...turnView,

@@ -14,6 +14,8 @@ export type Streaming = TurnKey & {
 }
 export type OwnStream = {
   readonly push: (chunk: Chunk) => Piece
+  /** Its attempt may not be current any more: the next tick asks, also if there is nothing to write. */
+  readonly doubt: () => void
   /** Nothing more of it is written, but for what is on its way. */
   readonly close: () => void
 }
@@ -24,6 +26,7 @@ export type Streams = {
 }
 
 const FLUSH_LENGTH = 4 * 1024 * 1024
+const QUESTION: Batch = { index: 0, count: 0, body: '[]' }
 
 type Source = {
   readonly of: Streaming
@@ -58,11 +61,16 @@ export function createStreams({ flush }: Pick<Chunks, 'flush'>): Streams {
       })
     },
     open: (of) => {
-      let [count, sending]: [number, Batch | undefined] = [0, undefined]
+      let [count, sending, isDoubted]: [number, Batch | undefined, boolean] = [0, undefined, false]
       const pending: Piece[] = []
       const source = {
         of,
-        batch: () => (sending ??= batchOf(pending)),
+        batch: () => {
+          if (sending) return sending // unchanged, until it is written
+          sending = batchOf(pending) ?? (isDoubted ? QUESTION : undefined)
+          isDoubted = false
+          return sending
+        },
         written: () => void (sending = undefined),
       }
       sources.add(source)
@@ -73,6 +81,7 @@ export function createStreams({ flush }: Pick<Chunks, 'flush'>): Streams {
           if (sources.has(source)) pending.push(piece)
           return piece
         },
+        doubt: () => void (isDoubted = true),
         close: () => void sources.delete(source),
       }
     },

@@ -20,7 +20,8 @@ const VIEW = `
   select t.id, t.session, t.epoch, t.agent, t.read_from as from, t.read_to as to, t.started_at as "startedAt",
          t.ended_at as "endedAt", t.error, coalesce(k.attempt, t.ended_by, 0) as attempt,
          coalesce(t.outcome, case when k.state = 'claimed' then 'running' else 'queued' end) as state,
-         p.name as pod, case when k.state = 'waiting' then k.run_at end as "retryAt"
+         p.name as pod, case when k.state = 'waiting' then k.run_at end as "retryAt",
+         case when t.outcome = 'stopped' then t.halting is null end as halted
     from fleetline.turns t
     left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant
     left join fleetline.pods p on p.id = k.pod`
@@ -38,6 +39,7 @@ type Row = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error'> & {
   readonly startedAt: Date
   readonly retryAt: Date | null
   readonly endedAt: Date | null
+  readonly halted: boolean | null
 }
 
 export function createTurnView({ database, cell }: Deps): TurnView {
@@ -55,6 +57,7 @@ export function createTurnView({ database, cell }: Deps): TurnView {
     retryAt: row.retryAt && row.retryAt.toISOString(),
     endedAt: row.endedAt && row.endedAt.toISOString(),
     error: row.error,
+    ...(row.halted === null ? {} : { halted: row.halted }),
   })
   const readTurn = async ({ tenant, turn }: TurnKey) => {
     const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, turn]))

@@ -4,8 +4,10 @@ import { formatId } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
 import { insertOwn, type OwnTrack } from '../task/own.ts'
-import { endClaims, holdClaims, type Held } from '../task/settle.ts'
-import type { Closed, Started, TurnEnd, TurnRow } from './place.ts'
+import { cancelTasks, endClaims, holdClaims, lockTasks, type Held } from '../task/settle.ts'
+import { readSaid, type TurnKey } from './chunks.ts'
+import { partialOf } from './partial.ts'
+import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './place.ts'
 
 // Before plain tasks: somebody waits for the first word.
 export const TURN_TRACK: OwnTrack = {
@@ -17,7 +19,7 @@ export const TURN_TRACK: OwnTrack = {
 }
 
 const FIND = `
-  select k.n::int as n, t.read_to as "readTo", t.ended_by as "endedBy"
+  select k.n::int as n, t.session, t.epoch, t.agent, t.read_to as "readTo", t.ended_by as "endedBy", t.outcome
     from unnest($1::int[], $2::uuid[]) with ordinality k(tenant, id, n)
     join fleetline.turns t on t.tenant = k.tenant and t.id = k.id`
 
@@ -25,9 +27,9 @@ const FIND = `
 export const TURN_CLOSE = `
   update fleetline.turns t
      set ended_at = statement_timestamp(), ended_by = c.attempt, outcome = c.outcome, error = c.error::jsonb,
-         read_to = c.read_to
-    from unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::text[])
-         c(tenant, id, attempt, read_to, outcome, error)
+         read_to = c.read_to, halting = c.halting
+    from unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::text[], $7::int[])
+         c(tenant, id, attempt, read_to, outcome, error, halting)
    where t.tenant = c.tenant and t.id = c.id and t.ended_at is null returning t.id`
 
 export const TURN_START = `
@@ -71,32 +73,70 @@ export async function findTurns(
   if (ends.size === 0) return { turns: new Map(), held: new Set() }
   const [places, list] = [[...ends.keys()], [...ends.values()]]
   const held = await holdClaims(query, list.map(claimOf))
+  return { turns: await findRows(query, ends), held: new Set(places.filter((_, index) => held[index])) }
+}
+
+/** By the places of the stops: their turns. Of those that are live, who has them, which stays so, and what they have said. */
+export async function findStops(
+  query: Query,
+  stops: ReadonlyMap<number, Stop>,
+  isLive: (stop: Stop) => boolean,
+  cell: number,
+): Promise<{ readonly turns: ReadonlyMap<number, TurnRow>; readonly open: ReadonlyMap<number, Open> }> {
+  if (stops.size === 0) return { turns: new Map(), open: new Map() }
+  const turns = await findRows(query, stops)
+  const live = [...stops].filter(([, stop]) => isLive(stop))
+  if (live.length === 0) return { turns, open: new Map() }
+  const tasks = await lockTasks(
+    query,
+    live.map(([, { tenant, turn }]) => ({ tenant, id: turn })),
+  )
+  const said = await readSaid(
+    query,
+    live.map(([, { tenant, turn }], index) => ({ tenant, turn, attempt: tasks[index]?.attempt ?? 0 })),
+  )
+  const open = live.flatMap(([place, { turn }], index): [number, Open][] => {
+    const [task, row] = [tasks[index], turns.get(place)]
+    if (!task || !row) return []
+    return [[place, { ...task, said: partialOf(formatId('message', cell, turn), row.agent, said[index]!) }]]
+  })
+  return { turns, open: new Map(open) }
+}
+
+async function findRows(
+  query: Query,
+  named: ReadonlyMap<number, TurnKey>,
+): Promise<ReadonlyMap<number, TurnRow>> {
+  const [places, list] = [[...named.keys()], [...named.values()]]
   const rows = await query<TurnRow & { readonly n: number }>(FIND, [
     list.map(({ tenant }) => tenant),
     list.map(({ turn }) => turn),
   ])
-  return {
-    turns: new Map(rows.map(({ n, ...row }) => [places[n - 1]!, row])),
-    held: new Set(places.filter((_, index) => held[index])),
-  }
+  return new Map(rows.map(({ n, ...row }) => [places[n - 1]!, row]))
 }
 
 export async function closeTurns(query: Query, closed: readonly Closed[]): Promise<void> {
   if (closed.length === 0) return
-  const ends = closed.map(({ end }) => end)
   const rows = await query(TURN_CLOSE, [
-    ends.map(({ tenant }) => tenant),
-    ends.map(({ turn }) => turn),
-    ends.map(({ attempt }) => attempt),
+    closed.map(({ tenant }) => tenant),
+    closed.map(({ turn }) => turn),
+    closed.map(({ attempt }) => attempt),
     closed.map(({ readTo }) => readTo),
-    ends.map(({ outcome }) => outcome),
-    ends.map((end) => (end.outcome === 'failed' ? JSON.stringify(end.error) : null)),
+    closed.map(({ outcome }) => outcome),
+    closed.map((one) => (one.outcome === 'failed' ? JSON.stringify(one.error) : null)),
+    closed.map((one) => (one.outcome === 'stopped' ? one.pod : null)),
   ])
+  const ends = closed.filter((one) => one.outcome !== 'stopped')
+  const stopped = closed.filter(({ outcome }) => outcome === 'stopped')
   const ended = await endClaims(
     query,
     ends.map((end) => ({ ...claimOf(end), settlement: settlementOf(end) })),
   )
-  if (rows.length !== ends.length || ended !== ends.length)
+  const cancelled = await cancelTasks(
+    query,
+    stopped.map(({ tenant, turn }) => ({ tenant, id: turn })),
+  )
+  if (rows.length !== closed.length || ended + cancelled !== closed.length)
     throw new Bug('A turn and its task do not end together')
 }
 
@@ -119,12 +159,14 @@ export async function startTurns(query: Query, started: readonly Started[], cell
   await insertOwn(query, TURN_TRACK, tasks)
 }
 
-function claimOf({ turn, attempt, pod }: TurnEnd) {
+function claimOf({ turn, attempt, pod }: Pick<TurnEnd, 'turn' | 'attempt' | 'pod'>): Held {
   return { id: turn, attempt, pod }
 }
 
+type Ended = Exclude<Closed, { readonly outcome: 'stopped' }>
+
 /** Of an error its code alone: its message may quote what was said. */
-function settlementOf(end: TurnEnd) {
+function settlementOf(end: Ended) {
   if (end.outcome === 'done') return { type: 'done', result: 'null' } as const
   return { type: 'failed', error: JSON.stringify({ code: end.error.code }) } as const
 }

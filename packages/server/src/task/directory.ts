@@ -41,7 +41,7 @@ type Deps = {
   readonly onReady: () => void
 }
 
-const ENDED: ReadonlySet<string> = new Set<TaskState>(['done', 'failed'])
+const ENDED: ReadonlySet<string> = new Set<TaskState>(['done', 'failed', 'cancelled'])
 const USUAL = 50
 const LIST_MS = 5_000 // a rare machine or state among millions is looked for no longer
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'

@@ -83,7 +83,7 @@ export function createRunning(deps: Deps): Running {
   /** Whether the attempt ran, and its row says so. */
   const report = ({ answer, type }: Ended, machine: string, log: Log): boolean => {
     metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? type : answer })
-    if (answer === 'fenced') log.warn('an attempt that was taken over changed nothing')
+    if (answer === 'fenced') log.info('an attempt that was taken over or cancelled changed nothing')
     if (answer === 'unanswered')
       log.error('the pod stops before its attempt is settled: the leader returns it')
     return answer === 'settled' && type !== 'back'

@@ -12,6 +12,7 @@
 //   back         ready, at the place that it had: not run here       no
 //                (a suspect: waiting, and due)
 //   dead         dead, with its error: a person looks                yes
+// A task that is cancelled goes into the history whoever has it, whose settlement is fenced then.
 //
 // What ended as unknown is written again; a repeat that matches no row looks whether the first one did it.
 import { Retry } from '../errors.ts'
@@ -58,18 +59,30 @@ const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 
 // Without `state = 'claimed'`: that is what pod says, and with it the planner may walk all claims of the pod instead of
 // looking up one id after the other.
-export const END = `
+const endOf = (using: string, where: string) => `
   with gone as (
-    delete from fleetline.tasks t
-     using unnest($1::int[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[])
-           e(pod, id, attempt, outcome, result, error)
-     where t.id = e.id and t.attempt = e.attempt and t.pod = e.pod
+    delete from fleetline.tasks t using ${using} where ${where}
     returning t.id, t.created_at, t.claimed_at, t.track, t.tenant, t.attempt, t.pod, t.priority, t.spent, t.input,
               e.outcome, e.result::jsonb as result, coalesce(fleetline.fault(t.error, e.error::jsonb), t.error) as error)
   insert into fleetline.task_history
     (id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error)
   select id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error from gone
   returning id, attempt`
+export const END: string = endOf(
+  `unnest($1::int[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[])
+     e(pod, id, attempt, outcome, result, error)`,
+  't.id = e.id and t.attempt = e.attempt and t.pod = e.pod',
+)
+
+// Whatever its attempt, and whether a pod has it: for who has locked it.
+const CANCEL = endOf(
+  `(select c.*, 'cancelled' as outcome, null as result, null as error from unnest($1::int[], $2::uuid[]) c(tenant, id)) e`,
+  't.id = e.id and t.tenant = e.tenant',
+)
+const LOCK = `
+  select l.n::int as n, t.attempt, t.pod from unnest($1::int[], $2::uuid[]) with ordinality l(tenant, id, n)
+    join fleetline.tasks t on t.id = l.id and t.tenant = l.tenant
+   order by t.id for update of t`
 
 // In the order of ids, so that two who hold many never wait for each other in a ring.
 const HOLD = `
@@ -137,6 +150,28 @@ export async function holdClaims(query: Query, claims: readonly Held[]): Promise
 /** Moves what is held into the history, as part of the transaction that holds it; answers how many. */
 export async function endClaims(query: Query, items: readonly Settling[]): Promise<number> {
   return (await end(query, items)).length
+}
+
+type TaskKey = { readonly tenant: number; readonly id: string }
+export type Locked = { readonly attempt: number; readonly pod: number | null }
+
+/** By their places: those that are there, and who has them, which stays so until the transaction ends. */
+export async function lockTasks(
+  query: Query,
+  tasks: readonly TaskKey[],
+): Promise<readonly (Locked | undefined)[]> {
+  const rows = await query<Locked & { readonly n: number }>(LOCK, keysOf(tasks))
+  const locked = new Map(rows.map(({ n, ...row }) => [n - 1, row]))
+  return tasks.map((_, index) => locked.get(index))
+}
+
+/** Moves what is locked into the history, as part of the transaction that locked it; answers how many. */
+export async function cancelTasks(query: Query, tasks: readonly TaskKey[]): Promise<number> {
+  return tasks.length === 0 ? 0 : (await query(CANCEL, keysOf(tasks))).length
+}
+
+function keysOf(tasks: readonly TaskKey[]): unknown[] {
+  return [tasks.map(({ tenant }) => tenant), tasks.map(({ id }) => id)]
 }
 
 async function settleAll(query: Query, items: readonly Settling[], isRepeat: boolean): Promise<Settled[]> {

@@ -176,8 +176,14 @@ export const METRICS = {
   turnsEnded: {
     kind: 'counter',
     name: 'fleetline_turns_ended_total',
-    help: 'Ends of turns answered: done, failed; or fenced, which changed nothing, since another attempt or turn is current.',
+    help: 'Ends of turns answered: done, failed, stopped; or fenced, which changed nothing, since another attempt or turn is current.',
     labels: ['outcome'],
+  },
+  haltTime: {
+    kind: 'seconds',
+    name: 'fleetline_halt_seconds',
+    help: 'From when a running turn was stopped to when the call of its agent had ended, or its pod was dead.',
+    labels: [],
   },
   followers: {
     kind: 'gauge',

@@ -11,10 +11,11 @@ import {
   ChunkError,
   chunkOf,
   createAssembler,
+  hasContent,
+  MESSAGE_LIMITS,
   messageFault,
   type Chunk,
   type Message,
-  type Part,
   type StreamEnd,
 } from '@fleetline/protocol'
 import type { AgentAnswer, AgentCall, AgentDefinition } from '../agent/agent.ts'
@@ -43,7 +44,7 @@ export const CALL_LIMITS: CallLimits = {
   parts: 2_000,
   /** Of all that is sent, also of what replaces what was sent before. */
   metadataBytes: 16_384,
-  messageBytes: 4 * 1024 * 1024,
+  messageBytes: MESSAGE_LIMITS.replyBytes,
 }
 
 /** Of the agent, not of us. `isFinal`: the same would come again. */
@@ -69,11 +70,13 @@ type Deps = {
   readonly limits: CallLimits
   /** Each chunk of the reply, in its order, as it comes; but for `error`, after which another attempt may come. */
   readonly onChunk: (chunk: Chunk) => void
+  /** It is called now. Resolves when it has ended its stream, which one that was left behind may do later. */
+  readonly onCalled?: (ended: Promise<void>) => void
 }
 
 /** Rejects with the signal's reason when that is aborted. The signal that the agent gets is aborted when this ends. */
 export async function callAgent(
-  { clock, limits, onChunk }: Deps,
+  { clock, limits, onChunk, onCalled }: Deps,
   { answer }: AgentDefinition,
   call: AgentCall,
 ): Promise<Message | undefined> {
@@ -82,12 +85,15 @@ export async function callAgent(
   const { messageId } = call.turn // before the agent has the call in its hands
   const begin = async () => iteratorOf(await answer({ ...call, signal }))
   const reading = async () => {
-    const begun = begin()
+    const [begun, ended] = [begin(), Promise.withResolvers<void>()]
+    onCalled?.(ended.promise)
     try {
       const stream = await within(clock, limits.firstMs, begun, SILENT, signal)
-      return await read(stream, { clock, limits, onChunk, signal, messageId })
+      const message = await read(stream, { clock, limits, onChunk, signal, messageId })
+      ended.resolve()
+      return message
     } catch (error) {
-      begun.then(leave).catch(() => undefined) // it has none, or this was its failure
+      begun.then(leave).then(ended.resolve, ended.resolve) // it has none, or this was its failure
       throw error instanceof ChunkError ? new AgentFault('agent_protocol', error.message, true) : error
     }
   }
@@ -183,9 +189,5 @@ function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message 
     throw new AgentFault('agent_protocol', `The reply cannot be stored: ${fault}`, true)
   if (Buffer.byteLength(JSON.stringify(message)) > limits.messageBytes)
     throw new AgentFault('too_large', `The reply is over ${limits.messageBytes} bytes of JSON`, true)
-  return message.parts.some(hasContent) ? message : undefined
-}
-
-function hasContent({ type, text }: Part): boolean {
-  return type !== 'step-start' && text !== ''
+  return hasContent(message) ? message : undefined
 }

@@ -4,8 +4,9 @@
 //   D4  what is stored is what the agent's chunks make
 //
 //   the attempt                                                  what becomes of the turn
-//   its claim is another's by now: found by the check, by the    nothing: fenced
-//   flush of its chunks, or at its end
+//   its claim is another's by now, or the turn was stopped:      nothing: fenced
+//   found by the check, by the flush of its chunks, or at its
+//   end
 //   PostgreSQL cannot be read                                    waits; does not count
 //   comes when the turn is 15 minutes old                        failed: `deadline`
 //   is the fifth that counts: the fourth never got to its end    failed: `attempts_used_up`
@@ -36,11 +37,13 @@ import type { OwnRunner } from '../task/own.ts'
 import type { Settlement } from '../task/settle.ts'
 import { AgentFault, CALL_LIMITS, callAgent } from './call.ts'
 import { gather } from './gather.ts'
+import type { Halts } from './halts.ts'
 
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
   readonly sessions: Pick<Sessions, 'read' | 'endTurn' | 'openStream'>
   readonly agents: Agents
+  readonly halts: Pick<Halts, 'enter'>
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
@@ -59,25 +62,34 @@ const USED_UP: TurnError = {
 const TOO_OLD: TurnError = { code: 'deadline', message: 'The turn was not done within 15 minutes' }
 const UNSTORABLE: TurnError = { code: 'agent_protocol', message: 'PostgreSQL cannot store the reply' }
 const BROKEN: TurnError = { code: 'internal', message: 'The reply could not be stored' }
-const OVERTAKEN = new Error('fenced: another attempt of the turn is current')
+const OVERTAKEN = new Error('fenced: the turn was stopped, or another attempt of it is current')
 const UNKNOWN_AGENT =
   'The pods that took the turn do not have its agent: deploy it to every pod that has agents'
 
 /** One attempt, and what it works on. */
 type Attempt = Surroundings & OfPod & { readonly claim: Claim }
-type Work = Attempt & { readonly turn: OpenTurn; readonly deps: Deps }
+type Work = Attempt & {
+  readonly turn: OpenTurn
+  readonly deps: Deps
+  readonly onCalled: (ended: Promise<void>) => void
+}
 
 export function createTurnRunner(deps: Deps): OwnRunner {
   return {
     track: TURN_TRACK,
     run: async (claim, around) => {
       const attempt = { ...around, claim }
+      const entered = deps.halts.enter(claim.id)
+      let callEnded: Promise<unknown> = Promise.resolve()
+      const onCalled = (ended: Promise<void>) => void (callEnded = ended)
       try {
         const turn = await open(deps, attempt)
-        if (turn) return await answer({ ...attempt, turn, deps })
+        if (turn) return await answer({ ...attempt, turn, deps, onCalled })
         return { type: 'failed', error: faultOfTask(attempt, 'fenced') } // which this is, too, unless the turn is gone
       } catch (error) {
         return notBegun(attempt, error)
+      } finally {
+        void callEnded.then(around.ending.signal.reason === OVERTAKEN ? entered.halt : entered.leave)
       }
     },
   }
@@ -112,7 +124,7 @@ async function answer(work: Work): Promise<Settlement | Ended> {
 
 /** Calls the agent, and lets readers hear what it says. */
 async function listen(
-  { claim, pod, ending, deps }: Work,
+  { claim, pod, ending, deps, onCalled }: Work,
   agent: AgentDefinition,
   call: AgentCall,
   leftMs: number,
@@ -122,7 +134,7 @@ async function listen(
   const stream = deps.sessions.openStream({ tenant, turn, attempt, pod, onFenced })
   try {
     const limits = { ...CALL_LIMITS, wholeMs: leftMs }
-    return await callAgent({ clock: deps.clock, limits, onChunk: stream.push }, agent, call)
+    return await callAgent({ clock: deps.clock, limits, onChunk: stream.push, onCalled }, agent, call)
   } finally {
     stream.close()
   }

@@ -1,4 +1,4 @@
-// What a visitor types: a message is sent, and the pod that its turn runs on is killed while it speaks. Beats are made old by
+// What a visitor types: a message is sent; its reply is stopped, or the pod that its turn runs on is killed while it speaks. Beats are made old by
 // hand: no test waits for a ttl.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -13,9 +13,32 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { podRows, untilBuried } from '../support/fleet.ts'
 import { call, makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
 import { APP, startPod } from '../support/pods.ts'
 import { runCli } from '../support/program.ts'
 import { openDatabase } from '../support/store.ts'
+
+test('E8: Ctrl-C stops the reply, on a pod that is not the one that was asked; what it had said stays', async (t) => {
+  const url = await databaseFor(t)
+  const { gateway: other } = await startPod(t, url, {}, APP)
+  const { gateway } = await podOn(t, url) // it has no agents
+  await makeSession(other, { alias: 'demo', agent: 'parrot' })
+  const visitor = runCli(t, ['sessions', 'send', 'demo', 'these words until:never'], {
+    FLEETLINE_URL: gateway,
+  })
+  const details = { details: visitor.output }
+  await eventually(() => assert.equal(visitor.printed(), 'these words '), { what: 'the words', ...details })
+  visitor.kill('SIGINT')
+  await eventually(() => assert.ok(visitor.hasEnded()), { what: 'its end', ...details })
+  assert.deepEqual(await visitor.ended, { code: 130, signal: null }, visitor.output())
+  assert.match(visitor.output(), /Stopped\. What it had said is kept, at seq 2\./)
+  assert.equal(visitor.printed(), 'these words \n')
+  const { items } = (await call('GET', `${gateway}/v1/sessions/demo/messages`)).body as unknown as Page
+  assert.deepEqual(
+    [items.length, items[1]!.status, items[1]!.parts[0]!['text']],
+    [2, 'stopped', 'these words '],
+  )
+})
 
 test('E5 D4: the pod named in the turn is killed, which is also the one that was asked; the reply is printed whole', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-send-'))

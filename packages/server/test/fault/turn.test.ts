@@ -4,13 +4,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import type { Ack, Frame, Page, Turn } from '@fleetline/protocol'
+import type { Ack, Frame, Page, StopAck, Turn } from '@fleetline/protocol'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { podRows, untilBuried } from '../support/fleet.ts'
 import { call, makeSession } from '../support/http.ts'
-import { APP, startPod } from '../support/pods.ts'
+import { APP, startPod, type RunningPod } from '../support/pods.ts'
 import { openText, readEvents, untilSeq } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
 
@@ -26,8 +26,8 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
   }
   const first = await podNamed('first', crash)
   const { session } = await makeSession(first.gateway, { agent: 'parrot' })
-  const send = async (text: string) => {
-    const { body } = await call('POST', `${first.gateway}/v1/sessions/${session}/messages`, { text })
+  const send = async (text: string, gateway = first.gateway) => {
+    const { body } = await call('POST', `${gateway}/v1/sessions/${session}/messages`, { text })
     return (body as unknown as Ack).turn!
   }
   return {
@@ -36,6 +36,9 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
     /** Joins when the first has the turn. */
     second: () => podNamed('second'),
     buried: (details: () => string) => untilBuried(database, first.id, details),
+    stop: async (gateway: string, turn: string) =>
+      (await call('POST', `${gateway}/v1/sessions/${session}/stop`, { turn, epoch: 1 }))
+        .body as unknown as StopAck,
     events: (gateway: string) => `${gateway}/v1/sessions/${session}/events`,
     read: async (gateway: string) => {
       const page = (await call('GET', `${gateway}/v1/sessions/${session}/messages`)).body as unknown as Page
@@ -98,6 +101,41 @@ for (const [point, why, shown] of [
   })
 }
 
+const untilFenced = ({ admin, program }: RunningPod) =>
+  eventually(
+    async () =>
+      assert.match(
+        await (await fetch(`${admin}/metrics`)).text(),
+        /fleetline_tasks_settled_total\{machine="turn",outcome="fenced"\} 1/,
+      ),
+    { what: 'the fence', details: program.output },
+  )
+
+test('E8: a turn is stopped while its pod sleeps, and has halted when that is dead; it wakes, and changes nothing', async (t) => {
+  const fleet = await twoPods(t)
+  const { first } = fleet
+  const turn = await fleet.send('said in time until:never')
+  const second = await fleet.second()
+  const reader = await readEvents(t, fleet.events(second.gateway))
+  await eventually(() => assert.equal(openText(reader.frames, turn), 'said in time '), { what: 'its words' })
+  first.program.kill('SIGSTOP')
+  assert.deepEqual(await fleet.stop(second.gateway, turn), { stopped: true, seq: 2 })
+  const { output } = second.program
+  await fleet.untilTurn(second.gateway, turn, ({ halted }) => halted === false, output)
+  await fleet.buried(output)
+  await fleet.untilTurn(second.gateway, turn, ({ halted }) => halted === true, output)
+  const next = await fleet.send('go on', second.gateway)
+  await fleet.untilTurn(second.gateway, next, ({ state }) => state === 'done', output)
+  first.program.kill('SIGCONT')
+  await untilFenced(first)
+  assert.deepEqual(await fleet.read(second.gateway), [
+    ['user', 'said in time until:never'],
+    ['assistant', 'said in time '],
+    ['user', 'go on'],
+    ['assistant', 'go on '],
+  ])
+})
+
 test('E1: a pod sleeps in the middle of a turn, which is done elsewhere; it wakes, and changes nothing', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-turn-'))
   atEnd(t, () => rmSync(folder, { recursive: true }))
@@ -116,11 +154,7 @@ test('E1: a pod sleeps in the middle of a turn, which is done elsewhere; it wake
   const done = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)
   const log = await fleet.read(second.gateway)
   first.program.kill('SIGCONT')
-  const fenced = /fleetline_tasks_settled_total\{machine="turn",outcome="fenced"\} 1/
-  await eventually(async () => assert.match(await (await fetch(`${first.admin}/metrics`)).text(), fenced), {
-    what: 'the fence',
-    details: first.program.output,
-  })
+  await untilFenced(first)
   assert.deepEqual(await fleet.read(second.gateway), log)
   assert.deepEqual(log.at(-1), ['assistant', 'said once '])
   const after = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)

@@ -239,6 +239,7 @@ async function streaming(t: TestContext, count: number) {
     createLive({
       ...createTurnView({ database, cell: 0 }),
       database: watched,
+      hints: { listen: () => () => undefined },
       ...parts,
       metrics: createMetrics(),
     })
@@ -249,6 +250,12 @@ async function streaming(t: TestContext, count: number) {
        select gen_random_uuid(), $1, id, 5, 4, '{}', 'claimed', 1, $2, now()
          from fleetline.tracks, generate_series(1, $3) where machine = 'turn' returning id`,
       [key.tenant, pod, count],
+    ),
+  )
+  await run((query) =>
+    query(
+      `insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, agent)
+       select now(), id, gen_random_uuid(), tenant, 1, 1, 'demo' from fleetline.tasks`,
     ),
   )
   const turns = rows.map(({ id }) => ({ tenant: key.tenant, turn: id }))

@@ -12,9 +12,12 @@ import { openDatabase } from '../support/store.ts'
 import { queueOn } from '../support/tasks.ts'
 import { conversationOn } from '../support/turns.ts'
 
+const NOBODYS = '01980000-0000-7000-8000-000000000000'
+
 /** What each route with a body is sent. */
 const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/sessions/:session/messages': { text: 'hello' },
+  'POST /v1/sessions/:session/stop': { turn: formatId('turn', 0, NOBODYS), epoch: 1 },
 }
 
 test('S3: a session of another tenant cannot be told from one that does not exist, on any route', async (t) => {
@@ -26,10 +29,10 @@ test('S3: a session of another tenant cannot be told from one that does not exis
   const { session: own } = await makeSession(gateway)
   const absent = own.replace(/.{6}$/, '000000')
 
-  assert.equal(await askAll(gateway, ':session', { foreign, absent }), 7)
+  assert.equal(await askAll(gateway, ':session', { foreign, absent }), 8)
   const name = `update fleetline.sessions set alias = 'theirs' where id = $1`
   await database.transaction((query) => query(name, [theirs.session]))
-  assert.equal(await askAll(gateway, ':session', { foreign: 'theirs', absent: 'nobodys' }), 7)
+  assert.equal(await askAll(gateway, ':session', { foreign: 'theirs', absent: 'nobodys' }), 8)
   const { session: namesake } = await makeSession(gateway, { alias: 'theirs' })
   const listed = await call('GET', `${gateway}/v1/sessions`)
   assert.deepEqual(

@@ -144,6 +144,26 @@ test('a send to an agent prints its reply and nothing else on stdout; how it end
   assert.match((await send('later', { wait: false })).out, /^id\t\w+\nseq\t11\ndeduped\tfalse\nturn\tturn_/)
 })
 
+test('stop ends the live turn; who waits for its reply is told so; where none is live it says that', async (t) => {
+  const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
+  await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })
+  const sent = type({ url }, 'send', ['chat', 'wait'], { id: 'm-1' })
+  const isLive = async () =>
+    assert.equal(((await call('GET', `${url}/v1/sessions/chat`)).body as unknown as Session).state, 'working')
+  await eventually(isLive, { what: 'the turn' })
+  const stopped = await type({ url }, 'stop', ['chat'])
+  assert.deepEqual([stopped.code, stopped.err], [0, ''])
+  assert.match(stopped.out, /^stopped\ttrue\nseq\tnull\nturn\tturn_\w+\n$/)
+  const { code, out, err } = await sent
+  assert.deepEqual([code, out], [1, ''])
+  assert.match(err, /The reply was stopped\. It had said nothing yet\. The message is stored/)
+  const repeated = await type({ url }, 'send', ['chat', 'wait'], { id: 'm-1' })
+  assert.deepEqual([repeated.code, /its turn failed, was stopped/.test(repeated.err)], [1, true])
+  const idle = await type({ url, json: true }, 'stop', ['chat'])
+  assert.deepEqual([idle.code, JSON.parse(idle.out)], [0, { stopped: false, seq: null, turn: null }])
+  assert.match((await type({ url }, 'stop', ['chat'])).err, /nothing to stop/)
+})
+
 test('a send while a turn runs prints the reply to itself alone', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
   await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })

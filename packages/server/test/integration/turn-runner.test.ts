@@ -40,6 +40,7 @@ async function attemptsOn(t: TestContext) {
     const live = createLive({
       ...createTurnView({ database, cell: 0 }),
       database,
+      hints: { listen: () => () => undefined },
       clock,
       random,
       log,
@@ -59,7 +60,8 @@ async function attemptsOn(t: TestContext) {
       isFenced: () => isFenced,
       gaveUp: gaveUp.signal,
     }
-    const { run } = createTurnRunner({ database, sessions, agents, clock, random, cell: 0 })
+    const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
+    const { run } = createTurnRunner({ database, sessions, agents, halts, clock, random, cell: 0 })
     void live.start()
     return { ended: run(claim, around), ending, gaveUp }
   }

@@ -1,5 +1,6 @@
 // Fails when a repeat inside the batch takes a seq of its own, when ifHead is compared with the head before the batch, when
-// a refused item moves the head, and when an end is held against the conversation before the batch (all four tried).
+// a refused item moves the head, when an end or a stop is held against the conversation before the batch, and when a stop
+// that is repeated inside of a batch is another (all six tried).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
@@ -33,8 +34,15 @@ type Turn = {
   readonly id: string
   readonly session: string
   readonly epoch: number
+  readonly agent: string
   readTo: number | null
   endedBy: number | null
+  outcome: Placed['closed'][number]['outcome'] | null
+}
+
+/** Every other turn has said something by the time it is stopped. */
+function saidBy(turn: string) {
+  return Number(turn.slice(1)) % 2 === 0 ? textDraft(`said-${turn}`) : undefined
 }
 
 /** Where batch after batch is written: what append.ts finds, and what it keeps. */
@@ -57,9 +65,15 @@ function createLogs(agent: string | null) {
   const foundFor = (items: readonly Item[]): Found => ({
     sessions,
     stored: findIn(items, (item) =>
-      item.type === 'message' ? stored.get(`${item.session}/${item.draft.id}`) : undefined,
+      item.type === 'end'
+        ? undefined
+        : stored.get(`${item.session}/${item.type === 'stop' ? `said-${item.turn}` : item.draft.id}`),
     ),
-    turns: findIn(items, (item) => (item.type === 'end' ? turns.get(item.turn) : undefined)),
+    turns: findIn(items, (item) => (item.type === 'message' ? undefined : turns.get(item.turn))),
+    open: findIn(items, (item) => {
+      const isLive = item.type === 'stop' && sessions.get(nameOf(item))?.turn === item.turn
+      return isLive ? { attempt: 1, pod: 1, said: saidBy(item.turn) } : undefined
+    }),
     held: new Set(findIn(items, (item) => (item.type === 'end' && item.pod === 1 ? true : undefined)).keys()),
   })
   return {
@@ -74,6 +88,7 @@ function createLogs(agent: string | null) {
         session: misses === 'session' ? 's2' : session,
         epoch: misses === 'epoch' ? epoch - 1 : epoch,
       }
+      if (wish.isStop) return [{ type: 'stop', tenant: 1, turn: id, ...missed }]
       if (wish.hasFailed) return [{ ...end, ...missed, outcome: 'failed', error: { code: 'x', message: '' } }]
       return [{ ...end, ...missed, outcome: 'done', draft: textDraft(`reply-${id}-${wish.attempt}`) }]
     },
@@ -88,8 +103,9 @@ function createLogs(agent: string | null) {
         stored.set(`${session}/${draft.id}`, { seq, digest: draft.digest })
       for (const state of placed.changed) sessions.set(nameOf(state), state)
       for (const { turn: id, session, epoch } of placed.started)
-        turns.set(id, { id, session, epoch, readTo: null, endedBy: null })
-      for (const { end } of placed.closed) turns.get(end.turn)!.endedBy = end.attempt
+        turns.set(id, { id, session, epoch, agent: 'demo', readTo: null, endedBy: null, outcome: null })
+      for (const { turn, attempt, outcome } of placed.closed)
+        Object.assign(turns.get(turn)!, { endedBy: attempt, outcome })
       return placed
     },
   }
@@ -135,13 +151,14 @@ const ends = fc.record({
   attempt: fc.constantFrom(1, 2),
   pod: fc.constantFrom(1, 1, 1, 2), // pod 1 holds every claim
   hasFailed: fc.boolean(),
+  isStop: fc.boolean(),
 })
 type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
-test('E1 L11: messages and ends of turns, too, are placed as if each had come alone', () => {
+test('E1 E8 L11: messages, ends of turns and stops, too, are placed as if each had come alone', () => {
   const wishes = fc.oneof(sends, ends)
   const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
-  let ended = 0
+  const ended = { done: 0, failed: 0, stopped: 0 }
   fc.assert(
     fc.property(
       fc.array(fc.array(wishes, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 12 }),
@@ -157,7 +174,7 @@ test('E1 L11: messages and ends of turns, too, are placed as if each had come al
             assert.deepEqual(placed[key], all(key), key)
           const last = new Map(single.flatMap(({ changed }) => byId(changed)))
           assert.deepEqual(new Map(byId(placed.changed)), last)
-          ended += placed.closed.length
+          for (const { outcome } of placed.closed) ended[outcome] += 1
           together.gather()
           alone.gather()
         }
@@ -165,5 +182,8 @@ test('E1 L11: messages and ends of turns, too, are placed as if each had come al
     ),
     { numRuns: 300 },
   )
-  assert.ok(ended > 0, 'no turn ended')
+  assert.ok(
+    Object.values(ended).every((count) => count > 0),
+    JSON.stringify(ended),
+  )
 })

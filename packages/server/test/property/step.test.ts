@@ -1,5 +1,6 @@
 // The conversation over random orders of what happens to it. Fails when a turn that is not live may end, when an end
-// forgets what was asked meanwhile, when a start leaves the epoch as it was (all tried: the mutants below).
+// forgets what was asked meanwhile, when a start or a stop leaves the epoch as it was, when a stale stop ends a newer turn
+// (all tried: the mutants below).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
@@ -7,13 +8,17 @@ import { step, type Conversation, type ConversationEvent, type Stepped } from '.
 
 type Step = (state: Conversation, event: ConversationEvent) => Stepped
 
-/** A message that asks, one that does not, a look of the live turn at the log, an end of the nth turn that ever started. */
+/** A message that asks, one that does not, a look of the live turn at the log, an end or a stop of the nth turn that ever started. */
 const happenings = fc.array(
   fc.oneof(
     fc.constant({ type: 'ask' as const }),
     fc.constant({ type: 'note' as const }),
     fc.constant({ type: 'gather' as const }),
-    fc.record({ type: fc.constant('end' as const), nth: fc.nat(8), isLate: fc.boolean() }),
+    fc.record({
+      type: fc.constantFrom('end' as const, 'stop' as const),
+      nth: fc.nat(8),
+      isLate: fc.boolean(),
+    }),
   ),
   { maxLength: 40 },
 )
@@ -37,25 +42,26 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
   const happen = (event: ConversationEvent): boolean => {
     const next = stepped(state, event)
     if (next.type === 'fenced') return false
-    if (next.state.epoch !== state.epoch + (next.starts ? 1 : 0)) faults.push('E2: the epoch')
+    const moves = Number(next.starts !== undefined) + Number(event.type === 'stopped')
+    if (next.state.epoch !== state.epoch + moves) faults.push('E2: the epoch')
     state = next.state
     const { starts } = next
     if (starts) turns.push({ id: starts.turn, epoch: starts.epoch, from: starts.readFrom, ended: false })
     return true
   }
   const newTurn = () => `t${turns.length + 1}`
-  const end = (turn: Turn, epoch: number) => {
+  const end = (turn: Turn, epoch: number, type: 'end' | 'stop') => {
     const isLive = !turn.ended && epoch === turn.epoch
-    const hasEnded = happen({
-      type: 'ended',
-      turn: turn.id,
-      epoch,
-      readTo: turn.to ?? head,
-      newTurn: newTurn(),
-    })
-    if (hasEnded !== isLive) faults.push(`E1: an end of ${turn.id} was ${hasEnded ? 'taken' : 'refused'}`)
+    const named = { turn: turn.id, epoch, newTurn: newTurn() }
+    const hasEnded = happen(
+      type === 'stop'
+        ? { type: 'stopped', head, ...named }
+        : { type: 'ended', readTo: turn.to ?? head, ...named },
+    )
+    if (hasEnded !== isLive)
+      faults.push(`E1: the ${type} of ${turn.id} was ${hasEnded ? 'taken' : 'refused'}`)
     if (!hasEnded) return
-    turn.to ??= head
+    turn.to = type === 'stop' ? head : (turn.to ?? head)
     turn.ended = true
   }
   const live = () => turns.filter(({ ended }) => !ended)
@@ -66,19 +72,19 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
       happen({ type: 'asked', seq: head, newTurn: newTurn() })
     }
     for (const turn of live()) if (one.type === 'gather') turn.to ??= head
-    const turn = one.type === 'end' ? turns[one.nth] : undefined
-    if (turn && one.type === 'end') end(turn, one.isLate ? turn.epoch - 1 : turn.epoch)
+    const turn = 'nth' in one ? turns[one.nth] : undefined
+    if (turn && 'nth' in one) end(turn, one.isLate ? turn.epoch - 1 : turn.epoch, one.type)
     if (live().length > 1) faults.push('E3: two live turns')
     if ((state.turn ?? undefined) !== live()[0]?.id) faults.push('E6: the live turn is another one')
     if (state.asked > state.answered && live().length === 0) faults.push('E4: asked, and nobody answers')
   }
-  for (let left = 50; live().length > 0 && left > 0; left -= 1) end(live()[0]!, live()[0]!.epoch)
+  for (let left = 50; live().length > 0 && left > 0; left -= 1) end(live()[0]!, live()[0]!.epoch, 'end')
   const readers = (seq: number) => turns.filter(({ from, to }) => seq >= from && seq <= to!).length
   if (asks.some((seq) => readers(seq) !== 1)) faults.push('E4: a message is not answered by one turn')
   return faults
 }
 
-test('E2 E3 E4 E6: whatever the order, legal states only, and every message that asks is answered by one turn', () => {
+test('E2 E3 E4 E6 E8: whatever the order, legal states only, and every message that asks is answered by one turn', () => {
   fc.assert(fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])))
 })
 
@@ -87,6 +93,13 @@ const mutants: Readonly<Record<string, Step>> = {
     const next = step(state, event)
     return next.type === 'fenced' ? next : { ...next, state: { ...next.state, epoch: state.epoch } }
   },
+  'a stop leaves the epoch as it was': (state, event) => {
+    const next = step(state, event)
+    if (next.type === 'fenced' || event.type !== 'stopped') return next
+    return { ...next, state: { ...next.state, epoch: state.epoch } }
+  },
+  'a stop leaves what was asked to the next turn': (state, event) =>
+    step(state, event.type === 'stopped' ? { ...event, head: state.answered } : event),
   'the end of any turn is taken': (state, event) =>
     step(
       state,
@@ -94,8 +107,15 @@ const mutants: Readonly<Record<string, Step>> = {
         ? { ...event, turn: state.turn, epoch: state.epoch }
         : event,
     ),
+  'a stale stop ends the newer turn': (state, event) =>
+    step(
+      state,
+      event.type === 'stopped' && state.turn !== null
+        ? { ...event, turn: state.turn, epoch: state.epoch }
+        : event,
+    ),
   'the epoch is not looked at': (state, event) =>
-    step(state, event.type === 'ended' ? { ...event, epoch: state.epoch } : event),
+    step(state, event.type === 'asked' ? event : { ...event, epoch: state.epoch }),
   'an end forgets what was asked meanwhile': (state, event) =>
     step(event.type === 'ended' ? { ...state, asked: 0 } : state, event),
   'an end counts all as answered': (state, event) =>

@@ -55,10 +55,11 @@ export async function conversationOn(t: TestContext) {
 
 /** A pod's way into the conversation; a test may give it a database that a mutant has changed. */
 export function driversOf(database: Pick<Database, 'transaction'>, key: SessionKey) {
-  const { append, endTurn } = appenderOn(database)
+  const { append, endTurn, stopTurn } = appenderOn(database)
   return {
     append,
     endTurn,
+    stopTurn,
     ask: (id: string) => append({ ...key, draft: textDraft(id), asks: true }),
   }
 }

@@ -9,7 +9,7 @@
 //
 //   a turn that                            is
 //   begins behind the message              too late: how the one that was to answer it ended was not told
-//   reads the message, and has ended       the end: the item that it wrote, nothing, or its failure
+//   reads the message, and has ended       the end: the item that it wrote, nothing, its failure, or that it was stopped
 //   reads the message, and runs            who says the words
 //   ends before the message, or has not    of no interest: the next one may
 //   read anything yet
@@ -28,10 +28,14 @@ export type ReplyEnd =
   | { readonly type: 'answered'; readonly item: Item }
   | { readonly type: 'silent' }
   | { readonly type: 'failed'; readonly turn: Turn }
+  /** `item`: what was said by then, if anything. */
+  | { readonly type: 'stopped'; readonly item: Item | undefined }
   | { readonly type: 'untold' }
 
 export type Reply = {
   readonly take: (frame: Frame) => ReplyEnd | undefined
+  /** The live turn, if it answers the message, or will read it. */
+  readonly turn: () => Turn | undefined
   /** Prints what is left of it. */
   readonly finish: (item: Item) => void
 }
@@ -42,7 +46,7 @@ type Said = { readonly turn: string; readonly attempt: number; readonly message:
 /** Of the message at this seq. */
 export function createReply(seq: number, paper: Paper): Reply {
   const [items, print] = [new Map<string, Item>(), createPrinter(paper)]
-  let [running, said, noted]: [Turn | undefined, Said | undefined, string] = [undefined, undefined, '']
+  let [live, said, noted]: [Turn | undefined, Said | undefined, string] = [undefined, undefined, '']
 
   const stand = (turn: Turn): ReplyEnd | undefined => {
     const { from, to } = turn.answers
@@ -50,11 +54,12 @@ export function createReply(seq: number, paper: Paper): Reply {
     const phrase = phraseOf(turn)
     if (phrase !== noted && turn.endedAt === null) paper.note(phrase)
     noted = phrase
+    live = turn.endedAt === null && (to === null || to >= seq) ? turn : undefined
     if (to === null || to < seq) return undefined
     if (turn.state === 'failed') return { type: 'failed', turn }
     const item = items.get(turn.message)
+    if (turn.state === 'stopped') return { type: 'stopped', item }
     if (turn.state === 'done') return item ? { type: 'answered', item } : { type: 'silent' }
-    running = turn
     return undefined
   }
   const take = (frame: Frame): ReplyEnd | undefined => {
@@ -66,7 +71,7 @@ export function createReply(seq: number, paper: Paper): Reply {
         return stand(frame.turn)
       case 'chunks': {
         const { turn, attempt, index, chunks } = frame
-        if (turn !== running?.id) return undefined
+        if (turn !== live?.id) return undefined
         if (!said || index === 0 || said.turn !== turn || said.attempt !== attempt)
           said = { turn, attempt, message: createAssembler('') }
         chunks.forEach(said.message.push)
@@ -77,12 +82,16 @@ export function createReply(seq: number, paper: Paper): Reply {
         throw new Rejected('gone', 'The session has another history now: the message may not be in it')
     }
   }
-  const finish = ({ parts }: Item) => {
+  const finish = ({ parts, status }: Item) => {
     const text = textOf(parts)
+    if (status === 'stopped') {
+      print(text, false) // some that is printed may have been said too late to be stored
+      return paper.text('\n')
+    }
     print(text.endsWith('\n') || text === '' ? text : `${text}\n`, true)
     if (text === '') paper.note(`The reply has no text: ${parts.map(({ type }) => `[${type}]`).join(' ')}`)
   }
-  return { take, finish }
+  return { take, finish, turn: () => live }
 }
 
 function createPrinter({ text: write, note }: Paper): (text: string, isEnd: boolean) => void {

@@ -1,6 +1,7 @@
 // fleetline sessions send: a message is stored, and its reply printed while it comes, through whichever pods are there.
-// stdout has the words alone, and all else is a note; with --json it has the ack and the stored reply, a line each. Exit 0:
-// the message is stored and, if a reply was waited for, the turn that answers it is done; of one that was sent before, that its reply is in the log.
+// stdout has the words alone, and all else is a note; with --json it has the ack and the stored reply, a line each. Ctrl-C
+// stops the reply. Exit 0: the message is stored and, if a reply was waited for, the turn that answers it is done; of one
+// that was sent before, that its reply is in the log.
 import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { loadConfig } from '../../config.ts'
@@ -14,6 +15,7 @@ import type { Call } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 import { followFrames } from './frames.ts'
+import { LEFT, onInterrupt } from './interrupt.ts'
 import { createReply, type Reply, type ReplyEnd } from './reply.ts'
 
 type Ack = z.infer<typeof ackSchema>
@@ -23,6 +25,12 @@ type Asking = Pick<Call, 'args' | 'options' | 'output'> & {
   /** Of the session, below /v1. */
   readonly path: string
 }
+
+/** By Ctrl-C: `interrupted`, its reply was stopped; `left`, that had not begun. */
+type End =
+  | ReplyEnd
+  | { readonly type: 'interrupted'; readonly item: Item | undefined }
+  | { readonly type: 'left' }
 
 const UNTOLD = { type: 'untold' } as const
 const SILENT = { text: () => undefined, note: () => undefined }
@@ -43,7 +51,7 @@ export async function send({ flags, args, options, output }: Call): Promise<numb
   const reply = createReply(ack.seq, output.isJson ? SILENT : output)
   const end = ack.turn === undefined ? UNTOLD : await follow(asking, ack, reply)
   const item = end.type === 'untold' ? await findReply(asking, ack) : undefined
-  return tell(asking, item ? { type: 'answered', item } : end, reply)
+  return tell(asking, item ? { type: item.status ?? 'answered', item } : end, reply)
 }
 
 /** It was sent before, to an agent: what became of it is in the log. */
@@ -68,15 +76,22 @@ async function store({ api, path, args, options }: Asking): Promise<Ack> {
   }
 }
 
-async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: Reply): Promise<ReplyEnd> {
+async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: Reply): Promise<End> {
   const onLost = () => output.note('The stream ended or was lost: coming back, through any pod.')
   const deps = { ...api, clock, random: systemRandom(), onLost }
   const from = { path: `${path}/events?after=${ack.seq}&epoch=${ack.epoch}`, isKnown: true }
-  for await (const frame of followFrames(deps, from, new AbortController().signal)) {
-    const end = reply.take(frame)
-    if (end) return end
+  const interrupt = onInterrupt({ ...deps, path, note: (text) => output.note(text) }, reply)
+  try {
+    for await (const frame of followFrames(deps, from, interrupt.leaving)) {
+      const end = reply.take(frame)
+      if (end) return end.type === 'stopped' && interrupt.isAsked() ? { ...end, type: 'interrupted' } : end
+    }
+    if (interrupt.leaving.reason === LEFT) return { type: 'left' }
+    interrupt.leaving.throwIfAborted()
+    throw new Bug('The frames of a session came to an end')
+  } finally {
+    interrupt.forget()
   }
-  throw new Bug('The frames of a session came to an end')
 }
 
 /** In the log. One that stands behind the message may be the reply to a later one alone. */
@@ -95,12 +110,24 @@ async function findReply({ api, path }: Asking, { seq }: Ack): Promise<Item | un
   return undefined
 }
 
-function tell({ output }: Asking, end: ReplyEnd, reply: Reply): number {
+function tell({ output }: Asking, end: End, reply: Reply): number {
   switch (end.type) {
     case 'answered':
       reply.finish(end.item)
       if (output.isJson) output.one(end.item)
       return EXIT.done
+    case 'interrupted':
+    case 'stopped': {
+      if (end.item) reply.finish(end.item)
+      if (end.item && output.isJson) output.one(end.item)
+      const kept = end.item ? `What it had said is kept, at seq ${end.item.seq}.` : 'It had said nothing yet.'
+      if (end.type === 'stopped') throw new Abort('internal', `The reply was stopped. ${kept} ${GOES_ON}`)
+      output.note(`Stopped. ${kept}`)
+      return EXIT.interrupted
+    }
+    case 'left':
+      output.note('Left: the message is stored, and its reply will be in the log.')
+      return EXIT.interrupted
     case 'silent':
       output.note('The agent has nothing to say to it.')
       return EXIT.done
@@ -111,7 +138,7 @@ function tell({ output }: Asking, end: ReplyEnd, reply: Reply): number {
     case 'untold':
       throw new Abort(
         'internal',
-        `There is no reply to it: its turn failed, had nothing to say, or was not asked for. ${GOES_ON}`,
+        `There is no reply to it: its turn failed, was stopped, had nothing to say, or was not asked for. ${GOES_ON}`,
       )
   }
 }

@@ -1,5 +1,6 @@
-// fleetline sessions create, ls, get: one question and one answer each.
+// fleetline sessions create, ls, get, stop: a question or two, and one answer each.
 import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
+import { stopAckSchema } from '../../gateway/turn-schemas.ts'
 import { apiOf, queryOf } from '../api.ts'
 import type { Call } from '../command.ts'
 import { EXIT } from '../output.ts'
@@ -20,6 +21,22 @@ export async function list({ flags, options, output }: Call): Promise<number> {
 
 export async function get({ flags, args, output }: Call): Promise<number> {
   output.one(await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: sessionSchema }))
+  return EXIT.done
+}
+
+/** The turn that is live when it looks, and no later one. */
+export async function stop({ flags, args, output }: Call): Promise<number> {
+  const api = apiOf(flags)
+  const { turn, epoch } = await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })
+  const asked = {
+    method: 'POST',
+    path: `${pathOf(args)}/stop`,
+    body: { turn, epoch },
+    answer: stopAckSchema,
+  } as const
+  const ack = turn === null ? { stopped: false, seq: null } : await api.ask(asked)
+  output.one({ ...ack, turn })
+  if (!ack.stopped) output.note('There was nothing to stop: no turn was live, or it had ended by itself.')
   return EXIT.done
 }
 

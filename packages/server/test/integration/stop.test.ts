@@ -1,0 +1,260 @@
+// Stop: from the other pod, in the middle of a reply, while its agent is silent, and against the end of the turn.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { formatId, type Ack, type Item, type StopAck, type Turn } from '@fleetline/protocol'
+import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
+import { SESSION_LOCK } from '../../src/session/append.ts'
+import { valueOf, type Database } from '../../src/store/database.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call, makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { openText, readEvents, type Reader } from '../support/reader.ts'
+import { openDatabase } from '../support/store.ts'
+import { conversationOn, doneBy, driversOf } from '../support/turns.ts'
+
+/** Turns run on the first pod; the second one has no agents. */
+async function podsOn(t: TestContext, answer: AgentDefinition['answer']) {
+  const url = await databaseFor(t)
+  const here = await podOn(t, url, { podName: 'here' }, { agents: [agent('bot', answer)] })
+  const there = await podOn(t, url, { podName: 'there' })
+  const { session } = await makeSession(here.gateway, { agent: 'bot' })
+  const database = await openDatabase(t, url)
+  const at = (gateway: string) => `${gateway}/v1/sessions/${session}`
+  return {
+    run: async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run'),
+    send: async (text: string) =>
+      (await call('POST', `${at(here.gateway)}/messages`, { text })).body as unknown as Ack,
+    /** From the other pod. */
+    stop: async ({ turn, epoch }: Pick<Ack, 'turn' | 'epoch'>) =>
+      (await call('POST', `${at(there.gateway)}/stop`, { turn, epoch })).body as unknown as StopAck,
+    turn: async (id: string) =>
+      (await call('GET', `${there.gateway}/v1/turns/${id}`)).body as unknown as Turn,
+    readers: async () => [
+      await readEvents(t, `${at(here.gateway)}/events`),
+      await readEvents(t, `${at(there.gateway)}/events`),
+    ],
+    back: ({ lastId }: Reader) =>
+      readEvents(t, `${at(there.gateway)}/events`, { 'last-event-id': lastId()! }),
+  }
+}
+
+const untilSaid = (readers: readonly Reader[], turn: string, text: string) =>
+  eventually(() => readers.forEach(({ frames }) => assert.equal(openText(frames, turn), text)), {
+    what: `the readers to have: ${text}`,
+  })
+const textOf = ({ parts }: Item) => parts.map(({ type, text, state }) => [type, text, state])
+
+test('E8: stopped from another pod, a reply stands as far as it was said; its agent sees its call closed, and no word comes later', async (t) => {
+  const [closed, wanted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const inputs: unknown[] = []
+  const pods = await podsOn(t, async function* ({ messages, signal }) {
+    inputs.push(messages.map(({ parts }) => parts))
+    if (inputs.length > 1) {
+      yield { type: 'finish' }
+      return
+    }
+    yield { type: 'reasoning-start', id: 'r' }
+    yield { type: 'reasoning-delta', id: 'r', delta: 'hm' }
+    yield { type: 'text-start', id: '1' }
+    yield { type: 'text-delta', id: '1', delta: 'said in time' }
+    signal.addEventListener('abort', () => closed.resolve())
+    try {
+      await closed.promise
+      yield { type: 'text-delta', id: '1', delta: ' too late' }
+    } finally {
+      await wanted.promise // its call has not ended yet
+    }
+  })
+  const readers = await pods.readers()
+  const { turn, epoch } = await pods.send('hi')
+  await untilSaid(readers, turn!, 'hmsaid in time')
+  const sealed = [
+    ['reasoning', 'hm', 'done'],
+    ['text', 'said in time', 'done'],
+  ]
+  assert.deepEqual(await pods.stop({ turn: turn!, epoch: epoch! }), { stopped: true, seq: 2 })
+  const tasks = await pods.run('select outcome from fleetline.task_history')
+  assert.deepEqual(tasks, [{ outcome: 'cancelled' }])
+  await closed.promise
+  const isTold = (halted: boolean) =>
+    eventually(
+      () => {
+        for (const { frames, items } of readers) {
+          assert.deepEqual([textOf(items[1]!), items[1]!.status, items[1]!.answers], [sealed, 'stopped', 1])
+          const last = frames.at(-1)!
+          assert.ok(last.type === 'turn', last.type)
+          assert.deepEqual([last.turn.state, last.turn.halted, last.turn.pod], ['stopped', halted, null])
+        }
+      },
+      { what: `the readers to be told, halted: ${halted}` },
+    )
+  await isTold(false)
+  assert.equal((await pods.turn(turn!)).halted, false)
+  readers.push({ ...(await pods.back(readers[1]!)), items: readers[1]!.items })
+  wanted.resolve()
+  await isTold(true)
+  assert.deepEqual(await pods.stop({ turn: turn!, epoch: epoch! }), { stopped: true, seq: 2 }, 'a repeat')
+  assert.deepEqual(await pods.stop({ turn: turn!, epoch: epoch! + 1 }), { stopped: false, seq: null })
+
+  const next = await pods.send('go on')
+  assert.deepEqual([next.seq, next.epoch], [3, epoch! + 2])
+  await eventually(() => assert.equal(inputs.length, 2), { what: 'the next call' })
+  assert.deepEqual(
+    (inputs[1] as Item['parts'][]).map((parts) => textOf({ parts } as Item)),
+    [[['text', 'hi', undefined]], sealed, [['text', 'go on', undefined]]],
+  )
+  await eventually(async () => assert.equal((await pods.turn(next.turn!)).state, 'done'), { what: 'its end' })
+  assert.deepEqual(
+    await pods.stop({ turn: turn!, epoch: epoch! }),
+    { stopped: true, seq: 2 },
+    'a late repeat',
+  )
+  assert.deepEqual(await pods.stop(next), { stopped: false, seq: null }, 'it has ended by itself')
+  assert.deepEqual(await pods.run('select from fleetline.messages'), [{}, {}, {}])
+})
+
+test('E8: an agent that is silent is stopped too, its pod being told; nothing that was not said is stored', async (t) => {
+  const closed = Promise.withResolvers<void>()
+  const pods = await podsOn(t, async function* ({ signal }) {
+    signal.addEventListener('abort', () => closed.resolve())
+    await closed.promise
+    yield { type: 'text-start', id: '1' }
+  })
+  const ack = await pods.send('hi')
+  await eventually(async () => assert.equal((await pods.turn(ack.turn!)).state, 'running'), {
+    what: 'its run',
+  })
+  assert.deepEqual(await pods.stop(ack), { stopped: true, seq: null })
+  await closed.promise
+  await eventually(async () => assert.equal((await pods.turn(ack.turn!)).halted, true), { what: 'its halt' })
+  assert.deepEqual(await pods.stop(ack), { stopped: true, seq: null }, 'a repeat')
+})
+
+test('what waits for a stopped turn counts as answered; a turn that no pod has is halted at once, and the next reads it all', async (t) => {
+  const { ask, stopTurn, rows, key, endTurn, claimTurn, pod } = await conversationOn(t)
+  await ask('a')
+  await ask('b')
+  const { session: before } = await rows()
+  const stop = { ...key, turn: before.turn!, epoch: 1 }
+  const both = await Promise.all([stopTurn(stop), stopTurn(stop)])
+  assert.deepEqual(
+    both.map((one) => one.type === 'stopped' && [one.seq, one.isRepeat]),
+    [
+      [null, false],
+      [null, true],
+    ],
+  )
+  const stopped = await rows()
+  assert.deepEqual([stopped.session.turn, stopped.session.epoch, stopped.tasks], [null, 2, []])
+  assert.deepEqual(stopped.turns, [{ id: before.turn!, epoch: 1, from: 1, to: 2, outcome: 'stopped' }])
+  await ask('c')
+  const claim = await claimTurn()
+  const { turns } = await rows()
+  assert.deepEqual([turns[1]!.epoch, turns[1]!.from], [3, 3])
+  const late = doneBy(key, pod, { id: before.turn!, attempt: 1 }, 1)
+  assert.deepEqual(await endTurn(late), { type: 'fenced' })
+  assert.deepEqual(await stopTurn({ ...stop, turn: claim.id }), { type: 'stale' }, 'of another epoch')
+  assert.deepEqual((await rows()).session.turn, claim.id)
+})
+
+/** As two attempts have said it, of which the second is current. */
+async function spokenOn(t: TestContext) {
+  const talk = await conversationOn(t)
+  await talk.ask('a')
+  const lost = await talk.claimTurn()
+  await talk.gather(lost.id, 1)
+  await talk.run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
+  const claim = await talk.claimTurn()
+  const say = (attempt: number, text: string) =>
+    talk.run((query) =>
+      query(
+        `insert into fleetline.chunks (tenant, turn, attempt, index, count, body) values ($1, $2, $3, 0, 2, $4)`,
+        [talk.key.tenant, claim.id, attempt, JSON.stringify(chunksOf(text))],
+      ),
+    )
+  await say(lost.attempt, 'of the dead')
+  await say(claim.attempt, 'so far')
+  const reply = `select body -> 'parts' -> 0 ->> 'text' as text from fleetline.messages where seq = 2`
+  return {
+    ...talk,
+    claim,
+    stop: { ...talk.key, turn: claim.id, epoch: 1 },
+    replyText: async () => (await talk.run((query) => query<{ text: string }>(reply)))[0]?.text,
+  }
+}
+
+function chunksOf(delta: string) {
+  return [
+    { type: 'text-start', id: '1' },
+    { type: 'text-delta', id: '1', delta },
+  ]
+}
+
+test('D4 E8: what is kept is what the current attempt has said; mutant, words of any attempt: turns red', async (t) => {
+  const [right, wrong] = [await spokenOn(t), await spokenOn(t)]
+  await right.stopTurn(right.stop)
+  assert.equal(await right.replyText(), 'so far')
+  const swap = (text: string) => text.replace(' and attempt = w.attempt', '')
+  const mutant: Pick<Database, 'transaction'> = {
+    transaction: (work, options) =>
+      wrong.database.transaction((query) => work((text, values) => query(swap(text), values)), options),
+  }
+  await driversOf(mutant, wrong.key).stopTurn(wrong.stop)
+  assert.notEqual(await wrong.replyText(), 'so far')
+})
+
+/** Its first transaction waits, with the session's lock, until it is let go. */
+function holding(database: Pick<Database, 'transaction'>) {
+  const [locked, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const held: Pick<Database, 'transaction'> = {
+    transaction: (work, options) =>
+      database.transaction(
+        (query) =>
+          work(async (text, values) => {
+            const rows = await query(text, values)
+            if (text === SESSION_LOCK) {
+              locked.resolve()
+              await free.promise
+            }
+            return rows as never
+          }),
+        options,
+      ),
+  }
+  return { held, locked: locked.promise, letGo: free.resolve }
+}
+
+for (const first of ['stop', 'end'] as const)
+  test(`E1 E8: a stop and the end of its turn at once, the ${first} first: it counts, and the other changes nothing`, async (t) => {
+    const talk = await spokenOn(t)
+    const { key, pod, claim } = talk
+    const { held, locked, letGo } = holding(talk.database)
+    const ways = {
+      [first]: driversOf(held, key),
+      [first === 'stop' ? 'end' : 'stop']: driversOf(talk.database, key),
+    }
+    const end = () => ways['end']!.endTurn(doneBy(key, pod, claim, 1))
+    const stop = () => ways['stop']!.stopTurn(talk.stop)
+    const leads = first === 'stop' ? stop() : end()
+    await locked
+    const follows = first === 'stop' ? end() : stop()
+    const waits = `select from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'fleetline.sessions'
+                     and datname = current_database()`
+    await eventually(async () => assert.equal((await talk.run((query) => query(waits))).length, 1), {
+      what: 'the second to wait for the lock',
+    })
+    letGo()
+    const results = await Promise.all([leads, follows])
+    const { session, turns, messages } = await talk.rows()
+    const reply = { id: formatId('message', 0, claim.id), answers: 1 }
+    assert.deepEqual(messages, [{ id: 'a', answers: null }, reply])
+    if (first === 'stop') {
+      assert.deepEqual(results, [{ type: 'stopped', seq: 2, isRepeat: false }, { type: 'fenced' }])
+      assert.deepEqual([session.epoch, turns[0]!.outcome], [2, 'stopped'])
+    } else {
+      assert.deepEqual(results, [{ type: 'ended' }, { type: 'stale' }])
+      assert.deepEqual([session.epoch, turns[0]!.outcome], [1, 'done'])
+    }
+    assert.equal(await talk.replyText(), first === 'stop' ? 'so far' : 'reply of 1')
+  })

@@ -1,0 +1,84 @@
+// E8 against the ends of turns: a thousand conversations, each stopped through another pod about when its turn would end by
+// itself. Whichever comes first counts, and the other changes nothing: what was answered to the stop is what is stored, nothing
+// of a stopped turn is written behind its stop, and every stopped turn halts. How many there were of each, and how long a
+// stop takes, are figures.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Ack, Page, Session, StopAck, Turn } from '@fleetline/protocol'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call, makeSession } from '../support/http.ts'
+import { startPod } from '../support/pods.ts'
+
+const STOPS = 1_000
+const AT_ONCE = 20
+const SAMPLES = 20 // turns that are not stopped: they say how long one takes
+const AROUND = { beforeMs: 150, behindMs: 50 }
+
+test(`E8: ${STOPS} stops, each about when its turn ends: what was answered is what is stored`, async (t) => {
+  const url = await databaseFor(t)
+  const [runs, asked] = [await startPod(t, url, { FLEETLINE_DEMO_AGENT: 'yes' }), await startPod(t, url)]
+  const get = async <T>(path: string) =>
+    (await call('GET', `${asked.gateway}/v1${path}`)).body as unknown as T
+  const send = async (session: string) =>
+    (await call('POST', `${asked.gateway}/v1/sessions/${session}/messages`, { text: 'hi' }))
+      .body as unknown as Required<Ack>
+  const begin = async () => {
+    const { session } = await makeSession(runs.gateway, { agent: 'demo' })
+    return { session, ack: await send(session), startMs: performance.now() }
+  }
+  const untilTurn = (id: string, is: (turn: Turn) => boolean) =>
+    eventually(
+      async () => {
+        const turn = await get<Turn>(`/turns/${id}`)
+        assert.ok(is(turn), JSON.stringify(turn))
+        return turn
+      },
+      { what: 'the turn', patienceMs: 60_000 },
+    )
+
+  const inTurn = async () => {
+    const { ack } = await begin()
+    const { startedAt, endedAt } = await untilTurn(ack.turn, ({ state }) => state === 'done')
+    return Date.parse(endedAt!) - Date.parse(startedAt)
+  }
+  /** Answers whether it was stopped. */
+  const race = async (usualMs: number): Promise<boolean> => {
+    const { session, ack } = await begin()
+    const spreadMs = AROUND.beforeMs + AROUND.behindMs
+    await pause(Math.max(0, usualMs - AROUND.beforeMs + Math.random() * spreadMs))
+    const startMs = performance.now()
+    const body = { turn: ack.turn, epoch: ack.epoch }
+    const stop = async () =>
+      (await call('POST', `${asked.gateway}/v1/sessions/${session}/stop`, body)).body as unknown as StopAck
+    const { stopped, seq } = await stop()
+    t.diagnostic(`figure stop_ms ${performance.now() - startMs}`)
+    const log = () => get<Page>(`/sessions/${session}/messages`)
+    const atStop = await log()
+    const turn = await untilTurn(ack.turn, ({ endedAt, halted }) => endedAt !== null && halted !== false)
+    const [after, { epoch, state }] = [await log(), await get<Session>(`/sessions/${session}`)]
+    assert.deepEqual(after, atStop, 'nothing came behind the answer')
+    assert.deepEqual([turn.state, epoch, state], [stopped ? 'stopped' : 'done', stopped ? 2 : 1, 'idle'])
+    const [, reply] = after.items
+    assert.equal(reply?.seq ?? null, stopped ? seq : 2)
+    assert.equal(reply?.status, stopped && reply ? 'stopped' : undefined)
+    const text = (reply?.parts[0]!['text'] ?? '') as string
+    assert.ok(stopped ? 'You said: hi'.startsWith(text) : text === 'You said: hi', text)
+    assert.deepEqual(await stop(), { stopped, seq }, 'the same again')
+    return stopped
+  }
+
+  const samples: number[] = []
+  for (let n = 0; n < SAMPLES; n += 1) samples.push(await inTurn())
+  const usualMs = samples.toSorted((a, b) => a - b)[SAMPLES / 2]!
+  const results: boolean[] = []
+  const worker = async () => {
+    while (results.length < STOPS) results.push(await race(usualMs))
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, worker))
+  const stopped = results.filter(Boolean).length
+  assert.ok(stopped > 0 && stopped < results.length, `no race: ${stopped} of ${results.length} were stopped`)
+  t.diagnostic(`figure stopped ${stopped}`)
+  t.diagnostic(`figure ended_first ${results.length - stopped}`)
+})
