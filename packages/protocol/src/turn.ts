@@ -25,7 +25,7 @@ export type Turn = {
   readonly endedAt: string | null
   /** Why it failed. */
   readonly error: { readonly code: string; readonly message: string } | null
-  /** Of one that was stopped: whether the call of its agent has ended, too. */
+  /** Of one that was stopped: whether the call of its agent has ended, too, that of the attempt which was current. */
   readonly halted?: boolean
 }
 

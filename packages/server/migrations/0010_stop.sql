@@ -1,5 +1,5 @@
 -- Stop. A person may end a turn, also one that runs: then halting is the pod whose agent may still be at work, until its
--- call has ended. The check is wider than the one before, so that no row has to be looked at.
+-- call has ended. The check is wider than the one before: it need not look at the rows that are there.
 alter table fleetline.turns
   add column halting int,
   drop constraint turns_outcome_check,

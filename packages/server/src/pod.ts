@@ -86,7 +86,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
   const definitions = options.tasks ?? []
   const self = () => fleet.self()?.id
-  const halts = createHalts({ database, clock, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
+  const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
   const turns = createTurnRunner({ database, sessions, agents, halts, clock, random, cell: config.cell }) // who answers
   const own = agents.size > 0 ? [turns] : []
   const queue = { ...config, database, hints, fleet, metrics, clock, random, log }

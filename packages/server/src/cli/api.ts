@@ -26,6 +26,7 @@ type Asked<T> = {
   /** Below /v1. */
   readonly path: string
   readonly body?: unknown
+  readonly signal?: AbortSignal
   readonly answer: z.ZodType<T>
 }
 
@@ -45,10 +46,10 @@ export function createApi(url: string, clock: Clock): Api {
     return answer
   }
   return {
-    ask: async ({ method, path, body, answer: schema }) => {
+    ask: async ({ method, path, body, signal = null, answer: schema }) => {
       const headers = { 'content-type': 'application/json' }
       const sent = body === undefined ? {} : { body: JSON.stringify(body), headers }
-      const answer = await reach(path, { method, ...sent })
+      const answer = await reach(path, { method, signal, ...sent })
       const parsed = schema.safeParse(await jsonOf(answer))
       if (parsed.success) return parsed.data
       throw stranger(url)

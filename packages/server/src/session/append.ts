@@ -68,6 +68,7 @@ type Deps = {
   readonly onEnded: (turns: readonly Closed[]) => void
 }
 
+const STOP_BYTES = 256 * 1024 // what its turn may have said is read, and written, in the batch
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 
@@ -114,8 +115,7 @@ export function createAppender(deps: Deps): Appender {
     name: 'append',
     ...BATCH,
     ...WAITING,
-    weigh: (item) =>
-      'draft' in item ? (item.draft?.bytes ?? 0) : 'error' in item ? item.error.message.length : 0,
+    weigh: weightOf,
     commit: async (items) => {
       const { results, changed, started, closed } = await withPartitions(deps.database, () => commit(items))
       await crashPoint('append.committed')
@@ -157,6 +157,11 @@ export function createAppender(deps: Deps): Appender {
       return stopped
     },
   }
+}
+
+function weightOf(item: Item): number {
+  if (item.type === 'stop') return STOP_BYTES
+  return 'draft' in item ? (item.draft?.bytes ?? 0) : item.error.message.length
 }
 
 function toSender(error: unknown): unknown {

@@ -87,7 +87,17 @@ async function* tell(
   { from, first, signal }: Start,
 ): ReturnType<Following> {
   const { seq, ended, open } = from
-  const reader: Reader = { ...deps, key, signal, seq, ended, open, watched: undefined, halting: undefined }
+  const reader: Reader = {
+    ...deps,
+    key,
+    signal,
+    seq,
+    ended,
+    open,
+    watched: undefined,
+    halting: undefined,
+    shown: '',
+  }
   try {
     const beyond = deps.place.join(key)
     for (let page: LogPage | undefined = first; page && !signal.aborted;) {
@@ -117,6 +127,8 @@ type Reader = Pick<Deps, 'watch' | 'readEnded' | 'cell'> & {
   watched: Watched | undefined
   /** The last turn that has ended, while its agent may still be at work. */
   halting: string | undefined
+  /** The last end that it was told. */
+  shown: string
 }
 type Watched = { readonly watch: Watch; version: number; shown: string }
 
@@ -155,8 +167,11 @@ async function* tellEnds(reader: Reader, page: LogPage): AsyncGenerator<Told> {
   const last = turns.at(-1)
   reader.halting = page.turn === null && last?.halted === false ? parseId('turn', last.id)!.uuid : undefined
   for (const turn of turns) {
-    reader.ended = reader.halting !== undefined && turn === last ? turn.epoch - 1 : turn.epoch // it is told again
-    yield told(reader, { type: 'turn', turn })
+    const isOver = reader.halting === undefined || turn !== last
+    reader.ended = isOver ? turn.epoch : turn.epoch - 1 // who comes back is told again
+    const shown = JSON.stringify(turn)
+    if (shown !== reader.shown) yield told(reader, { type: 'turn', turn })
+    reader.shown = shown
   }
   if (reader.halting === undefined) reader.ended = to
 }
@@ -170,7 +185,7 @@ async function* tellOpen(
   const { turn } = page
   const watched = (reader.watched ??= watchedBy(reader, turn))
   const { watch } = watched
-  const standing = standingWatch(reader, page, beyond)
+  const standing = moving(reader, watch, page, beyond)
   try {
     while (!standing.hasMoved()) {
       if (watched.version !== watch.version()) {
@@ -197,7 +212,7 @@ async function untilHalted(
   beyond: Beyond,
 ): Promise<void> {
   const { watch } = (reader.watched ??= watchedBy(reader, page.turn))
-  const standing = standingWatch(reader, page, beyond)
+  const standing = moving(reader, watch, page, beyond)
   try {
     for (let version = -1; !standing.hasMoved();) {
       if (version === watch.version()) await watch.changed()
@@ -213,12 +228,12 @@ async function untilHalted(
 }
 
 /** Wakes who watches the turn when the session stands elsewhere than on the page. */
-function standingWatch({ signal, watched }: Reader, page: LogPage, beyond: Beyond) {
+function moving({ signal }: Reader, watch: Watch, page: LogPage, beyond: Beyond) {
   const left = new AbortController()
   let hasMoved = false
   void beyond(standingOf(page), AbortSignal.any([signal, left.signal])).then(() => {
     hasMoved = true
-    watched!.watch.wake()
+    watch.wake()
   })
   return { hasMoved: () => hasMoved, leave: () => left.abort() }
 }

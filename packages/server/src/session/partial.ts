@@ -1,13 +1,15 @@
 // What a turn that is stopped had said, sealed: its open parts are closed by the chunks that its agent would have closed them
 // with, so that it is a message like any other, and legal input for the next turn. What lies behind a hole is not taken:
-// readers elsewhere have not seen it either. Pure.
+// readers elsewhere have not seen it either. Neither is the first half of a character whose second one was not said. Pure.
 import {
+  ChunkError,
+  chunkOf,
   createAssembler,
   hasContent,
   MESSAGE_LIMITS,
   messageFault,
-  type Chunk,
   type Message,
+  type Part,
 } from '@fleetline/protocol'
 import type { Batch } from './chunks.ts'
 import { draftOf, type Draft } from './draft.ts'
@@ -15,19 +17,32 @@ import { draftOf, type Draft } from './draft.ts'
 /** Undefined: it had said nothing, or nothing that can be stored. */
 export function partialOf(id: string, agent: string, batches: readonly Batch[]): Draft | undefined {
   const message = sealed(id, batches)
-  if (!hasContent(message) || messageFault(message) !== undefined) return undefined
+  if (!message || !hasContent(message) || messageFault(message) !== undefined) return undefined
   const draft = draftOf({ ...message, author: { kind: 'agent', id: agent } })
   return draft.bytes <= MESSAGE_LIMITS.replyBytes ? draft : undefined
 }
 
-function sealed(id: string, batches: readonly Batch[]): Message {
+/** Undefined: these are no chunks that this release knows. */
+function sealed(id: string, batches: readonly Batch[]): Message | undefined {
   const assembler = createAssembler(id)
   let next = 0
-  for (const { index, count, body } of batches) {
-    if (index !== next) break
-    next += count
-    for (const chunk of JSON.parse(body) as Chunk[]) assembler.push(chunk)
+  try {
+    for (const { index, count, body } of batches) {
+      if (index !== next) break
+      next += count
+      for (const chunk of JSON.parse(body) as unknown[]) assembler.push(chunkOf(chunk))
+    }
+  } catch (error) {
+    if (error instanceof ChunkError || error instanceof SyntaxError) return undefined
+    throw error
   }
   assembler.closing().forEach(assembler.push)
-  return assembler.message()
+  const message = assembler.message()
+  return { ...message, parts: message.parts.map(wellFormed) }
+}
+
+function wellFormed(part: Part): Part {
+  return typeof part['text'] === 'string'
+    ? { ...part, text: part['text'].replace(/[\uD800-\uDBFF]$/, '') }
+    : part
 }

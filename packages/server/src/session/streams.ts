@@ -61,7 +61,8 @@ export function createStreams({ flush }: Pick<Chunks, 'flush'>): Streams {
       })
     },
     open: (of) => {
-      let [count, sending, isDoubted]: [number, Batch | undefined, boolean] = [0, undefined, false]
+      // At first, too: it was looked at before anybody could be told about it here.
+      let [count, sending, isDoubted]: [number, Batch | undefined, boolean] = [0, undefined, true]
       const pending: Piece[] = []
       const source = {
         of,

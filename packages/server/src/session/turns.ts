@@ -98,7 +98,8 @@ export async function findStops(
   const open = live.flatMap(([place, { turn }], index): [number, Open][] => {
     const [task, row] = [tasks[index], turns.get(place)]
     if (!task || !row) return []
-    return [[place, { ...task, said: partialOf(formatId('message', cell, turn), row.agent, said[index]!) }]]
+    const spoken = task.pod === null ? [] : said[index]! // of an attempt that has failed, nothing
+    return [[place, { ...task, said: partialOf(formatId('message', cell, turn), row.agent, spoken) }]]
   })
   return { turns, open: new Map(open) }
 }

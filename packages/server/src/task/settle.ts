@@ -105,7 +105,8 @@ export const CHANGE = `
 // pod as dead: then the error names the pod.
 const DONE_BEFORE = `
   select s.id, s.attempt from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[]) s(pod, id, attempt, is_end)
-   where exists (select from fleetline.task_history h where s.is_end and h.id = s.id and h.attempt = s.attempt and h.pod = s.pod)
+   where exists (select from fleetline.task_history h where s.is_end and h.id = s.id and h.attempt = s.attempt and h.pod = s.pod
+                    and h.outcome <> 'cancelled')
       or exists (select from fleetline.tasks t where not s.is_end and t.id = s.id and t.attempt = s.attempt and t.pod is null
                     and not coalesce(t.error ? 'pod' and (t.error ->> 'attempt')::int = s.attempt, false))`
 

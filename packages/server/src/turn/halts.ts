@@ -1,10 +1,12 @@
-// When a turn that was stopped has halted: the call of its agent has ended. Its row names the pod that had it; each pod looks
-// again and again, and at once when such a call has ended, and takes away its name from all turns for which it has no call
-// open, and the names of the dead. So it does not matter on which way an attempt came to its end, nor whether it began.
+// When a turn that was stopped has halted: the call of its agent, that of the attempt which was current then, has ended. Its
+// row names the pod that had it; each pod looks again and again, and at once when such a call has ended, and takes its own
+// name away from turns for which it has no call open, and the names of the dead from all. So it does not matter on which way
+// an attempt came to its end, nor whether it began.
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import type { Service } from '../lib/lifecycle.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import type { Random } from '../lib/random.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
@@ -14,11 +16,13 @@ export type Halts = Service & {
 }
 type Entered = {
   readonly leave: () => void
-  /** The same; and its turn may have been stopped. */ readonly halt: () => void
+  /** The same; and its turn may have been stopped. */
+  readonly halt: () => void
 }
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
   readonly clock: Clock
+  readonly random: Random
   readonly metrics: Metrics
   readonly log: Log
   /** As which this pod claims now. */
@@ -26,37 +30,64 @@ type Deps = {
   readonly everyMs: number
 }
 
-// $1 this pod · $2 the turns that it has a call open for. A pod that is dead or forgotten is so for ever.
-export const HALTED = `
+// $1 this pod. A pod that is dead or forgotten is so for ever.
+export const HALTING = `
+  select h.* from (
+    select t.tenant, t.id, t.halting, not exists (
+             select from fleetline.pods p where p.id = t.halting and p.state <> 'dead') as "isDead"
+      from fleetline.turns t where t.halting is not null) h
+   where h.halting = $1 or h."isDead"`
+const HALTED = `
   update fleetline.turns t set halting = null
-   where t.halting is not null
-     and (t.halting = $1 and t.id <> all ($2::uuid[])
-          or not exists (select from fleetline.pods p where p.id = t.halting and p.state <> 'dead'))
+    from unnest($1::int[], $2::uuid[]) h(tenant, id)
+   where t.tenant = h.tenant and t.id = h.id and t.halting is not null
   returning (extract(epoch from clock_timestamp() - t.ended_at) * 1000)::float8 as "afterMs"`
 
-export function createHalts({ database, clock, metrics, log, self, everyMs }: Deps): Halts {
+type Row = { readonly tenant: number; readonly id: string; readonly isDead: boolean }
+
+export function createHalts({ database, clock, random, metrics, log, self, everyMs }: Deps): Halts {
   const calls = new Map<string, number>()
-  const look = async () => {
-    const values = [self() ?? null, [...calls.keys()]]
-    const outcome = await database.transaction((query) => query<{ readonly afterMs: number }>(HALTED, values))
-    for (const { afterMs } of valueOf(outcome, 'Turns that have halted cannot be told'))
-      metrics.observe('haltTime', {}, afterMs)
+  let [looking, isAsked, hasFailed] = [undefined as Promise<void> | undefined, false, false]
+  // Which calls are open is asked behind the rows: one that begins later finds its turn stopped.
+  const take = async (query: Query) => {
+    const rows = await query<Row>(HALTING, [self() ?? null])
+    const over = rows.filter(({ id, isDead }) => isDead || !calls.has(id))
+    if (over.length === 0) return []
+    return query<{ afterMs: number }>(HALTED, [over.map(({ tenant }) => tenant), over.map(({ id }) => id)])
   }
-  const onError = (error: unknown) => log.warn('whether turns have halted is not known', { error })
+  const lookOnce = async () => {
+    try {
+      const halted = valueOf(await database.transaction(take), 'Turns that have halted cannot be told')
+      for (const { afterMs } of halted) metrics.observe('haltTime', {}, afterMs)
+      hasFailed = false
+    } catch (error) {
+      if (!hasFailed) log.warn('whether turns have halted is not known', { error })
+      hasFailed = true
+    }
+  }
+  /** One at a time: what is asked for meanwhile, goes into the next. */
+  const look = () => {
+    isAsked = true
+    const run = async () => {
+      for (; isAsked; await lookOnce()) isAsked = false
+      looking = undefined
+    }
+    return (looking ??= run())
+  }
   const leave = (turn: string) => {
     const count = calls.get(turn)! - 1
     if (count > 0) calls.set(turn, count)
     else calls.delete(turn)
   }
   return {
-    ...every({ clock, name: 'halts', everyMs, onError }, look),
+    ...every({ clock, random, name: 'halts', everyMs, onError: () => undefined }, look),
     enter: (turn) => {
       calls.set(turn, 1 + (calls.get(turn) ?? 0))
       return {
         leave: () => leave(turn),
         halt: () => {
           leave(turn)
-          look().catch(onError)
+          void look()
         },
       }
     },

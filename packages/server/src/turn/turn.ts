@@ -80,16 +80,17 @@ export function createTurnRunner(deps: Deps): OwnRunner {
     run: async (claim, around) => {
       const attempt = { ...around, claim }
       const entered = deps.halts.enter(claim.id)
-      let callEnded: Promise<unknown> = Promise.resolve()
+      let [callEnded, isFenced] = [Promise.resolve(), false]
       const onCalled = (ended: Promise<void>) => void (callEnded = ended)
       try {
         const turn = await open(deps, attempt)
-        if (turn) return await answer({ ...attempt, turn, deps, onCalled })
-        return { type: 'failed', error: faultOfTask(attempt, 'fenced') } // which this is, too, unless the turn is gone
+        const end = turn ? await answer({ ...attempt, turn, deps, onCalled }) : gone(attempt)
+        isFenced = !turn || ('answer' in end && end.answer === 'fenced')
+        return end
       } catch (error) {
         return notBegun(attempt, error)
       } finally {
-        void callEnded.then(around.ending.signal.reason === OVERTAKEN ? entered.halt : entered.leave)
+        void callEnded.then(isFenced ? entered.halt : entered.leave)
       }
     },
   }
@@ -138,6 +139,11 @@ async function listen(
   } finally {
     stream.close()
   }
+}
+
+/** Which is fenced, too, as a rule. */
+function gone(attempt: Attempt): Settlement {
+  return { type: 'failed', error: faultOfTask(attempt, 'fenced') }
 }
 
 function notBegun(attempt: Attempt, error: unknown): Settlement {

@@ -6,9 +6,10 @@ import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { CHUNKS_FLUSH, createChunks, sweepChunks } from '../../src/session/chunks.ts'
-import { createLive, TICK_MS } from '../../src/session/live.ts'
+import { createLive, stopTopic, TICK_MS } from '../../src/session/live.ts'
 import { createTurnView } from '../../src/session/turn-view.ts'
 import { valueOf, type Database } from '../../src/store/database.ts'
+import type { HintListener } from '../../src/store/hints.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
@@ -227,6 +228,7 @@ async function streaming(t: TestContext, count: number) {
   const { database, run, key, pod } = await conversationOn(t)
   const clock = manualClock()
   const seen = { statements: 0, isSilent: false }
+  const listeners = new Map<string, HintListener>()
   const watched: Pick<Database, 'transaction'> = {
     transaction: async (work, options) => {
       seen.statements += 1
@@ -239,7 +241,7 @@ async function streaming(t: TestContext, count: number) {
     createLive({
       ...createTurnView({ database, cell: 0 }),
       database: watched,
-      hints: { listen: () => () => undefined },
+      hints: { listen: (topic, listener) => (listeners.set(topic, listener), () => undefined) },
       ...parts,
       metrics: createMetrics(),
     })
@@ -277,7 +279,8 @@ async function streaming(t: TestContext, count: number) {
     await isStill()
     return seen.statements - before
   }
-  return { run, key, pod, seen, turns, streams, watches, fenced, tick, here, database }
+  const hint = (topic: string) => listeners.get(topic)!('hint')
+  return { run, key, pod, seen, turns, streams, watches, fenced, tick, hint, here, database }
 }
 
 test('one statement a tick writes all streams, and one reads all that are followed elsewhere', async (t) => {
@@ -300,6 +303,19 @@ test('one statement a tick writes all streams, and one reads all that are follow
   assert.equal(watches[7]!.take({ attempt: 1, next: 1 })?.index, 0, 'inside of a piece: all so far')
   assert.equal(watches[7]!.take({ attempt: 1, next: 3 }), undefined)
   assert.equal(watches[7]!.take({ attempt: 2, next: 0 }), undefined, 'it has seen a later attempt')
+})
+
+test('E8: an attempt that has nothing to say is told at the hint that its turn was stopped', async (t) => {
+  const { tick, hint, run, turns, fenced } = await streaming(t, 2)
+  const [{ turn }] = turns as [(typeof turns)[0]]
+  await run((query) => query('delete from fleetline.tasks where id = $1', [turn]))
+  await tick()
+  assert.deepEqual(fenced, [], 'nobody asked')
+  hint(stopTopic(turns[1]!.turn))
+  hint(stopTopic(turn))
+  assert.equal(await tick(), 2, 'the question, and a read')
+  assert.deepEqual(fenced, [turn])
+  assert.equal(await tick(), 1, 'it is asked once')
 })
 
 test('a flush whose answer is lost is sent again as it was; what PostgreSQL forgot is not guessed', async (t) => {

@@ -156,7 +156,7 @@ test('stop ends the live turn; who waits for its reply is told so; where none is
   assert.match(stopped.out, /^stopped\ttrue\nseq\tnull\nturn\tturn_\w+\n$/)
   const { code, out, err } = await sent
   assert.deepEqual([code, out], [1, ''])
-  assert.match(err, /The reply was stopped\. It had said nothing yet\. The message is stored/)
+  assert.match(err, /The reply was stopped\. Nothing of it is kept\. The message is stored/)
   const repeated = await type({ url }, 'send', ['chat', 'wait'], { id: 'm-1' })
   assert.deepEqual([repeated.code, /its turn failed, was stopped/.test(repeated.err)], [1, true])
   const idle = await type({ url, json: true }, 'stop', ['chat'])

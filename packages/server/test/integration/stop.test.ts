@@ -5,9 +5,11 @@ import { formatId, type Ack, type Item, type StopAck, type Turn } from '@fleetli
 import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
 import { SESSION_LOCK } from '../../src/session/append.ts'
 import { valueOf, type Database } from '../../src/store/database.ts'
+import { HALTING } from '../../src/turn/halts.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
+import { explaining } from '../support/plan.ts'
 import { podOn } from '../support/pod.ts'
 import { openText, readEvents, type Reader } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
@@ -166,15 +168,16 @@ async function spokenOn(t: TestContext) {
   await talk.gather(lost.id, 1)
   await talk.run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
   const claim = await talk.claimTurn()
-  const say = (attempt: number, text: string) =>
+  const say = (attempt: number, index: number, chunks: readonly object[]) =>
     talk.run((query) =>
       query(
-        `insert into fleetline.chunks (tenant, turn, attempt, index, count, body) values ($1, $2, $3, 0, 2, $4)`,
-        [talk.key.tenant, claim.id, attempt, JSON.stringify(chunksOf(text))],
+        `insert into fleetline.chunks (tenant, turn, attempt, index, count, body) values ($1, $2, $3, $4, $5, $6)`,
+        [talk.key.tenant, claim.id, attempt, index, chunks.length, JSON.stringify(chunks)],
       ),
     )
-  await say(lost.attempt, 'of the dead')
-  await say(claim.attempt, 'so far')
+  await say(claim.attempt, 0, [{ type: 'text-start', id: '1' }, delta('so far')])
+  await say(lost.attempt, 2, [delta('of the dead')]) // of its own index 0 nothing is there
+  await say(claim.attempt, 2, [delta('\uD83D')]) // half of a character
   const reply = `select body -> 'parts' -> 0 ->> 'text' as text from fleetline.messages where seq = 2`
   return {
     ...talk,
@@ -184,14 +187,11 @@ async function spokenOn(t: TestContext) {
   }
 }
 
-function chunksOf(delta: string) {
-  return [
-    { type: 'text-start', id: '1' },
-    { type: 'text-delta', id: '1', delta },
-  ]
+function delta(text: string) {
+  return { type: 'text-delta', id: '1', delta: text }
 }
 
-test('D4 E8: what is kept is what the current attempt has said; mutant, words of any attempt: turns red', async (t) => {
+test('D4 E8: what is kept is what the current attempt has said, in whole characters; mutant, words of any attempt: turns red', async (t) => {
   const [right, wrong] = [await spokenOn(t), await spokenOn(t)]
   await right.stopTurn(right.stop)
   assert.equal(await right.replyText(), 'so far')
@@ -202,6 +202,24 @@ test('D4 E8: what is kept is what the current attempt has said; mutant, words of
   }
   await driversOf(mutant, wrong.key).stopTurn(wrong.stop)
   assert.notEqual(await wrong.replyText(), 'so far')
+})
+
+test('which turns have halted is looked up without a look at those that are over', async (t) => {
+  const { run, key, pod } = await conversationOn(t)
+  const add = `insert into fleetline.turns
+      (started_at, ended_at, id, session, tenant, epoch, read_from, agent, outcome, halting)
+    select now(), now(), gen_random_uuid(), gen_random_uuid(), $1, 1, 1, 'demo', 'stopped', $2
+      from generate_series(1, $3)`
+  const { plans } = await run(async (query) => {
+    await query(add, [key.tenant, null, 50_000])
+    await query(add, [key.tenant, pod, 10])
+    await query('analyze fleetline.turns')
+    const explained = explaining(query)
+    await explained.query(HALTING, [pod])
+    return explained
+  })
+  assert.match(plans[0]!.text, /turns_halting/)
+  assert.ok(plans[0]!.buffers < 100, `${plans[0]!.buffers} pages`)
 })
 
 /** Its first transaction waits, with the session's lock, until it is let go. */

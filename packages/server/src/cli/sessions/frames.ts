@@ -59,7 +59,8 @@ function frameOf({ data }: EventSourceMessage): Frame {
 }
 
 /** A turn as a note tells it. */
-export function phraseOf({ id, state, pod, attempt, error }: Turn): string {
+export function phraseOf({ id, state, pod, attempt, error, halted }: Turn): string {
   const where = state === 'running' ? ` on ${pod} (attempt ${attempt})` : ''
-  return `${id} is ${state}${where}${error ? `: ${error.message}` : ''}`
+  const end = error ? `: ${error.message}` : halted === true ? ', and has halted' : ''
+  return `${id} is ${state}${where}${end}`
 }

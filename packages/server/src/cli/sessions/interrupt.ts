@@ -3,8 +3,9 @@
 //   the turn that answers the message     Ctrl-C
 //   is live                               stops it, until a pod has answered that; its end comes as a frame
 //   is none yet: others are before it     leaves: the message waits for its reply without us
-import { Abort, Retry } from '../../errors.ts'
-import { stopAckSchema } from '../../gateway/turn-schemas.ts'
+import type { Turn } from '@fleetline/protocol'
+import { Retry } from '../../errors.ts'
+import { stopAckSchema, turnSchema } from '../../gateway/turn-schemas.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { insist } from '../../lib/insist.ts'
 import type { Random } from '../../lib/random.ts'
@@ -21,27 +22,38 @@ export type Interrupt = {
 type Deps = Pick<Api, 'ask'> & {
   readonly clock: Clock
   readonly random: Random
+  readonly note: (text: string) => void
+}
+type Waiting = {
   /** Of the session, below /v1. */
   readonly path: string
-  readonly note: (text: string) => void
+  readonly reply: Reply
+  /** The turn that was live when the message was stored. */
+  readonly firstTurn: string
 }
 
 /** The reason to leave a message whose reply has not begun. */
-export const LEFT = new Abort('internal', 'The message is stored, and waits for its reply')
+export const LEFT: unique symbol = Symbol('left')
 
-export function onInterrupt({ ask, path, note, ...deps }: Deps, { turn: liveTurn }: Reply): Interrupt {
+export function onInterrupt({ ask, note, ...deps }: Deps, { path, reply, firstTurn }: Waiting): Interrupt {
   const leaving = new AbortController()
+  const { signal } = leaving
   let isAsked = false
   const onFailure = (error: unknown) => {
     if (!(error instanceof Retry)) throw error
   }
+  const untilAnswered = <T>(call: () => Promise<T>) => insist({ ...deps, signal, onFailure }, call)
+  const firstOf = async () => {
+    const asked = { method: 'GET', path: `/turns/${firstTurn}`, signal, answer: turnSchema } as const
+    return (await untilAnswered(() => ask(asked))) as Turn | undefined // its ids were made as such
+  }
   const stop = async () => {
-    const turn = liveTurn()
-    if (!turn) throw LEFT
     note('Stopping it. Ctrl-C again leaves it as it is.')
+    const turn = reply.turn() ?? (await firstOf())
+    if (!turn || !reply.isOf(turn)) return leaving.abort(LEFT)
     const body = { turn: turn.id, epoch: turn.epoch }
-    const asked = { method: 'POST', path: `${path}/stop`, body, answer: stopAckSchema } as const
-    await insist({ ...deps, signal: leaving.signal, onFailure }, () => ask(asked))
+    const asked = { method: 'POST', path: `${path}/stop`, body, signal, answer: stopAckSchema } as const
+    await untilAnswered(() => ask(asked))
   }
   const onSignal = () => {
     isAsked = true
@@ -50,7 +62,7 @@ export function onInterrupt({ ask, path, note, ...deps }: Deps, { turn: liveTurn
   process.once('SIGINT', onSignal)
   return {
     isAsked: () => isAsked,
-    leaving: leaving.signal,
+    leaving: signal,
     forget: () => {
       process.off('SIGINT', onSignal)
       leaving.abort()

@@ -34,10 +34,14 @@ export type ReplyEnd =
 
 export type Reply = {
   readonly take: (frame: Frame) => ReplyEnd | undefined
-  /** The live turn, if it answers the message, or will read it. */
+  /** The live turn, if it was told and answers the message. */
   readonly turn: () => Turn | undefined
+  /** Whether it is live, and answers the message, or will read it. */
+  readonly isOf: (turn: Turn) => boolean
   /** Prints what is left of it. */
   readonly finish: (item: Item) => void
+  /** There is nothing left of it. */
+  readonly closeLine: () => void
 }
 
 type Paper = { readonly text: (piece: string) => void; readonly note: (text: string) => void }
@@ -48,13 +52,14 @@ export function createReply(seq: number, paper: Paper): Reply {
   const [items, print] = [new Map<string, Item>(), createPrinter(paper)]
   let [live, said, noted]: [Turn | undefined, Said | undefined, string] = [undefined, undefined, '']
 
+  const isOf = ({ answers: { to }, endedAt }: Turn) => endedAt === null && (to === null || to >= seq)
   const stand = (turn: Turn): ReplyEnd | undefined => {
     const { from, to } = turn.answers
     if (from > seq) return { type: 'untold' }
     const phrase = phraseOf(turn)
     if (phrase !== noted && turn.endedAt === null) paper.note(phrase)
     noted = phrase
-    live = turn.endedAt === null && (to === null || to >= seq) ? turn : undefined
+    live = isOf(turn) ? turn : undefined
     if (to === null || to < seq) return undefined
     if (turn.state === 'failed') return { type: 'failed', turn }
     const item = items.get(turn.message)
@@ -86,17 +91,17 @@ export function createReply(seq: number, paper: Paper): Reply {
     const text = textOf(parts)
     if (status === 'stopped') {
       print(text, false) // some that is printed may have been said too late to be stored
-      return paper.text('\n')
+      return print.closeLine()
     }
     print(text.endsWith('\n') || text === '' ? text : `${text}\n`, true)
     if (text === '') paper.note(`The reply has no text: ${parts.map(({ type }) => `[${type}]`).join(' ')}`)
   }
-  return { take, finish, turn: () => live }
+  return { take, finish, closeLine: print.closeLine, turn: () => live, isOf }
 }
 
-function createPrinter({ text: write, note }: Paper): (text: string, isEnd: boolean) => void {
+function createPrinter({ text: write, note }: Paper) {
   let printed = ''
-  return (text, isEnd) => {
+  const print = (text: string, isEnd: boolean): void => {
     if (printed.startsWith(text) && (!isEnd || printed === text)) return
     if (text.startsWith(printed)) write(text.slice(printed.length))
     else {
@@ -105,6 +110,11 @@ function createPrinter({ text: write, note }: Paper): (text: string, isEnd: bool
     }
     printed = text
   }
+  return Object.assign(print, {
+    closeLine: () => {
+      if (printed !== '' && !printed.endsWith('\n')) write('\n')
+    },
+  })
 }
 
 /** What will not change by what the open parts say next. */

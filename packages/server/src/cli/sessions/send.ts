@@ -80,7 +80,8 @@ async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: Rep
   const onLost = () => output.note('The stream ended or was lost: coming back, through any pod.')
   const deps = { ...api, clock, random: systemRandom(), onLost }
   const from = { path: `${path}/events?after=${ack.seq}&epoch=${ack.epoch}`, isKnown: true }
-  const interrupt = onInterrupt({ ...deps, path, note: (text) => output.note(text) }, reply)
+  const waiting = { path, reply, firstTurn: ack.turn! }
+  const interrupt = onInterrupt({ ...deps, note: (text) => output.note(text) }, waiting)
   try {
     for await (const frame of followFrames(deps, from, interrupt.leaving)) {
       const end = reply.take(frame)
@@ -119,8 +120,9 @@ function tell({ output }: Asking, end: End, reply: Reply): number {
     case 'interrupted':
     case 'stopped': {
       if (end.item) reply.finish(end.item)
+      else reply.closeLine()
       if (end.item && output.isJson) output.one(end.item)
-      const kept = end.item ? `What it had said is kept, at seq ${end.item.seq}.` : 'It had said nothing yet.'
+      const kept = end.item ? `What it had said is kept, at seq ${end.item.seq}.` : 'Nothing of it is kept.'
       if (end.type === 'stopped') throw new Abort('internal', `The reply was stopped. ${kept} ${GOES_ON}`)
       output.note(`Stopped. ${kept}`)
       return EXIT.interrupted
