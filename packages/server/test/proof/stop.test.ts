@@ -79,6 +79,18 @@ test(`E8: ${STOPS} stops, each about when its turn ends: what was answered is wh
   await Promise.all(Array.from({ length: AT_ONCE }, worker))
   const stopped = results.filter(Boolean).length
   assert.ok(stopped > 0 && stopped < results.length, `no race: ${stopped} of ${results.length} were stopped`)
+  const halts = await Promise.all([runs, asked].map(({ admin }) => haltsOf(admin)))
+  const halted = (le: string) => halts.reduce((sum, one) => sum + (one.get(le) ?? 0), 0)
+  t.diagnostic(`figure halted_within_100ms ${halted('0.1')}`)
+  t.diagnostic(`figure halted_within_1s ${halted('1')}`)
+  t.diagnostic(`figure halted ${halted('+Inf')}`)
   t.diagnostic(`figure stopped ${stopped}`)
   t.diagnostic(`figure ended_first ${results.length - stopped}`)
 })
+
+/** From the commit of a stop to the end of the agent's call, by the clock of the database: how many within each limit. */
+async function haltsOf(admin: string): Promise<Map<string, number>> {
+  const text = await (await fetch(`${admin}/metrics`)).text()
+  const found = text.matchAll(/^fleetline_halt_seconds_bucket\{le="([^"]+)"\} (\d+)$/gm)
+  return new Map(Array.from(found, ([, le, count]) => [le!, Number(count)]))
+}
