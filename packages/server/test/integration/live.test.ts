@@ -1,48 +1,27 @@
 // What an agent says before it is in the log: readers on the pod that runs the turn, and on another one.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import type { Ack, Frame } from '@fleetline/protocol'
-import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
+import type { Frame } from '@fleetline/protocol'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { CHUNKS_FLUSH, createChunks, sweepChunks } from '../../src/session/chunks.ts'
 import { createLive, stopTopic, TICK_MS } from '../../src/session/live.ts'
 import { createTurnView } from '../../src/session/turn-view.ts'
-import { valueOf, type Database } from '../../src/store/database.ts'
+import type { Database } from '../../src/store/database.ts'
 import type { HintListener } from '../../src/store/hints.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
-import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { call, makeSession } from '../support/http.ts'
 import { silentLog } from '../support/log.ts'
-import { podOn } from '../support/pod.ts'
-import { openMessage, openText, readEvents, type Reader } from '../support/reader.ts'
-import { openDatabase } from '../support/store.ts'
+import { openMessage, openText, type Reader } from '../support/reader.ts'
 import { conversationOn } from '../support/turns.ts'
+import { twoPodsOn } from '../support/two-pods.ts'
 
 /** Steps that a test lets an agent take, one after the other. */
 function createSteps() {
   const steps = Array.from({ length: 4 }, () => Promise.withResolvers<void>())
   return { until: (n: number) => steps[n]!.promise, take: (n: number) => steps[n]!.resolve() }
-}
-
-/** Turns run on the first pod; the second one has no agents. */
-async function podsOn(t: TestContext, answer: AgentDefinition['answer']) {
-  const url = await databaseFor(t)
-  const here = await podOn(t, url, { podName: 'here' }, { agents: [agent('bot', answer)] })
-  const there = await podOn(t, url, { podName: 'there' })
-  const { session } = await makeSession(here.gateway, { agent: 'bot' })
-  const database = await openDatabase(t, url)
-  const at = (gateway: string) => `${gateway}/v1/sessions/${session}`
-  return {
-    run: async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run'),
-    send: async (text: string) =>
-      (await call('POST', `${at(here.gateway)}/messages`, { text })).body as unknown as Ack,
-    follow: (pod: 'here' | 'there', headers = {}, query = '') =>
-      readEvents(t, `${at((pod === 'here' ? here : there).gateway)}/events${query}`, headers),
-  }
 }
 
 const untilSaid = (readers: readonly Reader[], turn: string, text: string) =>
@@ -77,7 +56,7 @@ function orderOf(frames: readonly Frame[]): string[] {
 
 test('D4: readers here and elsewhere see each word, who joins in the middle all so far, and the final is what they saw', async (t) => {
   const steps = createSteps()
-  const pods = await podsOn(t, async function* () {
+  const pods = await twoPodsOn(t, async function* () {
     yield { type: 'start', messageMetadata: { model: 'm' } }
     yield { type: 'text-start', id: '1' }
     yield { type: 'text-delta', id: '1', delta: 'one ' }
@@ -126,7 +105,7 @@ test('D4: readers here and elsewhere see each word, who joins in the middle all 
 
 test('D4: a new attempt begins the message anew for every reader; a failure that moves no head is told', async (t) => {
   const steps = createSteps()
-  const pods = await podsOn(t, async function* ({ turn: { attempt } }) {
+  const pods = await twoPodsOn(t, async function* ({ turn: { attempt } }) {
     yield { type: 'text-start', id: '1' }
     yield { type: 'text-delta', id: '1', delta: `words of ${attempt}` }
     await steps.until(attempt - 1)
@@ -163,7 +142,7 @@ test('D4: a new attempt begins the message anew for every reader; a failure that
 })
 
 test('D4: who was away is told how turns ended, those of its epoch on, in their order; an id that is none is refused', async (t) => {
-  const pods = await podsOn(t, async function* ({ turn: { epoch } }) {
+  const pods = await twoPodsOn(t, async function* ({ turn: { epoch } }) {
     if (epoch === 2) yield { type: 'nonsense' }
     yield { type: 'finish' } // it has nothing to say: no head moves
   })
@@ -193,7 +172,7 @@ test('D4: who was away is told how turns ended, those of its epoch on, in their 
 
 test('D3: a log that is cut while a turn is told: the reader begins anew, and goes on with the turn', async (t) => {
   const steps = createSteps()
-  const pods = await podsOn(t, async function* () {
+  const pods = await twoPodsOn(t, async function* () {
     yield { type: 'text-start', id: '1' }
     yield { type: 'text-delta', id: '1', delta: 'word' }
     await steps.until(0)

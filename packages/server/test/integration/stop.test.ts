@@ -2,42 +2,28 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { formatId, type Ack, type Item, type StopAck, type Turn } from '@fleetline/protocol'
-import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
+import type { AgentDefinition } from '../../src/agent/agent.ts'
 import { SESSION_LOCK } from '../../src/session/append.ts'
-import { valueOf, type Database } from '../../src/store/database.ts'
+import type { Database } from '../../src/store/database.ts'
 import { HALTING } from '../../src/turn/halts.ts'
-import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { call, makeSession } from '../support/http.ts'
+import { call } from '../support/http.ts'
 import { explaining } from '../support/plan.ts'
-import { podOn } from '../support/pod.ts'
-import { openText, readEvents, type Reader } from '../support/reader.ts'
-import { openDatabase } from '../support/store.ts'
+import { openText, type Reader } from '../support/reader.ts'
 import { conversationOn, doneBy, driversOf } from '../support/turns.ts'
+import { twoPodsOn } from '../support/two-pods.ts'
 
-/** Turns run on the first pod; the second one has no agents. */
 async function podsOn(t: TestContext, answer: AgentDefinition['answer']) {
-  const url = await databaseFor(t)
-  const here = await podOn(t, url, { podName: 'here' }, { agents: [agent('bot', answer)] })
-  const there = await podOn(t, url, { podName: 'there' })
-  const { session } = await makeSession(here.gateway, { agent: 'bot' })
-  const database = await openDatabase(t, url)
-  const at = (gateway: string) => `${gateway}/v1/sessions/${session}`
+  const { at, pods, run, send, follow } = await twoPodsOn(t, answer)
   return {
-    run: async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run'),
-    send: async (text: string) =>
-      (await call('POST', `${at(here.gateway)}/messages`, { text })).body as unknown as Ack,
+    run,
+    send,
     /** From the other pod. */
     stop: async ({ turn, epoch }: Pick<Ack, 'turn' | 'epoch'>) =>
-      (await call('POST', `${at(there.gateway)}/stop`, { turn, epoch })).body as unknown as StopAck,
-    turn: async (id: string) =>
-      (await call('GET', `${there.gateway}/v1/turns/${id}`)).body as unknown as Turn,
-    readers: async () => [
-      await readEvents(t, `${at(here.gateway)}/events`),
-      await readEvents(t, `${at(there.gateway)}/events`),
-    ],
-    back: ({ lastId }: Reader) =>
-      readEvents(t, `${at(there.gateway)}/events`, { 'last-event-id': lastId()! }),
+      (await call('POST', `${at('there')}/stop`, { turn, epoch })).body as unknown as StopAck,
+    turn: async (id: string) => (await call('GET', `${pods.there}/v1/turns/${id}`)).body as unknown as Turn,
+    readers: async () => [await follow('here'), await follow('there')],
+    back: ({ lastId }: Reader) => follow('there', { 'last-event-id': lastId()! }),
   }
 }
 

@@ -1,0 +1,30 @@
+// A session between two pods of this process: its turns run on the first, `here`; the second, `there`, has no agents.
+import type { TestContext } from 'node:test'
+import type { Ack } from '@fleetline/protocol'
+import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
+import { valueOf } from '../../src/store/database.ts'
+import { databaseFor } from './database.ts'
+import { call, makeSession } from './http.ts'
+import { podOn } from './pod.ts'
+import { readEvents } from './reader.ts'
+import { openDatabase } from './store.ts'
+
+export async function twoPodsOn(t: TestContext, answer: AgentDefinition['answer']) {
+  const url = await databaseFor(t)
+  const here = await podOn(t, url, { podName: 'here' }, { agents: [agent('bot', answer)] })
+  const there = await podOn(t, url, { podName: 'there' })
+  const pods = { here: here.gateway, there: there.gateway }
+  const { session } = await makeSession(pods.here, { agent: 'bot' })
+  const database = await openDatabase(t, url)
+  const at = (pod: keyof typeof pods) => `${pods[pod]}/v1/sessions/${session}`
+  return {
+    session,
+    pods,
+    at,
+    run: async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run'),
+    send: async (text: string) =>
+      (await call('POST', `${at('here')}/messages`, { text })).body as unknown as Ack,
+    follow: (pod: keyof typeof pods, headers = {}, query = '') =>
+      readEvents(t, `${at(pod)}/events${query}`, headers),
+  }
+}
