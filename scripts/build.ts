@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 
 const ROOT = join(import.meta.dirname, '..')
-const PACKAGES = ['protocol', 'server'] // in the order of their imports
+const PACKAGES = ['protocol', 'client', 'server'] // in the order of their imports
 
 type Manifest = {
   readonly files: readonly string[]

@@ -5,6 +5,8 @@ import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import { build } from 'esbuild'
 
 const ROOT = join(import.meta.dirname, '..')
 const tarballs = mkdtempSync(join(tmpdir(), 'fleetline-tarballs-'))
@@ -24,6 +26,7 @@ function builtFrom(folder: string): string[] {
 
 for (const [tarball, folder] of [
   ['fleetline-0.0.0.tgz', 'packages/server'],
+  ['fleetline-client-0.0.0.tgz', 'packages/client'],
   ['fleetline-protocol-0.0.0.tgz', 'packages/protocol'],
 ] as const) {
   test(`${tarball} holds what was built, the migrations, and neither sources nor tests`, () => {
@@ -39,6 +42,7 @@ test('installed, with what its manifest names and nothing else, the command answ
   const modules = join(tarballs, 'node_modules')
   for (const [tarball, name] of [
     ['fleetline-0.0.0.tgz', 'fleetline'],
+    ['fleetline-client-0.0.0.tgz', '@fleetline/client'],
     ['fleetline-protocol-0.0.0.tgz', '@fleetline/protocol'],
   ] as const) {
     mkdirSync(join(modules, name), { recursive: true })
@@ -53,4 +57,18 @@ test('installed, with what its manifest names and nothing else, the command answ
   assert.equal(run(join(modules, 'fleetline/dist/cli/main.js'), '--version'), '0.0.0\n')
   assert.match(run('-e', "import('fleetline').then((entry) => console.log(Object.keys(entry)))"), /createPod/)
   assert.equal(run(join(ROOT, 'packages/server/dist/cli/main.js'), '--version'), '0.0.0\n')
+})
+
+test('bundled and minified, the client and what it needs take less than 8 KB of gzip', async (t) => {
+  const { outputFiles } = await build({
+    entryPoints: [join(ROOT, 'packages/client/dist/index.js')],
+    bundle: true,
+    minify: true,
+    format: 'esm',
+    target: 'es2024',
+    write: false,
+  })
+  const { length } = gzipSync(outputFiles[0]!.contents)
+  t.diagnostic(`${length} bytes`)
+  assert.ok(length < 8_192, `${length} bytes`)
 })

@@ -1,0 +1,53 @@
+// The sessions of one device. Each is followed over a connection of its own, from when it is first asked for.
+import { systemClock, systemRandom, type Clock, type Random } from './clock.ts'
+import { createHttp } from './http.ts'
+import { createSession, type Session, type Waking } from './session.ts'
+import { onWake } from './wake.ts'
+
+export type ClientOptions = {
+  /** Of the fleet, without `/v1`; in a page that the same server has sent it may be left out. */
+  readonly url?: string
+  readonly fetch?: typeof globalThis.fetch
+  readonly clock?: Clock
+  readonly random?: Random
+}
+export type Client = {
+  /** By its id or its alias. The same object until it is closed. */
+  readonly session: (id: string) => Session
+  /** Closes all of them. */
+  readonly close: () => void
+}
+
+export function createClient({
+  url = '',
+  fetch = (...request) => globalThis.fetch(...request),
+  clock = systemClock(),
+  random = systemRandom,
+}: ClientOptions = {}): Client {
+  const sessions = new Map<string, Session & Waking>()
+  const http = createHttp({ url: url.replace(/\/+$/, ''), fetch, clock })
+  const stopListening = onWake(() => sessions.forEach((session) => session.wake()))
+  const open = (id: string): Session => {
+    const session = createSession({ id, http, clock, random, mintId })
+    const close = () => {
+      if (sessions.get(id) === kept) sessions.delete(id)
+      session.close()
+    }
+    const kept = { ...session, close }
+    sessions.set(id, kept)
+    return kept
+  }
+  return {
+    session: (id) => sessions.get(id) ?? open(id),
+    close: () => {
+      stopListening()
+      for (const session of sessions.values()) session.close()
+    },
+  }
+}
+
+/** 128 random bits: `crypto.randomUUID` is missing in pages that came over plain HTTP from another host. */
+function mintId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
+}

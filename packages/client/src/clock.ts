@@ -1,0 +1,38 @@
+// Time and chance as arguments: nothing else here reads a clock, sets a timer or draws a number.
+
+export type Clock = {
+  /** Milliseconds since 1970: it goes on while a device sleeps. */
+  readonly now: () => number
+  /** Rejects when the signal is aborted. */
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+}
+/** From 0 to below 1. */
+export type Random = () => number
+
+export function systemClock(): Clock {
+  return { now: () => Date.now(), sleep }
+}
+
+export function systemRandom(): number {
+  return Math.random()
+}
+
+/** Full jitter: drawn evenly from the whole range, so that devices that lost a pod together come back apart. */
+export function backoffMs(failures: number, random: Random): number {
+  return random() * Math.min(30_000, 250 * 2 ** failures)
+}
+
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      clearTimeout(timer)
+      reject(signal.reason as Error)
+    }
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', onAbort)
+      resolve()
+    }, ms)
+    if (signal.aborted) onAbort()
+    else signal.addEventListener('abort', onAbort, { once: true })
+  })
+}

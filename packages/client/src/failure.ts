@@ -1,0 +1,55 @@
+// What may come back instead of an answer. Refused: it had no effect, and would not have one the next time. Everything else
+// says nothing about what became of it: the same is sent again, with the same id.
+
+/** A code of the error table, and a sentence. */
+export type Refusal = { readonly code: string; readonly text: string }
+
+export class FleetlineError extends Error {
+  override readonly name = 'FleetlineError'
+  readonly code: string
+  readonly isRefused: boolean
+  /** Not before this it is worth another try. */
+  readonly retryAfterMs: number
+
+  constructor({ code, text }: Refusal, { isRefused = false, retryAfterMs = 0, cause }: Details = {}) {
+    super(text, { cause })
+    this.code = code
+    this.isRefused = isRefused
+    this.retryAfterMs = retryAfterMs
+  }
+}
+type Details = { readonly isRefused?: boolean; readonly retryAfterMs?: number; readonly cause?: unknown }
+
+export function isRefusal(error: unknown): error is FleetlineError {
+  return error instanceof FleetlineError && error.isRefused
+}
+
+export function retryAfterMs(error: unknown): number {
+  return error instanceof FleetlineError ? error.retryAfterMs : 0
+}
+
+export function unavailable(text: string, cause?: unknown): FleetlineError {
+  return new FleetlineError({ code: 'unavailable', text }, { cause })
+}
+
+/** Of an answer that is not the one that was hoped for. What is not from Fleetline is from something in between. */
+export async function failureOf(answer: Response): Promise<FleetlineError> {
+  const { status } = answer
+  const refusal = refusalOf(await answer.json().catch(() => undefined))
+  if (status === 408) return unavailable('The connection had been given up.') // it was idle, and nobody read the request
+  if (!refusal) {
+    const text = `${answer.url} was answered with ${status}, not by Fleetline.`
+    const isRefused = status >= 300 && status < 500 && status !== 429
+    return new FleetlineError({ code: isRefused ? 'internal' : 'unavailable', text }, { isRefused })
+  }
+  const { code, text, retryable, retryAfterMs = 0 } = refusal
+  return new FleetlineError({ code, text }, { isRefused: !retryable, retryAfterMs })
+}
+
+type Told = Refusal & { readonly retryable: boolean; readonly retryAfterMs?: number }
+
+function refusalOf(body: unknown): Told | undefined {
+  const { error } = (body ?? {}) as { error?: Partial<Told> }
+  const isOurs = typeof error?.code === 'string' && typeof error.retryable === 'boolean'
+  return isOurs ? (error as Told) : undefined
+}

@@ -1,0 +1,64 @@
+// What a device asks its fleet, over fetch. An answer comes, or a FleetlineError, or the reason of the signal.
+import type { Clock } from './clock.ts'
+import { failureOf, unavailable } from './failure.ts'
+
+export type Http = {
+  readonly post: <T>(path: string, body: unknown, signal: AbortSignal) => Promise<T>
+  /** Answers when the stream is open. */
+  readonly events: (
+    path: string,
+    lastId: string | undefined,
+    signal: AbortSignal,
+  ) => Promise<ReadableStream<Uint8Array>>
+}
+type Deps = { readonly url: string; readonly fetch: typeof fetch; readonly clock: Clock }
+
+const ANSWER_MS = 30_000
+
+export function createHttp({ url, fetch, clock }: Deps): Http {
+  const reach = async (path: string, init: RequestInit & { readonly signal: AbortSignal }) => {
+    const answer = await fetch(`${url}/v1${path}`, init).catch((cause: unknown) => {
+      init.signal.throwIfAborted()
+      throw unavailable('There is no answer.', cause)
+    })
+    if (!answer.ok) throw await failureOf(answer)
+    return answer
+  }
+  return {
+    post: <T>(path: string, body: unknown, signal: AbortSignal) =>
+      within(clock, signal, async (signal) => {
+        const headers = { 'content-type': 'application/json' }
+        const answer = await reach(path, { method: 'POST', headers, body: JSON.stringify(body), signal })
+        const read = answer.json() as Promise<T>
+        return read.catch((cause: unknown) => {
+          signal.throwIfAborted()
+          throw unavailable('The answer broke off.', cause)
+        })
+      }),
+    events: (path, lastId, signal) =>
+      within(clock, signal, async (signal) => {
+        const headers: Record<string, string> = lastId === undefined ? {} : { 'last-event-id': lastId }
+        const { body } = await reach(path, { headers: { accept: 'text/event-stream', ...headers }, signal })
+        if (!body) throw unavailable('The answer is empty.')
+        return body
+      }),
+  }
+}
+
+/** Of a request that takes too long nobody knows the outcome. The signal goes on to be of use to what was answered. */
+async function within<T>(
+  clock: Clock,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const [late, done] = [new AbortController(), new AbortController()]
+  clock.sleep(ANSWER_MS, done.signal).then(
+    () => late.abort(unavailable('There was no answer in time.')),
+    () => undefined, // it was answered
+  )
+  try {
+    return await work(AbortSignal.any([signal, late.signal]))
+  } finally {
+    done.abort()
+  }
+}

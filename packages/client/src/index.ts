@@ -1,0 +1,8 @@
+// The public entry of @fleetline/client.
+export { createClient, type Client, type ClientOptions } from './client.ts'
+export type { Clock, Random } from './clock.ts'
+export { FleetlineError, type Refusal } from './failure.ts'
+export { OUTBOX_LIMIT, type Input, type Sent, type Session } from './session.ts'
+export type { Snapshot } from './store.ts'
+export type { Connection } from './stream.ts'
+export type { Message, Status } from './view.ts'

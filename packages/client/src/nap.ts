@@ -1,0 +1,19 @@
+// A sleep that may be cut short.
+import type { Clock } from './clock.ts'
+
+export type Nap = {
+  /** Until the time has passed, it is woken, or the signal is aborted. */
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+  readonly wake: () => void
+}
+
+export function napOf(clock: Clock): Nap {
+  let woken = new AbortController()
+  return {
+    sleep: async (ms, signal) => {
+      woken = new AbortController()
+      await clock.sleep(ms, AbortSignal.any([signal, woken.signal])).catch(() => undefined)
+    },
+    wake: () => woken.abort(),
+  }
+}

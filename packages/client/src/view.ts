@@ -1,0 +1,264 @@
+// A session as a device has it: what it is told and what it sends go in, what it shows comes out. Pure. Told the same things
+// again, late, or with some of them missing, it ends with what is stored:
+//
+//   told                                        the view
+//   messages  the item right behind the head    takes it: instead of its own row of that id, and of that turn's open reply
+//             one at the head or below          has it already
+//             one further ahead                 has missed something: asks again
+//   turn      of a later standing               takes it; one that has ended has no open reply
+//             of an earlier one                 has it already
+//   chunks    of a turn that is not live here,
+//             or whose reply is in the log      leaves them
+//             of an older attempt, or known     has them already
+//             the next ones                     adds them to the open reply
+//             from the first, with new ones     begins the open reply anew
+//             others                            has missed something: asks again
+//   gap                                         forgets the log, the turn and the reply: they are of another history
+//
+//   a row of its own   pending ── acked, or its item came ──▶ sent    acked: it stays until its item comes
+//                      pending ── refused ──▶ failed ── retry ──▶ pending, as the last one; or discard
+//                      acked, and a gap came ──▶ pending: sent again with its id, it is there once
+import {
+  createAssembler,
+  mergeDeltas,
+  type Ack,
+  type Author,
+  type Chunk,
+  type ChunksFrame,
+  type Frame,
+  type GapFrame,
+  type Item,
+  type Message as UiMessage,
+  type MessagesFrame,
+  type Turn,
+} from '@fleetline/protocol'
+import type { Refusal } from './failure.ts'
+
+/** A message as a device shows it. */
+export type Message = UiMessage &
+  Pick<Item, 'turn' | 'answers' | 'status'> & {
+    /** Its place in the log; null: it has none yet. */
+    readonly seq: number | null
+    /** `pending`: not known to be stored. `sent`: stored. `failed`: refused. `open`: a reply, while it is said. */
+    readonly delivery: 'pending' | 'sent' | 'failed' | 'open'
+    readonly author: Author
+    /** RFC 3339, UTC; absent until it is in the log. */
+    readonly at?: string
+    /** Of one that failed. */
+    readonly refusal?: Refusal
+  }
+
+/**
+ * `waiting`: no pod has taken the turn. `working`: its agent has said nothing yet. `recovering`: it is tried again, and
+ * says nothing new yet. `failed`: the last turn did.
+ */
+export type Status = 'idle' | 'waiting' | 'working' | 'streaming' | 'recovering' | 'failed'
+
+export type View = {
+  readonly head: number
+  readonly log: readonly Message[]
+  /** Its own, which are not in the log here. */
+  readonly rows: readonly Message[]
+  /** The live one, or the last. */
+  readonly turn: Turn | null
+  readonly open: Open | null
+  /** What the newest ack said about the turn that will answer it. */
+  readonly asked: { readonly turn: string; readonly epoch: number } | null
+}
+/** What an attempt has said: all below `next`, deltas merged. */
+type Open = {
+  readonly attempt: number
+  readonly next: number
+  readonly chunks: readonly Chunk[]
+  readonly message: Message
+}
+
+export type Own =
+  | { readonly type: 'send'; readonly message: UiMessage }
+  | { readonly type: 'acked'; readonly ack: Ack }
+  | { readonly type: 'refused'; readonly id: string; readonly refusal: Refusal }
+  | { readonly type: 'retry'; readonly id: string }
+  | { readonly type: 'discard'; readonly id: string }
+
+export type Effect =
+  /** Something was missed: it is to be told again what follows its head, and the live turn. */
+  { readonly type: 'ask' } | { readonly type: 'sent'; readonly id: string; readonly seq: number }
+export type Step = { readonly view: View; readonly effects: readonly Effect[] }
+
+export const EMPTY: View = { head: 0, log: [], rows: [], turn: null, open: null, asked: null }
+
+export function step(view: View, event: Frame | Own): Step {
+  switch (event.type) {
+    case 'messages':
+      return takeItems(view, event)
+    case 'turn':
+      return only(takeTurn(view, event.turn))
+    case 'chunks':
+      return takeChunks(view, event)
+    case 'gap':
+      return only(forget(view, event))
+    case 'send':
+      return only({ ...view, rows: [...view.rows, rowOf(event.message)] })
+    case 'acked':
+      return takeAck(view, event.ack)
+    case 'refused':
+      return only(withRow(view, event.id, (row) => ({ ...row, delivery: 'failed', refusal: event.refusal })))
+    case 'retry':
+      return only(retried(view, event.id))
+    case 'discard':
+      return only({ ...view, rows: view.rows.filter((row) => row.id !== event.id || !isFailed(row)) })
+    default:
+      return only(view) // of a later release
+  }
+}
+
+/** What is shown, in the order of the log: what is stored, what is sent, what is being said. */
+export function messagesOf({ log, rows, open }: View): readonly Message[] {
+  return open ? [...log, ...rows, open.message] : [...log, ...rows]
+}
+
+export function statusOf(view: View): Status {
+  const { turn, open } = view
+  if (turn && hasReply(view, turn.id)) return 'idle' // that it has ended is told next
+  switch (turn?.state) {
+    case 'queued':
+      return turn.attempt === 0 ? 'waiting' : 'recovering'
+    case 'running':
+      if (open && open.attempt >= turn.attempt) return 'streaming'
+      return turn.attempt < 2 ? 'working' : 'recovering'
+    case 'failed':
+      return 'failed'
+    case 'done':
+    case 'stopped':
+    case undefined:
+      return 'idle'
+  }
+}
+
+/** What a stop would name: the turn that is live, as far as is known here. */
+export function liveTurn({
+  turn,
+  asked,
+}: View): { readonly turn: string; readonly epoch: number } | undefined {
+  if (asked && asked.epoch > (turn?.epoch ?? 0)) return asked
+  return turn && turn.endedAt === null ? { turn: turn.id, epoch: turn.epoch } : undefined
+}
+
+function takeItems(view: View, { items }: MessagesFrame): Step {
+  const fresh = items.filter(({ seq }) => seq > view.head)
+  if (fresh.length === 0) return only(view)
+  if (fresh[0]!.seq !== view.head + 1) return missed(view)
+  const { seq: head } = fresh.at(-1)!
+  const [ids, turns] = [
+    new Map(fresh.map(({ id, seq }) => [id, seq])),
+    new Set(fresh.map(({ turn }) => turn)),
+  ]
+  const isStored = ({ id, seq }: Message) => ids.has(id) || (seq !== null && seq <= head)
+  const sent = view.rows.filter((row) => isStored(row) && row.seq === null)
+  return {
+    view: {
+      ...view,
+      head,
+      log: [...view.log, ...fresh.map((item): Message => ({ ...item, delivery: 'sent' }))],
+      rows: view.rows.filter((row) => !isStored(row)),
+      open: view.open && turns.has(view.open.message.turn) ? null : view.open,
+    },
+    effects: sent.map(({ id }) => ({ type: 'sent', id, seq: ids.get(id)! })),
+  }
+}
+
+function takeTurn(view: View, turn: Turn): View {
+  if (view.turn && isLater(view.turn, turn)) return view
+  const isSame = view.turn?.id === turn.id
+  return { ...view, turn, open: isSame && turn.endedAt === null ? view.open : null }
+}
+
+/** A turn is queued; runs, and is queued again, as its attempts grow; ends; halts. */
+function isLater(one: Turn, other: Turn): boolean {
+  const [a, b] = [one, other].map(({ epoch, attempt, state, endedAt, halted }) => [
+    epoch,
+    endedAt === null ? 0 : 1,
+    attempt,
+    state === 'queued' ? 1 : 0,
+    halted === true ? 1 : 0,
+  ]) as [number[], number[]]
+  const at = a.findIndex((value, index) => value !== b[index])
+  return at >= 0 && a[at]! > b[at]!
+}
+
+function takeChunks(view: View, frame: ChunksFrame): Step {
+  const { turn, open } = view
+  const { attempt, index, count } = frame
+  const isLive = turn?.id === frame.turn && turn.endedAt === null
+  if (!isLive || hasReply(view, frame.turn)) return only(view)
+  const known = open?.attempt === attempt ? open.next : 0
+  if ((open && attempt < open.attempt) || index + count <= known) return only(view)
+  if (index !== 0 && index !== known) return missed(view)
+  const chunks = mergeDeltas(index === 0 ? frame.chunks : [...open!.chunks, ...frame.chunks])
+  const message = assembled(turn, chunks)
+  if (!message) return missed({ ...view, open: null })
+  return only({ ...view, open: { attempt, next: index + count, chunks, message } })
+}
+
+/** Whether the log ends with what this turn has written, but for what users said since. */
+function hasReply({ log }: View, turn: string): boolean {
+  return log.findLast((message) => message.turn !== undefined)?.turn === turn
+}
+
+/** Undefined: they do not fit together. */
+function assembled({ id, message, agent }: Turn, chunks: readonly Chunk[]): Message | undefined {
+  const assembler = createAssembler(message)
+  try {
+    chunks.forEach(assembler.push)
+  } catch {
+    return undefined
+  }
+  const author: Author = { kind: 'agent', id: agent }
+  return { ...assembler.message(), id: message, seq: null, delivery: 'open', author, turn: id }
+}
+
+function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
+  const asked = turn && epoch > (view.asked?.epoch ?? 0) ? { turn, epoch } : view.asked
+  const row = view.rows.find((row) => row.id === id)
+  const rows =
+    seq <= view.head
+      ? view.rows.filter((other) => other !== row)
+      : view.rows.map((other) => (other === row ? bare(other, 'sent', seq) : other))
+  return { view: { ...view, asked, rows }, effects: row?.seq === null ? [{ type: 'sent', id, seq }] : [] }
+}
+
+function forget({ rows }: View, { to }: GapFrame): View {
+  return { ...EMPTY, head: to, rows: rows.map((row) => (isFailed(row) ? row : bare(row, 'pending', null))) }
+}
+
+function retried(view: View, id: string): View {
+  const row = view.rows.find((row) => row.id === id && isFailed(row))
+  if (!row) return view
+  return { ...view, rows: [...view.rows.filter((other) => other !== row), bare(row, 'pending', null)] }
+}
+
+function withRow(view: View, id: string, change: (row: Message) => Message): View {
+  return { ...view, rows: view.rows.map((row) => (row.id === id ? change(row) : row)) }
+}
+
+function rowOf(message: UiMessage): Message {
+  return { ...message, seq: null, delivery: 'pending', author: { kind: 'user' } }
+}
+
+function bare(row: Message, delivery: Message['delivery'], seq: number | null): Message {
+  const { refusal, ...kept } = row
+  return { ...(refusal ? kept : row), delivery, seq }
+}
+
+function isFailed({ delivery }: Message): boolean {
+  return delivery === 'failed'
+}
+
+/** The open reply is told from its first chunk then; until it is, what is here stays. */
+function missed(view: View): Step {
+  return { view: { ...view, open: view.open && { ...view.open, next: 0 } }, effects: [{ type: 'ask' }] }
+}
+
+function only(view: View): Step {
+  return { view, effects: [] }
+}

@@ -1,0 +1,67 @@
+// What a device sends while its fleet is dying, dead, and back: pods as OS processes behind one address, killed by hand.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { createClient, type Session } from '@fleetline/client'
+import type { Page } from '@fleetline/protocol'
+import { createFront } from '../../../server/src/cli/dev/front.ts'
+import { systemRandom } from '../../../server/src/lib/random.ts'
+import { atEnd } from '../../../server/test/support/cleanup.ts'
+import { databaseFor } from '../../../server/test/support/database.ts'
+import { eventually } from '../../../server/test/support/eventually.ts'
+import { call, makeSession } from '../../../server/test/support/http.ts'
+import { startPod } from '../../../server/test/support/pods.ts'
+
+async function fleetOn(t: TestContext) {
+  const url = await databaseFor(t)
+  let ports: number[] = []
+  const [name, host] = ['front', '127.0.0.1']
+  const front = createFront({ name, host, port: 0, random: systemRandom(), targets: () => ports })
+  await front.start()
+  atEnd(t, () => front.stop())
+  const gateway = `http://${host}:${front.port()}`
+  return {
+    gateway,
+    newPod: async () => {
+      const pod = await startPod(t, url)
+      ports = [Number(new URL(pod.gateway).port)]
+      return pod
+    },
+    deviceOf: (session: string): Session => {
+      const client = createClient({ url: gateway })
+      atEnd(t, () => client.close())
+      return client.session(session)
+    },
+    texts: async (session: string) => {
+      const page = (await call('GET', `${gateway}/v1/sessions/${session}/messages`)).body as unknown as Page
+      return page.items.map(({ id, parts }) => [id, parts[0]!['text']])
+    },
+  }
+}
+
+const until = (device: Session, what: string, is: () => unknown) =>
+  eventually(() => assert.ok(is()), { what, details: () => JSON.stringify(device.get()) })
+
+test('L3 L4: sent while every pod is down, messages are there once, in their order, when one is back', async (t) => {
+  const fleet = await fleetOn(t)
+  const first = await fleet.newPod()
+  const { session } = await makeSession(fleet.gateway)
+  const device = fleet.deviceOf(session)
+  await device.send('before').sent
+  await until(device, 'the echo', () => device.get().head === 1)
+  first.program.kill()
+  await until(device, 'the loss', () => device.get().connection !== 'live')
+  const sends = ['one', 'two', 'three'].map((text) => device.send(text))
+  assert.deepEqual(
+    device.get().messages.map(({ seq, delivery }) => [seq, delivery]),
+    [[1, 'sent'], ...sends.map(() => [null, 'pending'])],
+  )
+  await fleet.newPod()
+  assert.deepEqual(await Promise.all(sends.map(({ sent }) => sent)), [{ seq: 2 }, { seq: 3 }, { seq: 4 }])
+  await until(device, 'the echoes', () => device.get().head === 4 && device.get().connection === 'live')
+  const shown = device.get().messages.map(({ id, parts }) => [id, parts[0]!['text']])
+  assert.deepEqual(shown, await fleet.texts(session))
+  assert.deepEqual(
+    shown.slice(1),
+    sends.map(({ id }, index) => [id, ['one', 'two', 'three'][index]]),
+  )
+})

@@ -1,0 +1,370 @@
+// A device over random histories of a session, told frames that are split, repeated, lost on the way, and told anew after a
+// cut, a hole, or a restored backup: it ends with what is stored, and shows no message twice at any time. Fails when a repeat
+// is taken as new, when a hole goes unnoticed, when an older standing of a turn, or older words, replace newer ones, when an
+// echo leaves its row, and when an ack outlives a restored backup (all tried: the mutants below).
+import assert from 'node:assert/strict'
+import { isDeepStrictEqual } from 'node:util'
+import { test } from 'node:test'
+import {
+  createAssembler,
+  mergeDeltas,
+  type Ack,
+  type Chunk,
+  type Frame,
+  type Id,
+  type Item,
+  type Turn,
+} from '@fleetline/protocol'
+import * as fc from 'fast-check'
+import { EMPTY, liveTurn, messagesOf, statusOf, step, type Step, type View } from '../../src/view.ts'
+
+type Stepped = (view: View, event: Parameters<typeof step>[1]) => Step
+/** Where a connection is. */
+type Cursor = { seq: number; ended: number; shown: string; open: { attempt: number; next: number } }
+type Happening =
+  | (typeof HAPPENINGS)[number]
+  | { readonly tell: number; readonly lost: boolean }
+  | { readonly repeat: number }
+
+const HAPPENINGS = [
+  'other', // somebody else's message
+  'send', // one of this device
+  'store', // the oldest of these that is not stored
+  'ack',
+  'claim',
+  'say',
+  'lose', // the pod that runs the turn
+  'done',
+  'fail',
+  'stop',
+  'halt',
+  'restore', // a backup from before the session began
+  'cut', // the connection
+] as const
+const happenings = fc.array(
+  fc.oneof(
+    {
+      weight: 8,
+      arbitrary: fc.constantFrom<Happening>('send', 'store', 'ack', 'claim', 'say', 'say', 'say', 'say'),
+    },
+    { weight: 4, arbitrary: fc.constantFrom<Happening>(...HAPPENINGS) },
+    {
+      weight: 8,
+      arbitrary: fc.record({ tell: fc.integer({ min: 1, max: 4 }), lost: fc.nat(9).map((n) => n === 0) }),
+    },
+    { weight: 2, arbitrary: fc.record({ repeat: fc.nat(20) }) },
+  ),
+  { maxLength: 120, size: 'max' },
+)
+
+const SESSION = 'ses_1' as Id<'session'>
+const textOf = (id: string) => ({ id, parts: [{ type: 'text', text: id }] })
+
+const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
+  session: SESSION,
+  state: 'queued',
+  attempt: 0,
+  agent: 'a',
+  answers: { from: 1, to: null },
+  pod: null,
+  startedAt: 'now',
+  retryAt: null,
+  endedAt: null,
+  error: null,
+}
+
+/** What is stored, and what a connection is told of it. */
+function createServer() {
+  let [log, ended, turn, chunks]: [Item[], Turn[], Turn | undefined, Chunk[]] = [[], [], undefined, []]
+  let [epoch, count, restores]: [number, number, number] = [0, 0, 0]
+
+  const add = (item: Omit<Item, 'seq' | 'author' | 'at'>) => {
+    log = [...log, { ...item, seq: log.length + 1, author: { kind: 'user' }, at: `${(count += 1)}` }]
+  }
+  const change = (more: Partial<Turn>) => void (turn = turn && { ...turn, ...more })
+  const end = (state: 'done' | 'failed' | 'stopped', hasReply: boolean) => {
+    if (!turn) return
+    const { parts } = assembled(chunks)
+    if (hasReply) add({ id: turn.message, role: 'assistant', parts, turn: turn.id })
+    ended = [...ended, { ...turn, state, endedAt: 'now', ...(state === 'stopped' && { halted: false }) }]
+    turn = undefined
+  }
+  const store = (id: string): Ack => {
+    const there = log.find((item) => item.id === id)
+    if (!there) add({ ...textOf(id), role: 'user' })
+    if (!there && !turn) {
+      epoch += 1
+      const name = `${restores}.${epoch}`
+      chunks = []
+      turn = { ...NEW_TURN, epoch, id: `turn_${name}` as Id<'turn'>, message: `msg_${name}` as Id<'message'> }
+    }
+    const seq = there?.seq ?? log.length
+    return { id, seq, deduped: there !== undefined, ...(turn && { turn: turn.id, epoch: turn.epoch }) }
+  }
+  const isRunning = () => turn?.state === 'running'
+  return {
+    log: () => log,
+    turn: () => turn,
+    chunks: () => chunks,
+    /** Of a turn whose end need not be told to who comes now. */
+    ended: () => epoch - (turn ? 1 : 0),
+    add: () => add({ ...textOf(`o${restores}.${count}`), role: 'user' }),
+    store,
+    claim: () => {
+      if (turn?.state !== 'queued') return
+      change({ state: 'running', attempt: turn.attempt + 1 })
+      chunks = []
+    },
+    say: () => {
+      if (!isRunning()) return
+      chunks.push(
+        chunks.length === 0
+          ? { type: 'text-start', id: '1' }
+          : { type: 'text-delta', id: '1', delta: `${chunks.length} ` },
+      )
+    },
+    lose: () => isRunning() && change({ state: 'queued' }),
+    done: () => isRunning() && end('done', chunks.length > 1),
+    fail: () => isRunning() && end('failed', false),
+    stop: () => end('stopped', isRunning() && chunks.length > 1),
+    halt: () => {
+      const last = ended.at(-1)
+      if (last?.halted === false && !turn) ended = [...ended.slice(0, -1), { ...last, halted: true }]
+    },
+    restore: () => {
+      ;[log, ended, turn, chunks, epoch] = [[], [], undefined, [], 0]
+      restores += 1
+    },
+    /** The next frame for who is here, and where it is then. */
+    next: (at: Cursor, most: number): readonly [Frame, Cursor] | undefined => {
+      const items = log.slice(at.seq, at.seq + most)
+      if (items.length > 0)
+        return [
+          { type: 'messages', session: SESSION, items, head: log.length },
+          { ...at, seq: at.seq + items.length },
+        ]
+      const over = ended.find(
+        (one) => one.epoch > at.ended || (one === ended.at(-1) && one.epoch === at.ended && !turn),
+      )
+      const told = over && JSON.stringify(over) !== at.shown ? over : turn
+      if (!told) return undefined
+      const shown = JSON.stringify(told)
+      if (shown !== at.shown)
+        return [
+          { type: 'turn', session: SESSION, turn: told },
+          {
+            ...at,
+            shown,
+            ended: told.endedAt === null ? at.ended : told.epoch,
+            open: { attempt: 0, next: 0 },
+          },
+        ]
+      if (!isRunning()) return undefined
+      const { attempt } = told
+      const index = at.open.attempt === attempt ? at.open.next : 0
+      const piece = chunks.slice(index, index + most)
+      if (piece.length === 0) return undefined
+      const next = index + piece.length
+      return [
+        {
+          type: 'chunks',
+          session: SESSION,
+          turn: told.id,
+          attempt,
+          index,
+          count: piece.length,
+          chunks: mergeDeltas(piece),
+        },
+        { ...at, open: { attempt, next } },
+      ]
+    },
+  }
+}
+
+function assembled(chunks: readonly Chunk[]) {
+  const assembler = createAssembler('')
+  chunks.forEach(assembler.push)
+  return assembler.message()
+}
+
+/** Runs the happenings; answers every broken rule. */
+function broken(happened: readonly Happening[], stepped: Stepped): string[] {
+  const server = createServer()
+  const [faults, acks]: [string[], Ack[]] = [[], []]
+  let [view, cursor, told, mine, isCut]: [View, Cursor, Frame[], number, boolean] = [
+    EMPTY,
+    fresh(EMPTY),
+    [],
+    0,
+    false,
+  ]
+
+  function fresh({ head, ...more }: View): Cursor {
+    const live = liveTurn({ head, ...more })
+    return {
+      seq: head,
+      ended: live ? live.epoch - 1 : server.ended(),
+      shown: '',
+      open: { attempt: 0, next: 0 },
+    }
+  }
+  const take = (event: Parameters<typeof step>[1]) => {
+    const [next, before] = [stepped(view, event), view]
+    view = next.view
+    const asks = next.effects.some(({ type }) => type === 'ask')
+    if (asks) cursor = fresh(view)
+    faults.push(...standing())
+    if (event.type !== 'gap' && !asks && isBack(before, view)) faults.push('it went back')
+  }
+  /** What must hold at any time. */
+  const standing = (): string[] => {
+    const ids = messagesOf(view).map(({ id }) => id)
+    const log = server.log().map((item) => ({ ...item, delivery: 'sent' }))
+    return [
+      ...(new Set(ids).size === ids.length ? [] : ['shown twice']),
+      ...(isCut || isDeepStrictEqual(view.log, log.slice(0, view.head)) ? [] : ['not what is stored']),
+    ]
+  }
+  const tell = (most: number, lost: boolean): boolean => {
+    if (isCut) {
+      isCut = false
+      told = []
+      cursor = { ...fresh(EMPTY), ended: 0 }
+      take({ type: 'gap', session: SESSION, reason: 'diverged', from: 1, to: 0 })
+      return true
+    }
+    const next = server.next(cursor, most)
+    if (!next) return false
+    cursor = next[1]
+    told.push(next[0])
+    if (!lost) take(next[0])
+    return true
+  }
+  const pending = () => view.rows.find(({ delivery }) => delivery === 'pending')
+  const happen = (what: Happening) => {
+    if (typeof what === 'object') {
+      if ('tell' in what) return void tell(what.tell, what.lost)
+      const frame = told[told.length - 1 - what.repeat]
+      return frame && !isCut && take(frame)
+    }
+    switch (what) {
+      case 'other':
+        return isCut || server.add()
+      case 'send':
+        return take({ type: 'send', message: { ...textOf(`m${(mine += 1)}`), role: 'user' } })
+      case 'store':
+        return isCut || (pending() && acks.push(server.store(pending()!.id)))
+      case 'ack': {
+        const ack = acks.shift()
+        return ack && take({ type: 'acked', ack })
+      }
+      case 'restore':
+        acks.length = 0 // an answer of before does not come behind the gap
+        isCut = true
+        return server.restore()
+      case 'cut':
+        return (cursor = { ...cursor, shown: '' })
+      case 'claim':
+      case 'say':
+      case 'lose':
+      case 'done':
+      case 'fail':
+      case 'stop':
+      case 'halt':
+        return isCut || server[what]()
+    }
+  }
+  const tellAll = () => {
+    for (let left = 1000; left > 0 && tell(3, false); left -= 1);
+  }
+  const settle = () => {
+    tellAll()
+    for (let row = pending(); row; row = pending()) take({ type: 'acked', ack: server.store(row.id) })
+    server.add()
+    tell(1, true)
+    server.add()
+    tellAll() // there is a hole now: it asks again, and is told all that was lost before
+  }
+  happened.forEach(happen)
+  settle()
+  return [...faults, ...atTheEnd(view, server)]
+}
+
+function isBack({ turn: a, open: x }: View, { turn: b, open: y }: View): boolean {
+  const placeOf = ({ epoch, endedAt, attempt }: Turn) => [epoch, Number(endedAt !== null), attempt]
+  const isLower = (before: readonly number[], after: readonly number[]) => {
+    const at = before.findIndex((value, index) => value !== after[index])
+    return at >= 0 && after[at]! < before[at]!
+  }
+  return Boolean(
+    (a && (!b || isLower(placeOf(a), placeOf(b)))) ||
+    (x && y && x.message.turn === y.message.turn && isLower([x.attempt, x.next], [y.attempt, y.next])),
+  )
+}
+
+function atTheEnd(view: View, server: ReturnType<typeof createServer>): string[] {
+  const [turn, chunks] = [server.turn(), server.chunks()]
+  const isSaying = turn?.state === 'running' && chunks.length > 0
+  return [
+    ...(view.head === server.log().length ? [] : ['messages are missing']),
+    ...(view.rows.length === 0 ? [] : ['a stored message has a row of its own']),
+    ...((turn ? isDeepStrictEqual(view.turn, turn) : view.turn?.endedAt !== null) ? [] : ['another turn']),
+    ...(turn || view.open === null ? [] : ['an open reply without a turn']),
+    ...(!isSaying || isDeepStrictEqual(view.open?.message.parts, assembled(chunks).parts)
+      ? []
+      : ['other words']),
+    ...(!isSaying || statusOf(view) === 'streaming' ? [] : ['the status']),
+  ]
+}
+
+const RUNS = { seed: 7, numRuns: 1_000 }
+
+test('D1 D3 D4: whatever is repeated, lost, cut or restored, a device ends with what is stored, and shows nothing twice', () => {
+  fc.assert(
+    fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])),
+    RUNS,
+  )
+})
+
+const mutants: Readonly<Record<string, Stepped>> = {
+  'a repeat is taken as new': (view, event) =>
+    event.type === 'messages' ? step({ ...view, head: event.items[0]!.seq - 1 }, event) : step(view, event),
+  'a hole in the log goes unnoticed': (view, event) => {
+    const next = step(view, event)
+    const asks = event.type === 'messages' && next.effects.some(({ type }) => type === 'ask')
+    return asks ? { view: step({ ...view, head: event.items[0]!.seq - 1 }, event).view, effects: [] } : next
+  },
+  'nothing is asked again': (view, event) => ({ ...step(view, event), effects: [] }),
+  'an older standing of a turn replaces a newer one': (view, event) =>
+    step(event.type === 'turn' ? { ...view, turn: null } : view, event),
+  'older words replace newer ones': (view, event) =>
+    step(event.type === 'chunks' && event.index === 0 ? { ...view, open: null } : view, event),
+  'a hole in the words goes unnoticed': (view, event) => {
+    const isOfOpen = event.type === 'chunks' && event.attempt === view.open?.attempt
+    return step(isOfOpen ? { ...view, open: { ...view.open, next: event.index } } : view, event)
+  },
+  'an item leaves the open reply': (view, event) => {
+    const next = step(view, event)
+    return event.type === 'messages' ? { ...next, view: { ...next.view, open: view.open } } : next
+  },
+  'the end of a turn leaves its open reply': (view, event) => {
+    const next = step(view, event)
+    return event.type === 'turn' ? { ...next, view: { ...next.view, open: view.open } } : next
+  },
+  'an echo leaves its row': (view, event) => {
+    const next = step(view, event)
+    return event.type === 'messages' ? { ...next, view: { ...next.view, rows: view.rows } } : next
+  },
+  'an ack outlives a restored backup': (view, event) => {
+    const next = step(view, event)
+    return event.type === 'gap' ? { ...next, view: { ...next.view, rows: view.rows } } : next
+  },
+  'a gap leaves the log': (view, event) => (event.type === 'gap' ? { view, effects: [] } : step(view, event)),
+}
+
+for (const [name, mutant] of Object.entries(mutants))
+  test(`mutant, ${name}: turns red`, () => {
+    const rules = fc.property(happenings, (happened) => broken(happened, mutant).length === 0)
+    const { failed } = fc.check(rules, RUNS) // the same orders each time: one of them turns it red
+    assert.ok(failed)
+  })

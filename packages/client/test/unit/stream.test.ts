@@ -1,0 +1,148 @@
+// When a device asks again, on a clock that the test moves: a real server on loopback, which answers as it is told to.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { test, type TestContext } from 'node:test'
+import { atEnd } from '../../../server/test/support/cleanup.ts'
+import { manualClock } from '../../../server/test/support/clock.ts'
+import { eventually } from '../../../server/test/support/eventually.ts'
+import { createHttp } from '../../src/http.ts'
+import { createStream } from '../../src/stream.ts'
+import { onWake } from '../../src/wake.ts'
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => void
+
+const event = (id: string, data: string) => `id: ${id}\ndata: ${data}\n\n`
+/** Says this, and then nothing more. */
+const saying =
+  (text: string): Answer =>
+  (_, response) =>
+    void response.writeHead(200, { 'content-type': 'text/event-stream' }).write(text)
+const ending: Answer = (_, response) => void response.writeHead(200).end()
+const refusing =
+  (status: number, code: string, retryable: boolean): Answer =>
+  (_, response) =>
+    void response.writeHead(status).end(JSON.stringify({ error: { code, text: 'No.', retryable } }))
+
+async function streamOn(t: TestContext, answer: (nth: number) => Answer) {
+  const [clock, closing, asked]: [ReturnType<typeof manualClock>, AbortController, string[]] = [
+    manualClock(),
+    new AbortController(),
+    [],
+  ]
+  const server = createServer((request, response) => {
+    asked.push(`${request.url} ${String(request.headers['last-event-id'] ?? '-')}`)
+    answer(asked.length)(request, response)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  const [told, links]: [string[], string[]] = [[], []]
+  const stream = createStream({
+    http: createHttp({ url: `http://127.0.0.1:${port}`, fetch, clock }),
+    clock,
+    random: () => 0.5,
+    path: () => `/from-${told.length}`,
+    take: (data) => told.push(data) > 0 && data !== 'hole',
+    onConnection: (connection, error) => links.push(error ? `${connection} ${error.code}` : connection),
+  })
+  const over = stream.run(closing.signal)
+  atEnd(t, async () => {
+    server.close()
+    server.closeAllConnections()
+    closing.abort()
+    await over
+    assert.equal(clock.sleepers, 0, 'a timer is left')
+  })
+  const until = (what: string, is: () => unknown) =>
+    eventually(() => assert.ok(is()), { what, details: () => JSON.stringify({ asked, told, links }) })
+  return { clock, asked, told, links, stream, until, over }
+}
+
+test('silent for 40 s, a stream is dead: it is asked for again behind the last event, after half of 250 ms', async (t) => {
+  const { clock, asked, told, links, until } = await streamOn(t, (nth) =>
+    saying(event(`${nth}`, `event ${nth}`)),
+  )
+  await until('the first event', () => told.length === 1)
+  await clock.advance(39_999)
+  assert.deepEqual([asked.length, links], [1, ['live']])
+  await clock.advance(1)
+  await until('the loss', () => links.at(-1) === 'stale')
+  await clock.advance(124)
+  assert.equal(asked.length, 1)
+  await clock.advance(1)
+  await until('the second event', () => told.length === 2)
+  assert.deepEqual(asked, ['/v1/from-0 -', '/v1/from-1 1'])
+  assert.deepEqual(links, ['live', 'stale', 'live'])
+})
+
+test('each loss doubles the range up to 30 s, whatever was lost so soon; 5 s without any is offline', async (t) => {
+  const { clock, asked, links, until } = await streamOn(t, () => ending)
+  for (const [nth, pauseMs] of [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000].entries()) {
+    await until(
+      'the loss',
+      () => asked.length === nth + 1 && links.length === 2 * nth + 2 && clock.sleepers === 2,
+    )
+    await clock.advance(pauseMs - 1)
+    assert.equal(asked.length, nth + 1, `after ${pauseMs - 1} ms`)
+    if (links.at(-1) === 'offline') links.pop()
+    await clock.advance(1)
+  }
+  await until('the ninth', () => asked.length === 9)
+})
+
+test('something is missing: it begins anew, where it is told to; a failure that may pass is asked again', async (t) => {
+  const answers = [
+    saying(event('1', 'one') + event('2', 'hole') + event('3', 'three')),
+    refusing(503, 'unavailable', true),
+    refusing(408, 'invalid', false), // a connection that nobody had used
+    saying(event('4', 'four')),
+  ]
+  const { clock, asked, told, until } = await streamOn(t, (nth) => answers[nth - 1]!)
+  for (const nth of [1, 2, 3]) {
+    await until('the next', () => asked.length === nth && clock.sleepers === 2)
+    await clock.advance(30_000)
+  }
+  await until('the fourth', () => told.length === 3)
+  assert.deepEqual(told, ['one', 'hole', 'four'])
+  assert.deepEqual(asked, ['/v1/from-0 -', '/v1/from-2 -', '/v1/from-2 -', '/v1/from-2 -'])
+})
+
+test('what is refused is not asked again', async (t) => {
+  const { asked, links, over } = await streamOn(t, () => refusing(404, 'not_found', false))
+  await over
+  assert.deepEqual([asked.length, links], [1, ['refused not_found']])
+})
+
+test('a device that wakes up asks at once: out of its pause, and where nothing was heard for 25 s', async (t) => {
+  const { clock, asked, stream, until } = await streamOn(t, (nth) => (nth === 1 ? ending : saying(':\n\n')))
+  await until('the pause', () => asked.length === 1 && clock.sleepers === 2)
+  stream.wake()
+  await until('the second', () => asked.length === 2 && clock.sleepers === 1)
+  await clock.advance(25_000)
+  stream.wake()
+  assert.equal(asked.length, 2, 'it may be alive')
+  await clock.advance(1)
+  stream.wake()
+  await until('the third', () => asked.length === 3)
+})
+
+test('a page says when it is back: online, shown again, visible', () => {
+  const [page, document] = [
+    new EventTarget(),
+    Object.assign(new EventTarget(), { visibilityState: 'hidden' }),
+  ]
+  let woken = 0
+  const end = onWake(() => (woken += 1), Object.assign(page, { document }))
+  page.dispatchEvent(new Event('online'))
+  page.dispatchEvent(new Event('pageshow'))
+  document.dispatchEvent(new Event('visibilitychange'))
+  assert.equal(woken, 2)
+  document.visibilityState = 'visible'
+  document.dispatchEvent(new Event('visibilitychange'))
+  assert.equal(woken, 3)
+  end()
+  page.dispatchEvent(new Event('online'))
+  document.dispatchEvent(new Event('visibilitychange'))
+  assert.equal(woken, 3)
+})
