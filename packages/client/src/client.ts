@@ -1,5 +1,6 @@
 // The sessions of one device. Each is followed over a connection of its own, from when it is first asked for.
 import { systemClock, systemRandom, type Clock, type Random } from './clock.ts'
+import { unavailable } from './failure.ts'
 import { createHttp } from './http.ts'
 import { createSession, type Session, type Waking } from './session.ts'
 import { onWake } from './wake.ts'
@@ -27,7 +28,9 @@ export function createClient({
   const sessions = new Map<string, Session & Waking>()
   const http = createHttp({ url: url.replace(/\/+$/, ''), fetch, clock })
   const stopListening = onWake(() => sessions.forEach((session) => session.wake()))
+  let isClosed = false
   const open = (id: string): Session => {
+    if (isClosed) throw unavailable('The client is closed.')
     const session = createSession({ id, http, clock, random, mintId })
     const close = () => {
       if (sessions.get(id) === kept) sessions.delete(id)
@@ -40,6 +43,7 @@ export function createClient({
   return {
     session: (id) => sessions.get(id) ?? open(id),
     close: () => {
+      isClosed = true
       stopListening()
       for (const session of sessions.values()) session.close()
     },

@@ -10,7 +10,7 @@ const LENGTH = 16 * 1024 * 1024
 
 export function createEventParser(): EventParser {
   const decoder = new TextDecoder()
-  let [rest, id, data]: [string, string | undefined, string[]] = ['', undefined, []]
+  let [rest, id, data, endsHalf]: [string, string | undefined, string[], boolean] = ['', undefined, [], false]
 
   const take = (line: string): ServerEvent[] => {
     if (line === '') {
@@ -25,13 +25,17 @@ export function createEventParser(): EventParser {
   }
   return {
     push: (bytes) => {
-      const text = rest + decoder.decode(bytes, { stream: true })
-      const isHalf = text.endsWith('\r') // its \n may still come
-      const lines = (isHalf ? text.slice(0, -1) : text).split(/\r\n|\n|\r/)
-      rest = lines.pop()! + (isHalf ? '\r' : '')
+      const decoded = decoder.decode(bytes, { stream: true })
+      if (decoded === '') return []
+      const text = endsHalf && decoded.startsWith('\n') ? decoded.slice(1) : decoded
+      endsHalf = decoded.endsWith('\r') // a \n behind it ends the same line
+      const lines = text.split(/\r\n|\n|\r/)
+      lines[0] = rest + lines[0]!
+      rest = lines.pop()!
+      const events = lines.flatMap(take)
       if (data.reduce((sum, line) => sum + line.length, rest.length) > LENGTH)
         throw new RangeError(`An event is longer than ${LENGTH} characters`)
-      return lines.flatMap(take)
+      return events
     },
   }
 }

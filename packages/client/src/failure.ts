@@ -1,6 +1,9 @@
 // What may come back instead of an answer. Refused: it had no effect, and would not have one the next time. Everything else
 // says nothing about what became of it: the same is sent again, with the same id.
 
+/** The code of what something in between has refused. */
+export const STRANGER = 'internal'
+
 /** A code of the error table, and a sentence. */
 export type Refusal = { readonly code: string; readonly text: string }
 
@@ -39,8 +42,8 @@ export async function failureOf(answer: Response): Promise<FleetlineError> {
   if (status === 408) return unavailable('The connection had been given up.') // it was idle, and nobody read the request
   if (!refusal) {
     const text = `${answer.url} was answered with ${status}, not by Fleetline.`
-    const isRefused = status >= 300 && status < 500 && status !== 429
-    return new FleetlineError({ code: isRefused ? 'internal' : 'unavailable', text }, { isRefused })
+    const isRefused = [400, 401, 403, 413].includes(status) // else it may only stand where a pod will be
+    return new FleetlineError({ code: isRefused ? STRANGER : 'unavailable', text }, { isRefused })
   }
   const { code, text, retryable, retryAfterMs = 0 } = refusal
   return new FleetlineError({ code, text }, { isRefused: !retryable, retryAfterMs })

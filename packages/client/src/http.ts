@@ -14,6 +14,7 @@ export type Http = {
 type Deps = { readonly url: string; readonly fetch: typeof fetch; readonly clock: Clock }
 
 const ANSWER_MS = 30_000
+const EVENTS = 'text/event-stream'
 
 export function createHttp({ url, fetch, clock }: Deps): Http {
   const reach = async (path: string, init: RequestInit & { readonly signal: AbortSignal }) => {
@@ -29,17 +30,18 @@ export function createHttp({ url, fetch, clock }: Deps): Http {
       within(clock, signal, async (signal) => {
         const headers = { 'content-type': 'application/json' }
         const answer = await reach(path, { method: 'POST', headers, body: JSON.stringify(body), signal })
-        const read = answer.json() as Promise<T>
-        return read.catch((cause: unknown) => {
+        const told = await answer.json().catch((cause: unknown) => {
           signal.throwIfAborted()
           throw unavailable('The answer broke off.', cause)
         })
+        return told as T
       }),
     events: (path, lastId, signal) =>
       within(clock, signal, async (signal) => {
         const headers: Record<string, string> = lastId === undefined ? {} : { 'last-event-id': lastId }
-        const { body } = await reach(path, { headers: { accept: 'text/event-stream', ...headers }, signal })
-        if (!body) throw unavailable('The answer is empty.')
+        const init = { headers: { accept: EVENTS, ...headers }, cache: 'no-store', signal } as const
+        const { body, headers: told } = await reach(path, init)
+        if (!body || !told.get('content-type')?.startsWith(EVENTS)) throw unavailable('These are no events.')
         return body
       }),
   }

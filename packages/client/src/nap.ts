@@ -1,4 +1,4 @@
-// A sleep that may be cut short.
+// Sleeps that may be cut short.
 import type { Clock } from './clock.ts'
 
 export type Nap = {
@@ -11,9 +11,11 @@ export function napOf(clock: Clock): Nap {
   let woken = new AbortController()
   return {
     sleep: async (ms, signal) => {
-      woken = new AbortController()
       await clock.sleep(ms, AbortSignal.any([signal, woken.signal])).catch(() => undefined)
     },
-    wake: () => woken.abort(),
+    wake: () => {
+      woken.abort()
+      woken = new AbortController()
+    },
   }
 }

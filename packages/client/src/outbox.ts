@@ -2,7 +2,7 @@
 // refused. One whose outcome is unknown goes out again with the same id until it is known, so that it is there once.
 import type { Ack, Message } from '@fleetline/protocol'
 import { backoffMs, type Clock, type Random } from './clock.ts'
-import { isRefusal, retryAfterMs, type FleetlineError } from './failure.ts'
+import { isRefusal, retryAfterMs, unavailable, type FleetlineError } from './failure.ts'
 import { napOf } from './nap.ts'
 
 type Deps = {
@@ -17,44 +17,84 @@ type Deps = {
 export type Outbox = {
   /** Ends when the signal is aborted; never rejects. */
   readonly run: (signal: AbortSignal) => Promise<void>
-  /** Something is new: a message, or a reason to hope. */
+  /** There is a message to send. */
   readonly wake: () => void
+  /** The fleet answers again: what has waited long goes out now. */
+  readonly hurry: () => void
   /** It is known to be stored: nobody waits for its answer any more. */
   readonly settle: (id: string) => void
 }
+/** One that is on its way. */
+type Sending = {
+  readonly id: string
+  readonly sinceMs: number
+  readonly settle: () => void
+  readonly cut: () => void
+}
 
 const IDLE_MS = 2 ** 31 - 1
+const LONG_MS = 5_000
+const UNHEARD = unavailable('It was acknowledged in a history that is gone.')
 
-export function createOutbox({ clock, random, next, post, onAck, onRefusal }: Deps): Outbox {
+export function createOutbox(deps: Deps): Outbox {
+  const { clock, random, next } = deps
   const nap = napOf(clock)
-  let under: { readonly id: string; readonly settled: AbortController } | undefined
+  let [sending, isHurried]: [Sending | undefined, boolean] = [undefined, false]
 
-  /** How long to wait before the next one; undefined: this one is done with. */
-  const send = async (message: Message, failures: number, signal: AbortSignal) => {
-    const settled = new AbortController()
-    under = { id: message.id, settled }
-    try {
-      onAck(await post(message, AbortSignal.any([signal, settled.signal])))
-      return undefined
-    } catch (error) {
-      if (settled.signal.aborted) return undefined
-      if (!isRefusal(error)) return Math.max(backoffMs(failures, random), retryAfterMs(error))
-      onRefusal(message.id, error)
-      return undefined
-    } finally {
-      under = undefined
-    }
+  /** What keeps it from being known; undefined: it is stored, or was refused. */
+  const send = async (message: Message, signal: AbortSignal): Promise<unknown> => {
+    const cut = new AbortController()
+    const settled = new Promise<void>((settle) => {
+      const way = { settle, cut: () => cut.abort(unavailable('It took long.')) }
+      sending = { id: message.id, sinceMs: clock.now(), ...way }
+    })
+    const answered = deliver(deps, message, AbortSignal.any([signal, cut.signal]))
+    const failure = await Promise.race([answered, settled])
+    sending = undefined
+    return failure
   }
   return {
     run: async (signal) => {
       for (let failures = 0; !signal.aborted;) {
         const message = next()
-        const pauseMs = message ? await send(message, failures, signal) : IDLE_MS
-        failures = message && pauseMs !== undefined ? failures + 1 : 0
-        if (pauseMs !== undefined) await nap.sleep(pauseMs, signal)
+        if (!message) {
+          await nap.sleep(IDLE_MS, signal)
+          continue
+        }
+        isHurried = false
+        const isKnown = () => next()?.id !== message.id
+        const failure = (await send(message, signal)) ?? (isKnown() ? undefined : UNHEARD)
+        failures = failure === undefined ? 0 : failures + 1
+        if (failure === undefined) continue
+        await clock.sleep(retryAfterMs(failure), signal).catch(() => undefined) // it ends below
+        if (!isHurried) await nap.sleep(backoffMs(failures - 1, random), signal)
       }
     },
     wake: nap.wake,
-    settle: (id) => under?.id === id && under.settled.abort(),
+    hurry: () => {
+      isHurried = true
+      nap.wake()
+      if (sending && clock.now() - sending.sinceMs > LONG_MS) sending.cut()
+    },
+    settle: (id) => {
+      if (sending?.id === id) sending.settle()
+    },
+  }
+}
+
+async function deliver(
+  { post, onAck, onRefusal }: Deps,
+  message: Message,
+  signal: AbortSignal,
+): Promise<unknown> {
+  try {
+    const ack = await post(message, signal)
+    if (ack.id !== message.id || !Number.isInteger(ack.seq)) return unavailable('That is no acknowledgement.')
+    onAck(ack)
+    return undefined
+  } catch (error) {
+    if (!isRefusal(error)) return error
+    onRefusal(message.id, error)
+    return undefined
   }
 }

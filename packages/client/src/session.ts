@@ -4,10 +4,11 @@ import type { Ack, Frame, Message as UiMessage, Metadata, Part, StopAck } from '
 import { backoffMs, type Clock, type Random } from './clock.ts'
 import { FleetlineError, isRefusal, retryAfterMs, unavailable } from './failure.ts'
 import type { Http } from './http.ts'
+import { napOf, type Nap } from './nap.ts'
 import { createOutbox, type Outbox } from './outbox.ts'
 import { createStore, type Snapshot, type Store } from './store.ts'
 import { createStream, type Stream } from './stream.ts'
-import { liveTurn, type Effect, type View } from './view.ts'
+import { beginningOf, liveTurn, type View } from './view.ts'
 
 export type Input =
   | string
@@ -21,7 +22,10 @@ export type Session = {
   readonly get: () => Snapshot
   /** Calls the listener after each change; returns what ends that. */
   readonly subscribe: (listener: () => void) => () => void
-  /** `sent` rejects if it is refused, or if the session is closed before its outcome is known. */
+  /**
+   * `sent` rejects if it is refused, or if the session is closed before its outcome is known. Throws if it is no JSON, if too
+   * many wait, and once the session is closed.
+   */
   readonly send: (input: Input) => { readonly id: string; readonly sent: Promise<Sent> }
   /** Sends a message again that was refused, with its id. */
   readonly retry: (id: string) => void
@@ -44,12 +48,17 @@ type Receipt = { readonly resolve: (sent: Sent) => void; readonly reject: (error
 
 /** Of messages that are not stored yet, or were refused. */
 export const OUTBOX_LIMIT = 1_000
+const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 'chunks', 'gap'])
 
 export function createSession(deps: SessionDeps): Session & Waking {
-  const { id, mintId } = deps
-  const [store, closing, receipts] = [createStore(), new AbortController(), createReceipts()]
+  const { id, clock, mintId } = deps
+  const [closing, receipts, nap] = [new AbortController(), createReceipts(), napOf(clock)]
+  const store = createStore((id, seq) => {
+    outbox.settle(id)
+    receipts.sent(id, seq)
+  })
   const outbox = outboxOf(deps, store, receipts)
-  const stream = streamOf(deps, store, outbox, receipts)
+  const stream = streamOf(deps, store, outbox)
   void stream.run(closing.signal)
   void outbox.run(closing.signal)
   return {
@@ -57,8 +66,10 @@ export function createSession(deps: SessionDeps): Session & Waking {
     get: store.get,
     subscribe: store.subscribe,
     send: (input) => {
+      closing.signal.throwIfAborted()
       const message = messageOf(input, mintId)
-      mustFit(store.view(), message.id)
+      const there = placeOf(store.view(), message.id)
+      if (there !== undefined) return { id: message.id, sent: Promise.resolve({ seq: there }) }
       const sent = receipts.wait(message.id)
       store.take({ type: 'send', message })
       outbox.wake()
@@ -69,15 +80,17 @@ export function createSession(deps: SessionDeps): Session & Waking {
       outbox.wake()
     },
     discard: (id) => void store.take({ type: 'discard', id }),
-    stop: () => stopTurn(deps, store.view(), closing.signal),
+    stop: () => stopTurn(deps, { view: store.view(), nap, signal: closing.signal }),
     wake: () => {
       stream.wake()
-      outbox.wake()
+      outbox.hurry()
+      nap.wake()
     },
     close: () => {
       const closed = unavailable('The session is closed on this device.')
       closing.abort(closed)
       receipts.rejectAll(closed)
+      store.setLink({ connection: 'offline', refusal: null })
     },
   }
 }
@@ -113,49 +126,43 @@ function outboxOf({ id, http, clock, random }: SessionDeps, store: Store, receip
     next: () => store.view().rows.find(({ delivery }) => delivery === 'pending'),
     post: ({ id: message, role, parts, metadata }, signal) =>
       http.post<Ack>(`${pathOf(id)}/messages`, { message: { id: message, role, parts, metadata } }, signal),
-    onAck: (ack) => tell(store.take({ type: 'acked', ack }), receipts),
+    onAck: (ack) => store.take({ type: 'acked', ack }),
     onRefusal: (id, error) => {
-      store.take({ type: 'refused', id, refusal: { code: error.code, text: error.message } })
       receipts.reject(id, error)
+      store.take({ type: 'refused', id, refusal: { code: error.code, text: error.message } })
     },
   })
 }
 
-function streamOf(
-  { id, http, clock, random }: SessionDeps,
-  store: Store,
-  outbox: Outbox,
-  receipts: Receipts,
-): Stream {
+function streamOf({ id, http, clock, random }: SessionDeps, store: Store, outbox: Outbox): Stream {
   return createStream({
     http,
     clock,
     random,
-    path: () => `${pathOf(id)}/events?${whereOf(store.view())}`,
+    path: () => {
+      const { after, epoch } = beginningOf(store.view())
+      return `${pathOf(id)}/events?after=${after}&epoch=${epoch}`
+    },
     take: (data) => {
       const frame = JSON.parse(data) as Frame
-      const effects = store.take(frame)
-      for (const effect of effects) if (effect.type === 'sent') outbox.settle(effect.id)
-      tell(effects, receipts)
-      if (frame.type === 'gap') outbox.wake() // what was stored may be gone
-      return !effects.some(({ type }) => type === 'ask')
+      if (!FRAMES.has(frame.type)) return true // of a later release
+      const hasMissed = store.take(frame)
+      outbox.wake() // what was sent may be pending again: its history is gone
+      return !hasMissed
     },
     onConnection: (connection, error) => {
       store.setLink({ connection, refusal: error ? { code: error.code, text: error.message } : null })
-      if (connection === 'live') outbox.wake()
+      if (connection === 'live') outbox.hurry()
     },
   })
 }
 
-function tell(effects: readonly Effect[], receipts: Receipts): void {
-  for (const effect of effects) if (effect.type === 'sent') receipts.sent(effect.id, effect.seq)
-}
+type Stopping = { readonly view: View; readonly nap: Nap; readonly signal: AbortSignal }
 
 /** Asked again until the outcome is known: it names the turn, so that no other one can be hit. */
 async function stopTurn(
-  { id, http, clock, random }: SessionDeps,
-  view: View,
-  signal: AbortSignal,
+  { id, http, random }: SessionDeps,
+  { view, nap, signal }: Stopping,
 ): Promise<StopAck> {
   const named = liveTurn(view)
   if (!named) return { stopped: false, seq: null }
@@ -164,33 +171,38 @@ async function stopTurn(
       return await http.post<StopAck>(`${pathOf(id)}/stop`, named, signal)
     } catch (error) {
       if (isRefusal(error) || signal.aborted) throw error
-      await clock.sleep(Math.max(backoffMs(failures, random), retryAfterMs(error)), signal)
+      await nap.sleep(Math.max(backoffMs(failures, random), retryAfterMs(error)), signal)
     }
   }
-}
-
-/** What becomes of the live turn is told, also if it has ended meanwhile. */
-function whereOf(view: View): string {
-  const live = liveTurn(view)
-  return `after=${view.head}${live ? `&epoch=${live.epoch}` : ''}`
 }
 
 function pathOf(session: string): string {
   return `/sessions/${encodeURIComponent(session)}`
 }
 
+/** A copy, as it will be sent: what the caller does to its own later changes nothing here. */
 function messageOf(input: Input, mintId: () => string): UiMessage {
   if (typeof input === 'string') return { id: mintId(), role: 'user', parts: [{ type: 'text', text: input }] }
   const { id = mintId(), parts, metadata } = input
-  return { id, role: 'user', parts, ...(metadata && { metadata }) }
+  const message: UiMessage = { id, role: 'user', parts, ...(metadata && { metadata }) }
+  try {
+    return JSON.parse(JSON.stringify(message)) as UiMessage
+  } catch (cause) {
+    throw refused('invalid', 'The message is no JSON.', cause)
+  }
 }
 
-function mustFit({ rows }: View, id: string): void {
-  const fault =
-    rows.length >= OUTBOX_LIMIT
-      ? { code: 'too_many', text: `${OUTBOX_LIMIT} messages wait to be sent already.` }
-      : rows.some((row) => row.id === id)
-        ? { code: 'conflict', text: `The message ${id} waits to be sent already.` }
-        : undefined
-  if (fault) throw new FleetlineError(fault, { isRefused: true })
+/** Where it is in the log, if it is there. The same id again is the same message. */
+function placeOf({ log, rows }: View, id: string): number | undefined {
+  const there = log.find((message) => message.id === id)
+  if (there) return there.seq!
+  if (rows.length >= OUTBOX_LIMIT)
+    throw refused('too_many', `${OUTBOX_LIMIT} messages wait to be sent already.`)
+  if (rows.some((row) => row.id === id))
+    throw refused('conflict', `The message ${id} waits to be sent already.`)
+  return undefined
+}
+
+function refused(code: string, text: string, cause?: unknown): FleetlineError {
+  return new FleetlineError({ code, text }, { isRefused: true, cause })
 }

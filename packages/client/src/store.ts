@@ -2,17 +2,7 @@
 import type { Frame, Turn } from '@fleetline/protocol'
 import type { Refusal } from './failure.ts'
 import type { Connection } from './stream.ts'
-import {
-  EMPTY,
-  messagesOf,
-  statusOf,
-  step,
-  type Effect,
-  type Message,
-  type Own,
-  type Status,
-  type View,
-} from './view.ts'
+import { EMPTY, messagesOf, statusOf, step, type Message, type Own, type Status, type View } from './view.ts'
 
 export type Snapshot = {
   readonly messages: readonly Message[]
@@ -29,28 +19,31 @@ export type Link = Pick<Snapshot, 'connection' | 'refusal'>
 
 export type Store = {
   readonly view: () => View
-  readonly take: (event: Frame | Own) => readonly Effect[]
+  /** True: something was missed. */
+  readonly take: (event: Frame | Own) => boolean
   readonly setLink: (link: Link) => void
   readonly get: () => Snapshot
   readonly subscribe: (listener: () => void) => () => void
 }
 
-export function createStore(): Store {
+/** `onSent` is told before those who look. */
+export function createStore(onSent: (id: string, seq: number) => void): Store {
   const listeners = new Set<() => void>()
   let [view, link]: [View, Link] = [EMPTY, { connection: 'connecting', refusal: null }]
   let shown: Snapshot | undefined
   const changed = () => {
     shown = undefined
-    for (const listener of listeners) listener()
+    ;[...listeners].forEach(tell) // those that come while they are told are told the next time
   }
   return {
     view: () => view,
     take: (event) => {
-      const next = step(view, event)
-      const isNew = next.view !== view
-      view = next.view
+      const { view: next, effects } = step(view, event)
+      const isNew = next !== view
+      view = next
+      for (const effect of effects) if (effect.type === 'sent') onSent(effect.id, effect.seq)
       if (isNew) changed()
-      return next.effects
+      return effects.some(({ type }) => type === 'ask')
     },
     setLink: (next) => {
       link = next
@@ -62,6 +55,17 @@ export function createStore(): Store {
       listeners.add(own)
       return () => void listeners.delete(own)
     },
+  }
+}
+
+/** A listener that fails fails alone, and is heard of as any error that nobody has caught. */
+function tell(listener: () => void): void {
+  try {
+    listener()
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error
+    })
   }
 }
 

@@ -1,12 +1,12 @@
 // A session's events, one after the other, from whichever pod answers. A stream that ends, is lost, or says nothing for 40 s
 // (a pod says something every 20 s) is asked for again behind the last event that was taken: after a time drawn from a range
-// that doubles, and at once when the device wakes up. A refusal ends it.
+// that doubles, and at once when the device wakes up. A refusal by a pod ends it.
 //
 //   connection   connecting ──▶ live ◀──▶ stale (lost a moment ago) ──▶ offline (for 5 s) ──▶ live
 //                any ──▶ refused, for good
 import { backoffMs, type Clock, type Random } from './clock.ts'
 import { createEventParser, type ServerEvent } from './event-parser.ts'
-import { isRefusal, unavailable, type FleetlineError } from './failure.ts'
+import { isRefusal, retryAfterMs, STRANGER, unavailable, type FleetlineError } from './failure.ts'
 import type { Http } from './http.ts'
 import { napOf } from './nap.ts'
 
@@ -35,106 +35,128 @@ const OFFLINE_MS = 5_000
 const STEADY_MS = 5_000
 
 export function createStream(deps: Deps): Stream {
-  const { http, clock, random, path, take, onConnection } = deps
-  const [nap, link] = [napOf(clock), linkOf(deps)]
-  let [lastId, heardMs, cut, isHasty]: [string | undefined, number, AbortController, boolean] = [
-    undefined,
-    0,
-    new AbortController(),
-    false,
-  ]
+  const { clock, random, onConnection } = deps
+  const [nap, standing] = [napOf(clock), standingOf(deps)]
+  const place: Place = { lastId: undefined }
+  let watch: Watch | undefined
+  let isAwaited = false // somebody has woken up, and waits
 
-  const takeAll = (events: readonly ServerEvent[]) => {
-    for (const { id, data } of events) {
-      const isTaken = take(data)
-      lastId = isTaken ? (id ?? lastId) : undefined
-      if (!isTaken) throw unavailable('Something was missed.')
-    }
-  }
-  const read = async (signal: AbortSignal) => {
-    const body = await http.events(path(), lastId, signal)
-    link.live()
-    const [reader, parser] = [body.getReader(), createEventParser()]
-    try {
-      for (;;) {
-        heardMs = clock.now()
-        const { done, value } = await reader.read()
-        if (done) return
-        takeAll(parser.push(value))
-      }
-    } finally {
-      reader.cancel().catch(() => undefined) // it was lost already
-    }
-  }
-  const cutSilent = async (signal: AbortSignal) => {
-    const leftMs = () => heardMs + SILENCE_MS - clock.now()
-    try {
-      while (leftMs() > 0) await clock.sleep(leftMs(), signal)
-      cut.abort(unavailable('Nothing was heard for 40 s.'))
-    } catch {
-      // it is over
-    }
-  }
-  /** Until it is over: true if it will be refused the next time, too. */
-  const follow = async (signal: AbortSignal): Promise<boolean> => {
-    cut = new AbortController()
-    heardMs = clock.now()
-    const either = AbortSignal.any([signal, cut.signal])
-    void cutSilent(either)
-    try {
-      await read(either)
-    } catch (error) {
-      if (!isRefusal(error)) return false
-      onConnection('refused', error)
-      return true
-    } finally {
-      cut.abort()
-    }
-    return false
-  }
   return {
     run: async (signal) => {
       for (let failures = 0; ;) {
-        const startMs = clock.now()
-        isHasty = false
-        const isRefused = await follow(signal)
-        if (isRefused || signal.aborted) return link.end()
-        link.lost()
-        failures = clock.now() - startMs >= STEADY_MS ? 0 : failures + 1
-        if (!isHasty) await nap.sleep(backoffMs(failures, random), signal)
+        isAwaited = false
+        watch = watchOf(clock, signal)
+        const { error, livedMs } = await follow(deps, { place, watch, onOpen: standing.live })
+        watch.end()
+        if (signal.aborted) return standing.end()
+        if (isRefusal(error) && error.code !== STRANGER) {
+          standing.end()
+          return onConnection('refused', error)
+        }
+        standing.lost()
+        failures = livedMs >= STEADY_MS ? 0 : failures + 1
+        const pauseMs = Math.max(backoffMs(failures, random), retryAfterMs(error))
+        if (!isAwaited) await nap.sleep(pauseMs, signal)
       }
     },
     wake: () => {
       nap.wake()
-      if (clock.now() - heardMs <= DOUBT_MS) return
-      isHasty = true
-      cut.abort()
+      if (standing.isLive() && !watch?.isDoubtful()) return
+      isAwaited = true
+      watch?.cut()
     },
   }
 }
 
+/** The id of the last event that was taken; undefined: it is to begin anew. */
+type Place = { lastId: string | undefined }
+type Opening = { readonly place: Place; readonly watch: Watch; readonly onOpen: () => void }
+
+/** One connection, until it is over. */
+async function follow(
+  { http, clock, path, take }: Deps,
+  { place, watch, onOpen }: Opening,
+): Promise<{ readonly error?: unknown; readonly livedMs: number }> {
+  const parser = createEventParser()
+  let sinceMs: number | undefined
+  const livedMs = () => (sinceMs === undefined ? 0 : clock.now() - sinceMs)
+  const takeOne = ({ id, data }: ServerEvent) => {
+    if (watch.signal.aborted) return
+    const isTaken = take(data)
+    place.lastId = isTaken ? (id ?? place.lastId) : undefined
+    if (!isTaken) throw unavailable('Something was missed.')
+  }
+  try {
+    const body = await http.events(path(), place.lastId, watch.signal)
+    sinceMs = clock.now()
+    onOpen()
+    await eachPiece(body, (bytes) => {
+      watch.heard()
+      parser.push(bytes).forEach(takeOne)
+    })
+    return { livedMs: livedMs() }
+  } catch (error) {
+    return { error, livedMs: livedMs() }
+  }
+}
+
+async function eachPiece(body: ReadableStream<Uint8Array>, take: (bytes: Uint8Array) => void): Promise<void> {
+  const reader = body.getReader()
+  try {
+    for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) take(value!)
+  } finally {
+    reader.cancel().catch(() => undefined) // it was lost already
+  }
+}
+
+type Watch = ReturnType<typeof watchOf>
+
+/** Cuts a connection that is silent. */
+function watchOf(clock: Clock, signal: AbortSignal) {
+  const cut = new AbortController()
+  let heardMs = clock.now()
+  const ageMs = () => {
+    const ms = clock.now() - heardMs
+    return ms < 0 ? Number.POSITIVE_INFINITY : ms // the clock was set back
+  }
+  const own = AbortSignal.any([signal, cut.signal])
+  const look = async () => {
+    while (ageMs() < SILENCE_MS) await clock.sleep(SILENCE_MS - ageMs(), own)
+    cut.abort(unavailable('Nothing was heard for 40 s.'))
+  }
+  look().catch(() => undefined) // it is over
+  return {
+    signal: own,
+    heard: () => void (heardMs = clock.now()),
+    isDoubtful: () => ageMs() > DOUBT_MS,
+    cut: () => cut.abort(unavailable('The device woke up.')),
+    end: () => cut.abort(),
+  }
+}
+
 /** Tells each change, and when it has been lost for 5 s. */
-function linkOf({ clock, onConnection }: Deps) {
+function standingOf({ clock, onConnection }: Deps) {
   let [now, found]: [Connection, AbortController] = ['connecting', new AbortController()]
-  const be = (next: Connection) => {
+  const become = (next: Connection) => {
     if (next !== now) onConnection((now = next))
   }
   const seek = () => {
     found = new AbortController()
     clock.sleep(OFFLINE_MS, found.signal).then(
-      () => be('offline'),
+      () => become('offline'),
       () => undefined, // found
     )
   }
   seek()
   return {
+    isLive: () => now === 'live',
     live: () => {
       found.abort()
-      be('live')
+      become('live')
     },
     lost: () => {
       if (now !== 'live') return
-      be('stale')
+      become('stale')
       seek()
     },
     end: () => found.abort(),

@@ -17,9 +17,10 @@
 //
 //   a row of its own   pending ── acked, or its item came ──▶ sent    acked: it stays until its item comes
 //                      pending ── refused ──▶ failed ── retry ──▶ pending, as the last one; or discard
-//                      acked, and a gap came ──▶ pending: sent again with its id, it is there once
+//                      acked, and a gap or another's item came ──▶ pending: sent again with its id, it is there once
 import {
   createAssembler,
+  hasContent,
   mergeDeltas,
   type Ack,
   type Author,
@@ -107,14 +108,12 @@ export function step(view: View, event: Frame | Own): Step {
       return only(retried(view, event.id))
     case 'discard':
       return only({ ...view, rows: view.rows.filter((row) => row.id !== event.id || !isFailed(row)) })
-    default:
-      return only(view) // of a later release
   }
 }
 
 /** What is shown, in the order of the log: what is stored, what is sent, what is being said. */
 export function messagesOf({ log, rows, open }: View): readonly Message[] {
-  return open ? [...log, ...rows, open.message] : [...log, ...rows]
+  return open && hasContent(open.message) ? [...log, ...rows, open.message] : [...log, ...rows]
 }
 
 export function statusOf(view: View): Status {
@@ -135,6 +134,12 @@ export function statusOf(view: View): Status {
   }
 }
 
+/** From where on the view is to be told, if what it was told before is not to be relied on. */
+export function beginningOf({ head, turn }: View): { readonly after: number; readonly epoch: number } {
+  const isOver = turn !== null && turn.endedAt !== null && turn.halted !== false
+  return { after: head, epoch: turn ? turn.epoch + Number(isOver) : 1 }
+}
+
 /** What a stop would name: the turn that is live, as far as is known here. */
 export function liveTurn({
   turn,
@@ -153,14 +158,15 @@ function takeItems(view: View, { items }: MessagesFrame): Step {
     new Map(fresh.map(({ id, seq }) => [id, seq])),
     new Set(fresh.map(({ turn }) => turn)),
   ]
-  const isStored = ({ id, seq }: Message) => ids.has(id) || (seq !== null && seq <= head)
-  const sent = view.rows.filter((row) => isStored(row) && row.seq === null)
+  const rows = view.rows.filter(({ id }) => !ids.has(id))
+  const isElsewhere = ({ seq }: Message) => seq !== null && seq <= head // its place is another's: a history that is gone
+  const sent = view.rows.filter(({ id, seq }) => ids.has(id) && seq === null)
   return {
     view: {
       ...view,
       head,
       log: [...view.log, ...fresh.map((item): Message => ({ ...item, delivery: 'sent' }))],
-      rows: view.rows.filter((row) => !isStored(row)),
+      rows: rows.map((row) => (isElsewhere(row) ? unsent(row) : row)),
       open: view.open && turns.has(view.open.message.turn) ? null : view.open,
     },
     effects: sent.map(({ id }) => ({ type: 'sent', id, seq: ids.get(id)! })),
@@ -220,21 +226,19 @@ function assembled({ id, message, agent }: Turn, chunks: readonly Chunk[]): Mess
 function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
   const asked = turn && epoch > (view.asked?.epoch ?? 0) ? { turn, epoch } : view.asked
   const row = view.rows.find((row) => row.id === id)
-  const rows =
-    seq <= view.head
-      ? view.rows.filter((other) => other !== row)
-      : view.rows.map((other) => (other === row ? bare(other, 'sent', seq) : other))
-  return { view: { ...view, asked, rows }, effects: row?.seq === null ? [{ type: 'sent', id, seq }] : [] }
+  if (!row || seq <= view.head) return only({ ...view, asked }) // its item came before, or it is of a history that is gone
+  const rows = view.rows.map((other) => (other === row ? { ...row, delivery: 'sent' as const, seq } : other))
+  return { view: { ...view, asked, rows }, effects: row.seq === null ? [{ type: 'sent', id, seq }] : [] }
 }
 
 function forget({ rows }: View, { to }: GapFrame): View {
-  return { ...EMPTY, head: to, rows: rows.map((row) => (isFailed(row) ? row : bare(row, 'pending', null))) }
+  return { ...EMPTY, head: to, rows: rows.map((row) => (isFailed(row) ? row : unsent(row))) }
 }
 
 function retried(view: View, id: string): View {
   const row = view.rows.find((row) => row.id === id && isFailed(row))
   if (!row) return view
-  return { ...view, rows: [...view.rows.filter((other) => other !== row), bare(row, 'pending', null)] }
+  return { ...view, rows: [...view.rows.filter((other) => other !== row), unsent(row)] }
 }
 
 function withRow(view: View, id: string, change: (row: Message) => Message): View {
@@ -245,9 +249,9 @@ function rowOf(message: UiMessage): Message {
   return { ...message, seq: null, delivery: 'pending', author: { kind: 'user' } }
 }
 
-function bare(row: Message, delivery: Message['delivery'], seq: number | null): Message {
+function unsent(row: Message): Message {
   const { refusal, ...kept } = row
-  return { ...(refusal ? kept : row), delivery, seq }
+  return { ...(refusal ? kept : row), delivery: 'pending', seq: null }
 }
 
 function isFailed({ delivery }: Message): boolean {

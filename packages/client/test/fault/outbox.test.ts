@@ -27,7 +27,7 @@ async function fleetOn(t: TestContext) {
       return pod
     },
     deviceOf: (session: string): Session => {
-      const client = createClient({ url: gateway })
+      const client = createClient({ url: gateway, random: () => 0.01 })
       atEnd(t, () => client.close())
       return client.session(session)
     },

@@ -3,7 +3,9 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { createClient, type ClientOptions, type Message, type Session } from '@fleetline/client'
 import { MESSAGE_LIMITS, type Chunk, type Page } from '@fleetline/protocol'
+import { Abort } from '../../../server/src/errors.ts'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
+import { manualClock } from '../../../server/test/support/clock.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call } from '../../../server/test/support/http.ts'
 import { twoPodsOn } from '../../../server/test/support/two-pods.ts'
@@ -137,16 +139,16 @@ test('refused, a message stays and says why, those behind it go; retried it keep
   )
 })
 
-/** Every answer to the first of its messages is swallowed on its way, once it is there. */
+/** The first two answers to a message are swallowed on their way, and it never sees its own echo. */
 function losingAnswers(change: (body: string, nth: number) => string): typeof fetch {
   let posts = 0
   return async (input, init) => {
-    if (init?.method !== 'POST') return fetch(input, init)
+    if (init?.method !== 'POST') throw new TypeError('no way')
     posts += 1
     const answer = await fetch(input, { ...init, body: change(init.body as string, posts) })
+    if (posts === 3) return answer
     await answer.arrayBuffer()
-    if (posts < 3) throw new TypeError('terminated')
-    return fetch(input, init) // the third time it hears of it
+    throw new TypeError('terminated')
   }
 }
 
@@ -154,16 +156,15 @@ for (const [name, change, count] of [
   ['a message whose answers were lost is there once', (body: string) => body, 1],
   [
     'mutant, sent again under another id: it is there more than once',
-    (body: string, nth: number) => body.replace(/"id":"(\w+)"/, `"id":"$1-${nth}"`),
-    4,
+    (body: string, nth: number) => (nth === 3 ? body : body.replace(/"id":"(\w+)"/, `"id":"$1-${nth}"`)),
+    3,
   ],
 ] as const)
   test(`L4: ${name}`, async (t) => {
-    const { device, there, until, stored } = await devicesOn(t, silence)
-    await until([there], 'the stream', ({ get }) => get().connection === 'live')
-    await device({ fetch: losingAnswers(change) }).send('once').sent
+    const { device, stored } = await devicesOn(t, silence)
+    const lonely = device({ fetch: losingAnswers(change), random: () => 0.01 })
+    assert.deepEqual(await lonely.send('once').sent, { seq: count })
     assert.equal((await stored()).length, count)
-    await until([there], 'all of it', ({ get }) => get().head === count)
   })
 
 test('a session that is not there is refused, and says so', async (t) => {
@@ -174,10 +175,42 @@ test('a session that is not there is refused, and says so', async (t) => {
   await assert.rejects(nowhere.send('hi').sent, { code: 'not_found' })
 })
 
-test('closed, it keeps nothing alive, and tells who waits', async (t) => {
-  const { here, until } = await devicesOn(t, silence)
+test('closed, it has no timer left, tells who waits, and takes nothing more', async (t) => {
+  const clock = manualClock()
+  const { device, until } = await devicesOn(t, silence)
+  const here = device({ clock })
   await until([here], 'the stream', ({ get }) => get().connection === 'live')
   const { sent } = here.send('too late')
   here.close()
   await assert.rejects(sent, { code: 'unavailable' })
+  assert.throws(() => here.send('later'), { code: 'unavailable' })
+  assert.equal(here.get().connection, 'offline')
+  await eventually(() => assert.equal(clock.sleepers, 0), { what: 'no timer' })
+})
+
+test('what the caller does later changes nothing; what is no JSON, or there already, is not sent', async (t) => {
+  const { here, until, stored } = await devicesOn(t, silence)
+  const parts = [{ type: 'text', text: 'as it was' }]
+  const { sent } = here.send({ id: 'kept', parts })
+  parts[0]!.text = 'changed'
+  assert.throws(() => here.send({ id: 'kept', parts }), { code: 'conflict' })
+  assert.throws(() => here.send({ parts: [{ type: 'data-n', data: 1n }] }), { code: 'invalid' })
+  await sent
+  await until([here], 'its item', ({ get }) => get().head === 1)
+  assert.deepEqual(await here.send({ id: 'kept', parts }).sent, { seq: 1 })
+  assert.deepEqual(
+    (await stored()).map(({ parts }) => parts),
+    [[{ type: 'text', text: 'as it was' }]],
+  )
+})
+
+test('who joins late knows how the last turn ended', async (t) => {
+  const { here, device, until } = await devicesOn(t, () => {
+    throw new Abort('invalid', 'It cannot.')
+  })
+  await here.send('hi').sent
+  await until([here], 'the failure', ({ get }) => get().status === 'failed')
+  const late = device({})
+  await until([late], 'the failure', ({ get }) => get().status === 'failed')
+  assert.deepEqual(late.get().turn, here.get().turn)
 })

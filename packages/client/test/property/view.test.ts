@@ -16,7 +16,7 @@ import {
   type Turn,
 } from '@fleetline/protocol'
 import * as fc from 'fast-check'
-import { EMPTY, liveTurn, messagesOf, statusOf, step, type Step, type View } from '../../src/view.ts'
+import { beginningOf, EMPTY, messagesOf, statusOf, step, type Step, type View } from '../../src/view.ts'
 
 type Stepped = (view: View, event: Parameters<typeof step>[1]) => Step
 /** Where a connection is. */
@@ -106,8 +106,6 @@ function createServer() {
     log: () => log,
     turn: () => turn,
     chunks: () => chunks,
-    /** Of a turn whose end need not be told to who comes now. */
-    ended: () => epoch - (turn ? 1 : 0),
     add: () => add({ ...textOf(`o${restores}.${count}`), role: 'user' }),
     store,
     claim: () => {
@@ -199,14 +197,9 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
     false,
   ]
 
-  function fresh({ head, ...more }: View): Cursor {
-    const live = liveTurn({ head, ...more })
-    return {
-      seq: head,
-      ended: live ? live.epoch - 1 : server.ended(),
-      shown: '',
-      open: { attempt: 0, next: 0 },
-    }
+  function fresh(from: View): Cursor {
+    const { after, epoch } = beginningOf(from)
+    return { seq: after, ended: epoch - 1, shown: '', open: { attempt: 0, next: 0 } }
   }
   const take = (event: Parameters<typeof step>[1]) => {
     const [next, before] = [stepped(view, event), view]
@@ -229,7 +222,7 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
     if (isCut) {
       isCut = false
       told = []
-      cursor = { ...fresh(EMPTY), ended: 0 }
+      cursor = fresh(EMPTY)
       take({ type: 'gap', session: SESSION, reason: 'diverged', from: 1, to: 0 })
       return true
     }
@@ -279,7 +272,8 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
   }
   const settle = () => {
     tellAll()
-    for (let row = pending(); row; row = pending()) take({ type: 'acked', ack: server.store(row.id) })
+    const rows = view.rows.filter(({ delivery }) => delivery === 'pending')
+    for (const { id } of rows) take({ type: 'acked', ack: server.store(id) })
     server.add()
     tell(1, true)
     server.add()
@@ -318,6 +312,24 @@ function atTheEnd(view: View, server: ReturnType<typeof createServer>): string[]
 }
 
 const RUNS = { seed: 7, numRuns: 1_000 }
+
+test("acknowledged at a place that is another's, a message is sent again: its history is gone", () => {
+  const message = { ...textOf('m'), role: 'user' as const }
+  const item: Item = { ...textOf('o'), role: 'user', seq: 1, author: { kind: 'user' }, at: 'now' }
+  const items: Frame = { type: 'messages', session: SESSION, items: [item], head: 1 }
+  const ack: Ack = { id: 'm', seq: 1, deduped: false }
+  for (const events of [
+    [{ type: 'acked', ack }, items],
+    [items, { type: 'acked', ack }],
+  ] as const) {
+    const sent = step(EMPTY, { type: 'send', message }).view
+    const { rows } = events.reduce((view, event) => step(view, event).view, sent)
+    assert.deepEqual(
+      rows.map(({ id, seq, delivery }) => [id, seq, delivery]),
+      [['m', null, 'pending']],
+    )
+  }
+})
 
 test('D1 D3 D4: whatever is repeated, lost, cut or restored, a device ends with what is stored, and shows nothing twice', () => {
   fc.assert(

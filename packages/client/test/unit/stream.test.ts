@@ -18,11 +18,14 @@ const saying =
   (text: string): Answer =>
   (_, response) =>
     void response.writeHead(200, { 'content-type': 'text/event-stream' }).write(text)
-const ending: Answer = (_, response) => void response.writeHead(200).end()
+const ending: Answer = (_, response) =>
+  void response.writeHead(200, { 'content-type': 'text/event-stream' }).end()
 const refusing =
-  (status: number, code: string, retryable: boolean): Answer =>
+  (status: number, code: string, retryable?: boolean, retryAfterMs?: number): Answer =>
   (_, response) =>
-    void response.writeHead(status).end(JSON.stringify({ error: { code, text: 'No.', retryable } }))
+    void response
+      .writeHead(status)
+      .end(JSON.stringify({ error: { code, text: 'No.', retryable, retryAfterMs } }))
 
 async function streamOn(t: TestContext, answer: (nth: number) => Answer) {
   const [clock, closing, asked]: [ReturnType<typeof manualClock>, AbortController, string[]] = [
@@ -94,14 +97,18 @@ test('each loss doubles the range up to 30 s, whatever was lost so soon; 5 s wit
 test('something is missing: it begins anew, where it is told to; a failure that may pass is asked again', async (t) => {
   const answers = [
     saying(event('1', 'one') + event('2', 'hole') + event('3', 'three')),
-    refusing(503, 'unavailable', true),
     refusing(408, 'invalid', false), // a connection that nobody had used
+    refusing(404, 'of another server'),
     saying(event('4', 'four')),
   ]
   const { clock, asked, told, until } = await streamOn(t, (nth) => answers[nth - 1]!)
-  for (const nth of [1, 2, 3]) {
-    await until('the next', () => asked.length === nth && clock.sleepers === 2)
-    await clock.advance(30_000)
+  for (const [nth, pauseMs] of [
+    [1, 250],
+    [2, 500],
+    [3, 1_000],
+  ] as const) {
+    await until('the pause', () => asked.length === nth && clock.sleepers === 2) // the other one is until it is offline
+    await clock.advance(pauseMs)
   }
   await until('the fourth', () => told.length === 3)
   assert.deepEqual(told, ['one', 'hole', 'four'])
@@ -114,17 +121,39 @@ test('what is refused is not asked again', async (t) => {
   assert.deepEqual([asked.length, links], [1, ['refused not_found']])
 })
 
-test('a device that wakes up asks at once: out of its pause, and where nothing was heard for 25 s', async (t) => {
-  const { clock, asked, stream, until } = await streamOn(t, (nth) => (nth === 1 ? ending : saying(':\n\n')))
+const hanging: Answer = () => undefined
+
+test('slow failures are failures: the range grows; what a pod asks for in between is kept', async (t) => {
+  const { clock, asked, until } = await streamOn(t, (nth) =>
+    nth < 3 ? hanging : refusing(503, 'unavailable', true, 60_000),
+  )
+  for (const [nth, pauseMs] of [250, 500].entries()) {
+    await until('the request', () => asked.length === nth + 1 && clock.sleepers === (nth === 0 ? 3 : 2))
+    await clock.advance(30_000)
+    await until('the pause', () => clock.sleepers === 1)
+    await clock.advance(pauseMs)
+  }
+  await until('the third', () => asked.length === 3 && clock.sleepers === 1)
+  await clock.advance(59_999)
+  assert.equal(asked.length, 3)
+  await clock.advance(1)
+  await until('the fourth', () => asked.length === 4)
+})
+
+test('a device that wakes up asks at once: out of its pause, out of a request, and where nothing was heard for 25 s', async (t) => {
+  const answers = [ending, hanging]
+  const { clock, asked, stream, until } = await streamOn(t, (nth) => answers[nth - 1] ?? saying(':\n\n'))
   await until('the pause', () => asked.length === 1 && clock.sleepers === 2)
   stream.wake()
-  await until('the second', () => asked.length === 2 && clock.sleepers === 1)
+  await until('the second', () => asked.length === 2)
+  stream.wake()
+  await until('the third', () => asked.length === 3 && clock.sleepers === 1)
   await clock.advance(25_000)
   stream.wake()
-  assert.equal(asked.length, 2, 'it may be alive')
+  assert.equal(asked.length, 3, 'it may be alive')
   await clock.advance(1)
   stream.wake()
-  await until('the third', () => asked.length === 3)
+  await until('the fourth', () => asked.length === 4)
 })
 
 test('a page says when it is back: online, shown again, visible', () => {

@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createStore } from '../../src/store.ts'
+
+const message = { id: 'm', role: 'user', parts: [{ type: 'text', text: 'hi' }] } as const
+
+test('a listener that fails fails alone; one that comes while others are told is told the next time', (t) => {
+  const queued: (() => void)[] = []
+  t.mock.method(globalThis, 'queueMicrotask', (callback: () => void) => queued.push(callback))
+  const store = createStore(() => undefined)
+  const [late, told]: [string[], string[]] = [[], []]
+  store.subscribe(() => {
+    throw new Error('of the page')
+  })
+  const leave = store.subscribe(() => {
+    leave()
+    store.subscribe(() => late.push('told'))
+  })
+  store.subscribe(() => told.push(store.get().messages[0]!.id))
+  store.take({ type: 'send', message })
+  t.mock.restoreAll()
+  assert.deepEqual([told, late], [['m'], []])
+  assert.equal(queued.length, 1)
+  assert.throws(queued[0]!, /of the page/)
+})
+
+test('what it gave is not changed, and is the same until something is', () => {
+  const store = createStore(() => undefined)
+  const before = store.get()
+  assert.equal(store.get(), before)
+  store.take({ type: 'discard', id: 'nothing' })
+  store.take({ type: 'send', message })
+  assert.deepEqual([before.messages.length, store.get().messages.length], [0, 1])
+  assert.ok(Object.isFrozen(before) && Object.isFrozen(before.messages))
+})
