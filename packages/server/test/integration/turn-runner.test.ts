@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { agent, agentsOf, type AgentDefinition } from '../../src/agent/agent.ts'
 import { join } from '../../src/fleet/pods.ts'
-import { systemClock } from '../../src/lib/clock.ts'
+import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { createLive } from '../../src/session/live.ts'
 import { createReplay } from '../../src/session/replay.ts'
@@ -13,6 +13,7 @@ import type { Claim } from '../../src/task/claim.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createTurnRunner } from '../../src/turn/turn.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { manualClock } from '../support/clock.ts'
 import { silentLog } from '../support/log.ts'
 import { conversationOn, driversOf } from '../support/turns.ts'
 
@@ -26,16 +27,17 @@ type Given = {
   readonly pod?: number
   readonly database?: Pick<Database, 'transaction'>
   readonly isFenced?: boolean
+  readonly clock?: Clock
 }
 
 async function attemptsOn(t: TestContext) {
   const talk = await conversationOn(t)
-  const [clock, random, metrics] = [systemClock(), systemRandom(), createMetrics()]
+  const [random, metrics] = [systemRandom(), createMetrics()]
   const log = silentLog()
   const begin = (
     claim: Claim,
     answer: AgentDefinition['answer'],
-    { pod = talk.pod, database = talk.database, isFenced = false }: Given = {},
+    { pod = talk.pod, database = talk.database, isFenced = false, clock = systemClock() }: Given = {},
   ) => {
     const live = createLive({
       ...createTurnView({ database, cell: 0 }),
@@ -73,11 +75,13 @@ test('E1: an attempt that was overtaken is refused, whatever its agent says; so 
   await ask('a')
   const [called, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const lost = await claimTurn()
-  const zombie = begin(lost, async () => {
+  const answer = async () => {
     called.resolve()
     await free.promise
     return saying('of the dead')
-  })
+  }
+  // Its clock stands still, so that its end asks before its chunks do: the next test is of what the chunks are told.
+  const zombie = begin(lost, answer, { clock: manualClock() })
   await called.promise
   await run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
   const pod = await run((query) => join(query, 'other', '0'))
