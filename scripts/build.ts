@@ -1,10 +1,11 @@
 // npm run build [-- --pack FOLDER]: each package's dist, and their tarballs. A packed manifest has no condition
 // `fleetline-source`: there are no sources in the package.
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { bundlePage } from '../packages/page/bundle.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const PACKAGES = ['protocol', 'client', 'server'] // in the order of their imports
@@ -18,6 +19,13 @@ function build(name: string): void {
   const folder = join(ROOT, 'packages', name)
   rmSync(join(folder, 'dist'), { recursive: true, force: true })
   run(join(ROOT, 'node_modules/.bin/tsc'), ['-p', join(folder, 'tsconfig.build.json')])
+}
+
+/** Into the server's dist: who installs that has the page, and none of what it is made of. */
+function buildPage(): void {
+  const folder = join(ROOT, 'packages/server/dist/page')
+  mkdirSync(folder)
+  for (const [name, content] of Object.entries(bundlePage())) writeFileSync(join(folder, name), content)
 }
 
 function pack(name: string, into: string): void {
@@ -42,4 +50,5 @@ function run(command: string, args: readonly string[], cwd: string = ROOT): void
 
 const { values } = parseArgs({ options: { pack: { type: 'string' } } })
 for (const name of PACKAGES) build(name)
+buildPage()
 if (values.pack !== undefined) for (const name of PACKAGES) pack(name, values.pack)

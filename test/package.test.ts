@@ -9,6 +9,7 @@ import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 
 const ROOT = join(import.meta.dirname, '..')
+const PAGE = ['index.html', 'page.css', 'page.js']
 const tarballs = mkdtempSync(join(tmpdir(), 'fleetline-tarballs-'))
 after(() => rmSync(tarballs, { recursive: true, force: true }))
 
@@ -18,10 +19,14 @@ function tar(...words: string[]): string {
   return execFileSync('tar', words, { cwd: tarballs, encoding: 'utf8' })
 }
 
-/** One .js and one .d.ts for every source, and nothing else built. */
+/** One .js and one .d.ts for every source, the page, and nothing else built. */
 function builtFrom(folder: string): string[] {
   const sources = globSync('**/*.ts', { cwd: join(ROOT, folder, 'src') })
-  return sources.flatMap((path) => ['.js', '.d.ts'].map((end) => `dist/${path.replace(/\.ts$/, end)}`))
+  const page = folder === 'packages/server' ? PAGE.map((name) => `dist/page/${name}`) : []
+  return [
+    ...page,
+    ...sources.flatMap((path) => ['.js', '.d.ts'].map((end) => `dist/${path.replace(/\.ts$/, end)}`)),
+  ]
 }
 
 for (const [tarball, folder] of [
@@ -57,6 +62,9 @@ test('installed, with what its manifest names and nothing else, the command answ
   assert.equal(run(join(modules, 'fleetline/dist/cli/main.js'), '--version'), '0.0.0\n')
   assert.match(run('-e', "import('fleetline').then((entry) => console.log(Object.keys(entry)))"), /createPod/)
   assert.equal(run(join(ROOT, 'packages/server/dist/cli/main.js'), '--version'), '0.0.0\n')
+  const files = join(modules, 'fleetline/dist/cli/dev/page/files.js')
+  const read = `const { readPageFile } = await import('${files}'); console.log(String(await readPageFile('page.js')))`
+  assert.ok(run('--input-type=module', '-e', read).includes('/dev/scene'))
 })
 
 test('bundled and minified, the client and what it needs take less than 8 KB of gzip', async (t) => {

@@ -4,6 +4,7 @@
 //   long                      comes for a minute
 //   fail                      comes at the third attempt: two fail
 //   slow                      comes after 20 seconds of silence
+//   think                     comes after a thought, in markdown
 //   anything else             says it again, word by word
 import type { Message } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
@@ -20,22 +21,34 @@ export function demoAgent({ clock }: Deps): AgentDefinition {
     const has = (word: string) => new RegExp(`\\b${word}\\b`, 'i').test(said)
     if (has('fail') && turn.attempt <= 2)
       throw new Error(`The demo agent was asked to fail: ${turn.attempt} of 2`)
-    const text = has('long') ? POEM : `You said: ${said}`
-    return speak({ clock }, { text, silenceMs: has('slow') ? SILENCE_MS : 0, signal })
+    const text = has('long') ? POEM : has('think') ? CONCLUSION : `You said: ${said}`
+    const thought = has('think') ? THOUGHT : ''
+    return speak({ clock }, { thought, text, silenceMs: has('slow') ? SILENCE_MS : 0, signal })
   })
 }
 
-type Speech = { readonly text: string; readonly silenceMs: number; readonly signal: AgentCall['signal'] }
+type Speech = {
+  readonly thought: string
+  readonly text: string
+  readonly silenceMs: number
+  readonly signal: AgentCall['signal']
+}
 
-async function* speak({ clock }: Deps, { text, silenceMs, signal }: Speech): AgentAnswer {
+async function* speak({ clock }: Deps, { thought, text, silenceMs, signal }: Speech): AgentAnswer {
   if (silenceMs > 0) await clock.sleep(silenceMs, signal)
   yield { type: 'start' }
-  yield { type: 'text-start', id: 'text' }
-  for (const delta of text.match(/\S+\s*|\s+/g) ?? []) {
-    yield { type: 'text-delta', id: 'text', delta }
-    await clock.sleep(WORD_MS, signal)
+  for (const [kind, words] of [
+    ['reasoning', thought],
+    ['text', text],
+  ] as const) {
+    if (words === '') continue
+    yield { type: `${kind}-start`, id: kind }
+    for (const delta of words.match(/\S+\s*|\s+/g) ?? []) {
+      yield { type: `${kind}-delta`, id: kind, delta }
+      await clock.sleep(WORD_MS, signal)
+    }
+    yield { type: `${kind}-end`, id: kind }
   }
-  yield { type: 'text-end', id: 'text' }
   yield { type: 'finish' }
 }
 
@@ -51,3 +64,21 @@ const LINES = [
 ]
 /** As many words as a minute takes. */
 const POEM = Array.from({ length: 60 }, (_, n) => `${n + 1}. ${LINES[n % LINES.length]}`).join('\n')
+
+const THOUGHT =
+  'A pod that is killed says no more. What it had said is in rows, and so is the turn. So another one can go on.'
+const CONCLUSION = `A reply outlives its pod, in **three steps**:
+
+1. the turn is a row, claimed by a pod under a *fence*
+2. the pod dies; its beats stop, and the leader returns the claim
+3. another pod takes it, and the old one could write no more
+
+| who | holds |
+|---|---|
+| PostgreSQL | everything |
+| a pod | nothing |
+
+\`\`\`sh
+kill -9 $(cat .fleetline/pod-1.pid)
+\`\`\`
+`

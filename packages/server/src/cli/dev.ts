@@ -3,7 +3,6 @@ import { systemClock } from '../lib/clock.ts'
 import { APP } from './app.ts'
 import type { Command } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
-import { createFleet } from './dev/fleet.ts'
 import { wholeOf } from './options.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
@@ -19,6 +18,7 @@ export const DEV: Command = {
   options: [['--pods <number>', `how many pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`]],
   run: async ({ flags, args: [app], options, output }) => {
     const clock = systemClock()
+    const { createFleet } = await import('./dev/fleet.ts') // no other command needs any of it
     const say = (message: string, fields = {}) =>
       showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
     const fleet = createFleet({

@@ -6,12 +6,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import pg from 'pg'
+import type { Scene } from '../../src/cli/dev/page/wire.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { runCli, type Program } from '../support/program.ts'
 
-type Said = { readonly source?: string; readonly message?: string; readonly operator?: string }
+type Said = {
+  readonly source?: string
+  readonly message?: string
+  readonly operator?: string
+  readonly page?: string
+  readonly api?: string
+}
 type Home = { readonly path: string; readonly mark: string }
 
 const PATIENCE_MS = 120_000 // the data of a server is made on a disk that may be busy
@@ -142,4 +149,46 @@ test('a pod that dies is started again', async (t) => {
   fleet.kill('SIGINT')
   assert.equal(await ended(fleet), 0, fleet.output())
   assert.deepEqual(globSync('.fleetline/*.pid', { cwd: home.path }), [])
+})
+
+test('from the page a pod is killed, paused, woken and restarted; a fleet that is killed leaves no paused pod', async (t) => {
+  const home = homeFor(t)
+  const fleet = runDev(t, home, '--database-url', await databaseFor(t), '--pods', '2')
+  const [{ page, api }] = (await ready(fleet)) as [Said, ...Said[]]
+  const pidOf = (pod: string) => Number(readFileSync(join(home.path, `.fleetline/${pod}.pid`), 'utf8'))
+  const isStopped = (pid: number) => readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') T ')
+  const act = async (pod: string, what: string) =>
+    (await fetch(`${page}/dev/pods/${pod}/${what}`, { method: 'POST' })).status
+  const untilReady = (pod: string, isIt: (pid: number) => boolean) =>
+    eventually(
+      async () => {
+        const { pods } = (await (await fetch(`${page}/dev/scene`)).json()) as Scene
+        assert.equal(pods.find(({ name }) => name === pod)!.state, 'ready')
+        assert.ok(isIt(pidOf(pod)))
+      },
+      { what: `${pod} to be ready`, patienceMs: PATIENCE_MS, details: fleet.output },
+    )
+
+  const killed = pidOf('pod-1')
+  assert.equal(await act('pod-1', 'kill'), 200)
+  await untilReady('pod-1', (pid) => pid !== killed)
+
+  const paused = pidOf('pod-2')
+  assert.equal(await act('pod-2', 'pause'), 200)
+  await eventually(() => assert.ok(isStopped(paused)), { what: 'the pause' })
+  assert.equal(
+    (await fetch(`${page}/devices/phone/v1/sessions/demo`)).headers.get('x-fleetline-pod'),
+    'pod-1',
+  )
+  assert.equal(await act('pod-2', 'wake'), 200)
+  await untilReady('pod-2', (pid) => pid === paused && !isStopped(pid))
+  assert.equal(await act('pod-2', 'restart'), 200)
+  await untilReady('pod-2', (pid) => pid !== paused)
+
+  assert.equal((await fetch(`${new URL(api!).origin}/dev/scene`)).status, 404) // a pod has none of this
+  const last = pidOf('pod-2')
+  assert.equal(await act('pod-2', 'pause'), 200)
+  await eventually(() => assert.ok(isStopped(last)), { what: 'the pause' })
+  fleet.kill('SIGKILL')
+  await nothingRuns(home)
 })

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
 import { CLONE_ENV, cloneFor, startFleet } from '../support/clone.ts'
+import { blocksIn } from '../support/guide.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 
@@ -14,7 +15,7 @@ function blocksOf(section: string): string[] {
   return Array.from(text.split('\n## ')[0]!.matchAll(/```sh\n([^]*?)```/g), ([, block]) => block!.trim())
 }
 
-test("the README's five minutes", async (t) => {
+test("the README's five minutes, and what the guide of the dev fleet does to its pods", async (t) => {
   const [install, dev, elsewhere] = blocksOf('Try it')
   assert.equal(install, 'npm ci')
   const clone = cloneFor(t)
@@ -42,5 +43,19 @@ test("the README's five minutes", async (t) => {
   assert.equal(answers.length, expected.length)
   for (const [index, answer] of answers.entries()) assert.match(answer, expected[index]!)
 
+  const guide = readFileSync(join(ROOT, 'docs/guides/dev.md'), 'utf8')
+  const told: string[] = []
+  for (const line of blocksIn(guide)[0]!.text.trim().split('\n')) {
+    const command = line.replace('localhost:4402', `localhost:${fleet.page}`)
+    told.push((await promisify(execFile)('sh', ['-c', command], { cwd: clone })).stdout)
+  }
+  assert.match(told.shift()!, /^\{"version":.*"pods":\[\{"name":"pod-1","state":"ready"/)
+  assert.deepEqual(told, [
+    '{"pod":"pod-1","act":"kill"}',
+    '{"pod":"pod-2","act":"pause"}',
+    '{"pod":"pod-2","act":"wake"}',
+    '{"isChaos":true}',
+    '{"isChaos":false}',
+  ])
   assert.equal(await fleet.stop(), 0, fleet.output())
 })

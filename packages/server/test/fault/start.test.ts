@@ -20,6 +20,23 @@ test('asked to stop, a pod stops in order and exits 0', async (t) => {
   assert.equal(linesOf(program).at(-1)?.msg, 'stopped')
 })
 
+test('a pod that `start` runs has no route of the dev page, on neither port', async (t) => {
+  const { gateway, admin } = await startPod(t, await databaseFor(t), { FLEETLINE_POD_NAME: 'pod-1' })
+  for (const door of [gateway, admin])
+    for (const [method, path] of [
+      ['GET', '/'],
+      ['GET', '/page.js'],
+      ['GET', '/dev/scene'],
+      ['POST', '/dev/pods/pod-1/kill'],
+      ['POST', '/dev/pods/pod-1/pause'],
+      ['POST', '/dev/pods/pod-1/restart'],
+      ['POST', '/dev/chaos/on'],
+      ['GET', '/devices/laptop/v1/sessions'],
+    ] as const)
+      assert.equal((await fetch(`${door}${path}`, { method })).status, 404, `${method} ${path}`)
+  assert.equal((await fetch(`${admin}/readyz`)).status, 200)
+})
+
 test('what keeps a pod from starting has one sentence and an exit code of its kind', async (t) => {
   const { admin } = await startPod(t, await databaseFor(t))
   const empty = await databaseFor(t, 'template1')

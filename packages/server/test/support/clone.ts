@@ -55,6 +55,7 @@ export async function startFleet(t: TestContext, command: string, cwd: string) {
   return {
     api: portOf('api'),
     operator: portOf('operator'),
+    page: portOf('page'),
     output: () => output,
     /** Answers its exit code. */
     stop: async () => {

@@ -14,6 +14,7 @@ export type OnEvent = (event: FleetEvent) => void
 
 export type Panel = {
   readonly version: string
+  readonly page: string
   readonly api: string
   readonly operator: string
   readonly postgres: string
@@ -48,11 +49,12 @@ export function parseEvent(line: string, source: string): FleetEvent | undefined
 export function showPanel(output: Output, panel: Panel): void {
   if (output.isJson) return output.one(panel)
   const rows = [
+    ['page', panel.page, 'talk, and kill the pods meanwhile'],
     ['api', panel.api, ''],
     ['operator', panel.operator, '/readyz  /metrics'],
     ['postgres', panel.postgres, '--database-url URL to use yours'],
     ['pods', String(panel.pods), '--pods N'],
-    ['agent', 'demo, built in', 'knows long, slow and fail; says anything else again'],
+    ['agent', 'demo, built in', 'knows long, slow, fail and think; says anything else again'],
     ['logs', panel.logs, ''],
   ] as const
   const width = Math.max(...rows.map(([, value]) => value.length))

@@ -1,31 +1,45 @@
-// The pods of a dev fleet: child processes that run `fleetline start`. Their JSON logs go to a file each and, line by
-// line, to `onEvent`. Each is in a process group of its own, so that Ctrl-C reaches the fleet alone, and stops by
-// itself when its channel to us closes.
+// The pods of a dev fleet, and what a person does to them: kill, pause, wake, restart. Each process is a `fleetline start`
+// with a log file of its own.
 //   state      becomes
-//   starting   ready, when the pod says so over the channel; the fleet's start fails, if its first life ends before that
-//   ready      waiting, when the process ends
-//   waiting    starting, after a wait that grows while it keeps ending soon
+//   starting   ready, when the pod says so; the fleet's start fails, if its first life ends before that
+//   ready      paused, if it is asked to; waiting, when the process ends
+//   paused     ready, when it is woken; waiting, when the process ends
+//   waiting    starting, after a wait that grows while it keeps ending soon, or at once if it is asked to
 //   any        ended, when the fleet stops: SIGTERM, and SIGKILL if that takes too long
-import { fork, type ChildProcess } from 'node:child_process'
 import { createWriteStream, writeFileSync, type WriteStream } from 'node:fs'
-import { extname } from 'node:path'
-import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { environmentWith, type Flags } from '../../config.ts'
+import type { Flags } from '../../config.ts'
 import { Abort } from '../../errors.ts'
 import { backoffMs } from '../../lib/backoff.ts'
-import { within, type Clock } from '../../lib/clock.ts'
+import { createBell, type Bell } from '../../lib/bell.ts'
+import type { Clock } from '../../lib/clock.ts'
 import type { Service } from '../../lib/lifecycle.ts'
 import type { Random } from '../../lib/random.ts'
-import { eventOf, parseEvent, type OnEvent } from './events.ts'
+import { eventOf, type OnEvent } from './events.ts'
 import { shortPath } from './folder.ts'
+import { startPodProcess, type PodProcess, type Ports } from './pod-process.ts'
 
-export type Ports = { readonly gateway: number; readonly admin: number }
 export type Pods = Service & {
-  /** Of those that are ready now. */
+  readonly all: readonly Pod[]
+  /** The ports of those that are ready now. */
   live(): readonly Ports[]
 }
+export type Pod = {
+  readonly name: string
+  standing(): Standing
+  /** Whether it could be asked that in its state. */
+  kill(): boolean
+  pause(): boolean
+  wake(): boolean
+  /** One that runs is asked to stop, and started again at once. */
+  restart(): boolean
+}
+export type Standing =
+  | { readonly state: 'starting' | 'ended' }
+  | { readonly state: 'ready'; readonly ports: Ports }
+  | { readonly state: 'paused'; readonly ports: Ports; readonly untilMs: number }
+  | { readonly state: 'waiting'; readonly sinceMs: number; readonly how: string }
+
 export type PodPlan = {
   readonly name: string
   readonly app: string | undefined
@@ -36,121 +50,151 @@ export type PodPlan = {
 }
 
 type Deps = { readonly clock: Clock; readonly random: Random; readonly onEvent: OnEvent }
-type Pod = Service & { live(): Ports | undefined }
 
-// The sources in a clone, the built files in a package.
-const MAIN = fileURLToPath(new URL(`../main${extname(import.meta.url)}`, import.meta.url))
+const ENDED: Standing = { state: 'ended' }
+export const PAUSE_MS = 20_000
 const AGAIN = { baseMs: 1_000, capMs: 10_000 }
 const SETTLED_MS = 10_000 // after a life as long as this the next end counts as the first
-const STOP_MS = 15_000
 
 export function createPods(plans: readonly PodPlan[], deps: Deps): Pods {
-  const pods = plans.map((plan) => createPod(plan, deps))
+  const all = plans.map((plan) => createPod(plan, deps))
   return {
     name: 'pods',
-    live: () => pods.flatMap((pod) => pod.live() ?? []),
-    start: async () => void (await Promise.all(pods.map((pod) => pod.start()))),
-    stop: async () => void (await Promise.all(pods.map((pod) => pod.stop()))),
+    all,
+    live: () => all.flatMap((pod) => portsOf(pod.standing()) ?? []),
+    start: async () => void (await Promise.all(all.map((pod) => pod.start()))),
+    stop: async () => void (await Promise.all(all.map((pod) => pod.stop()))),
   }
 }
 
-function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod {
+/** Where it can be reached; undefined if it is not ready. */
+export function portsOf(standing: Standing): Ports | undefined {
+  return standing.state === 'ready' ? standing.ports : undefined
+}
+
+function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod & Service {
   const stopping = new AbortController()
-  const ready = Promise.withResolvers<void>()
-  let live: Ports | undefined
-  let kept: Promise<void> | undefined
+  const [ready, bell] = [Promise.withResolvers<void>(), createBell(clock)]
+  let standing: Standing = { state: 'starting' }
+  let [process, kept]: [PodProcess?, Promise<void>?] = []
 
-  const tell = (message: string, reason: string) =>
+  const tell: Tell = (message, reason) =>
     onEvent(eventOf(plan.name, message, { level: 'warn', reason, now: clock.now() }))
-  const writePid = (text: string) => {
-    try {
-      writeFileSync(plan.pidFile, text)
-    } catch (error) {
-      tell('the file of its process id is not written', String(error))
-    }
+  const onReady = (ports: Ports) => {
+    standing = { state: 'ready', ports }
+    ready.resolve()
   }
-  const liveOnce = async (log: WriteStream): Promise<string> => {
-    const child = forkPod(plan)
-    const closed = endOf(child)
-    const gaveUp = follow(child, { log, name: plan.name, onEvent })
-    child.on('message', (ports: Ports) => {
-      live = ports
-      ready.resolve()
-    })
-    writePid(`${child.pid}\n`)
-    const end = () => void endChild(child, closed, clock)
-    stopping.signal.addEventListener('abort', end, { once: true })
-    if (stopping.signal.aborted) end()
-    const how = await closed
-    stopping.signal.removeEventListener('abort', end)
-    live = undefined
-    writePid('')
-    return gaveUp() ?? `${how}, see ${shortPath(plan.logFile)}`
+  const live = async (log: WriteStream): Promise<string> => {
+    standing = { state: 'starting' }
+    process = startPodProcess({ ...plan, settings: plan.settings() }, { clock, log, onEvent, onReady })
+    if (stopping.signal.aborted) process.end()
+    writePid(plan, `${process.pid}\n`, tell)
+    const { how, said } = await process.ended
+    standing = { state: 'waiting', sinceMs: clock.now(), how }
+    writePid(plan, '', tell)
+    return said ?? `${how}, see ${shortPath(plan.logFile)}`
   }
-
-  const keep = async () => {
-    const log = createWriteStream(plan.logFile, { mode: 0o600 })
-    log.once('error', ({ message: reason }) => tell('its log is not written', reason))
-    for (let ends = 0; !stopping.signal.aborted;) {
-      const startMs = clock.monotonicMs()
-      const reason = await liveOnce(log)
-      if (stopping.signal.aborted) break
-      ready.reject(new Abort('unavailable', `${plan.name} does not start: ${reason}`)) // nothing, once it was ready
-      ends = clock.monotonicMs() - startMs > SETTLED_MS ? 0 : ends + 1
-      tell('ended', reason)
-      await clock.sleep(backoffMs(AGAIN, ends, random), stopping.signal).catch(() => undefined)
-    }
-    if (!log.destroyed) await promisify<void>((done) => log.end(done))().catch(() => undefined)
+  const onEnd = async (reason: string, ends: number) => {
+    ready.reject(new Abort('unavailable', `${plan.name} does not start: ${reason}`)) // nothing, once it was ready
+    tell('ended', reason)
+    return bell.wait(backoffMs(AGAIN, ends, random))
   }
-
+  const now = () => (stopping.signal.aborted ? ENDED : standing)
   return {
     name: plan.name,
-    live: () => (stopping.signal.aborted ? undefined : live),
+    standing: now,
+    ...controlsOf({ now, process: () => process!, bell, clock, become: (next) => (standing = next) }),
     start: async () => {
-      kept ??= keep()
+      kept ??= keepAlive(plan, { clock, tell, live, onEnd, stopping: stopping.signal })
       await Promise.race([ready.promise, kept])
     },
     stop: async () => {
       stopping.abort(new Error('the dev fleet stops'))
+      process?.end()
+      bell.ring()
       await kept
     },
   }
 }
 
-function forkPod({ app, settings }: PodPlan): ChildProcess {
-  return fork(MAIN, ['start', ...(app === undefined ? [] : [app])], {
-    env: environmentWith(settings()),
-    detached: true,
-    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-  })
+type Tell = (message: string, reason: string) => void
+
+type Controlled = {
+  readonly now: () => Standing
+  readonly process: () => PodProcess
+  readonly bell: Bell
+  readonly clock: Clock
+  readonly become: (standing: Standing) => void
 }
 
-type Follower = { readonly name: string; readonly log: WriteStream; readonly onEvent: OnEvent }
-
-/** Answers why it gave up, if it said so. */
-function follow(child: ChildProcess, { name, log, onEvent }: Follower): () => string | undefined {
-  let reason: string | undefined
-  createInterface({ input: child.stdout! }).on('line', (line) => {
-    log.write(`${line}\n`)
-    const event = parseEvent(line, name)
-    if (event && event.level !== 'debug' && event.message !== 'listening') onEvent(event)
-  })
-  createInterface({ input: child.stderr! }).on('line', (line) => {
-    log.write(`${line}\n`)
-    reason = /^fleetline: (.*)/.exec(line)?.[1] ?? reason
-  })
-  return () => reason
+function controlsOf({
+  now,
+  process,
+  bell,
+  clock,
+  become,
+}: Controlled): Pick<Pod, 'kill' | 'pause' | 'wake' | 'restart'> {
+  const isOne = (...states: readonly Standing['state'][]) => states.includes(now().state)
+  return {
+    kill: () => {
+      const can = isOne('starting', 'ready', 'paused')
+      if (can) process().kill()
+      return can
+    },
+    pause: () => {
+      const was = now()
+      if (was.state !== 'ready') return false
+      const paused: Standing = { ...was, state: 'paused', untilMs: clock.now() + PAUSE_MS }
+      become(paused)
+      void process()
+        .pause(PAUSE_MS)
+        .then(() => now() === paused && become(was)) // unless it was killed meanwhile
+      return true
+    },
+    wake: () => {
+      const can = isOne('paused')
+      if (can) process().wake()
+      return can
+    },
+    restart: () => {
+      const can = isOne('ready', 'paused', 'waiting')
+      if (!can) return false
+      bell.ring()
+      process().end() // nothing, if it has ended
+      return true
+    },
+  }
 }
 
-/** How it ended; one that could not be started has ended, too. */
-function endOf(child: ChildProcess): Promise<string> {
-  const { promise, resolve } = Promise.withResolvers<string>()
-  child.on('error', ({ message }) => resolve(message))
-  child.once('close', (code, signal) => resolve(signal ?? `exit ${code}`))
-  return promise
+type Kept = {
+  readonly clock: Clock
+  readonly tell: Tell
+  readonly stopping: AbortSignal
+  /** One life; answers why it ended. */
+  readonly live: (log: WriteStream) => Promise<string>
+  /** Answers when it may start again: whether because it was asked to. */
+  readonly onEnd: (reason: string, ends: number) => Promise<boolean>
 }
 
-async function endChild(child: ChildProcess, closed: Promise<unknown>, clock: Clock): Promise<void> {
-  child.kill('SIGTERM')
-  await within(clock, STOP_MS, closed, new Error('late')).catch(() => child.kill('SIGKILL'))
+/** One life after the other, until the fleet stops. */
+async function keepAlive({ logFile }: PodPlan, { clock, tell, live, onEnd, stopping }: Kept): Promise<void> {
+  const log = createWriteStream(logFile, { mode: 0o600 })
+  log.once('error', ({ message: reason }) => tell('its log is not written', reason))
+  for (let ends = 0; !stopping.aborted;) {
+    const startMs = clock.monotonicMs()
+    const reason = await live(log)
+    if (stopping.aborted) break
+    ends = clock.monotonicMs() - startMs > SETTLED_MS ? 0 : ends + 1
+    const wasAsked = await onEnd(reason, ends)
+    if (wasAsked) ends = 0
+  }
+  if (!log.destroyed) await promisify<void>((done) => log.end(done))().catch(() => undefined)
+}
+
+function writePid({ pidFile }: PodPlan, text: string, tell: Tell): void {
+  try {
+    writeFileSync(pidFile, text)
+  } catch (error) {
+    tell('the file of its process id is not written', String(error))
+  }
 }

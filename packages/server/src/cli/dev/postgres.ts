@@ -20,6 +20,8 @@ import { as } from './programs.ts'
 
 export type Postgres = Service & {
   url(): string
+  /** `15.14`. */
+  version(): string
   /** Its version and place, for people. */
   description(): string
 }
@@ -50,28 +52,28 @@ export function createPostgres(deps: Deps): Postgres {
   const { folder, clock, random } = deps
   const log = folder.at('postgres.log')
   const stopping = new AbortController()
-  let [starting, guard, url, description]: [Promise<void>?, ChildProcess?, string?, string?] = []
+  let [starting, guard, url, data]: [Promise<void>?, ChildProcess?, string?, Data?] = []
 
   const tellEnd = () =>
     deps.onEvent(
       eventOf('fleet', 'PostgreSQL ended', { now: clock.now(), level: 'error', log: shortPath(log) }),
     )
   const start = async () => {
-    const data = await openData({ folder, random, signal: stopping.signal })
+    data = await openData({ folder, random, signal: stopping.signal })
     await earlierEnded(data, clock, stopping.signal)
     const port = await freePort(deps.port)
     stopping.signal.throwIfAborted()
     guard = spawnServer(data, { port, log, connections: deps.connections })
     guard.once('exit', () => stopping.signal.aborted || tellEnd())
     url = `postgres://${data.role}:${data.password}@127.0.0.1:${port}/${data.role}`
-    description = `${data.programs.version} started in ${shortPath(data.path)}`
     await answering({ url, guard, clock, log, signal: stopping.signal })
     writeFileSync(folder.at('database-url'), url, { mode: 0o600 })
   }
   return {
     name: 'postgres',
     url: () => url!,
-    description: () => description!,
+    version: () => data!.programs.version,
+    description: () => `${data!.programs.version} started in ${shortPath(data!.path)}`,
     start: () => (starting ??= start()),
     stop: async () => {
       stopping.abort(new Error('the dev fleet stops'))

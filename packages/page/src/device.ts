@@ -1,0 +1,82 @@
+// One device of the page: a client of its own, which reaches the fleet through a pod of its own. It keeps what the log does not:
+// through which pod it hears, and how the attempts of each reply went.
+import { createClient, type Message, type Session, type Snapshot } from '@fleetline/client'
+import { createCell, type Store } from './store.ts'
+import { linesOf, type Line } from './lines.ts'
+import { steady } from './steady.ts'
+import { follow, type Trail } from './trail.ts'
+
+export type DeviceName = 'laptop' | 'phone'
+export type Device = Store<DeviceView> &
+  Pick<Session, 'send' | 'retry' | 'discard' | 'stop'> & { readonly name: DeviceName }
+
+export type DeviceView = {
+  readonly snapshot: Snapshot
+  /** As they are shown. */
+  readonly messages: readonly Message[]
+  /** Through which it hears; null: none yet. */
+  readonly pod: string | null
+  /** By their turns. */
+  readonly trails: ReadonlyMap<string, Trail>
+  readonly openedMs: number
+  /** What happened to the session and to the device, oldest first. */
+  readonly lines: readonly Line[]
+}
+
+const [MOST_TRAILS, MOST_LINES] = [50, 80]
+const EVENTS = 'text/event-stream'
+
+export function createDevice(name: DeviceName, sessionName: string, now: () => number): Device {
+  let pod: string | null = null
+  const hear: typeof fetch = async (input, init) => {
+    const answer = await globalThis.fetch(input, init)
+    if (answer.ok && new Headers(init?.headers).get('accept') === EVENTS)
+      pod = answer.headers.get('x-fleetline-pod')
+    return answer
+  }
+  const session = createClient({ url: `/devices/${name}`, fetch: hear }).session(sessionName)
+  const first: DeviceView = {
+    snapshot: session.get(),
+    messages: [],
+    pod,
+    trails: new Map(),
+    openedMs: now(),
+    lines: [],
+  }
+  const cell = createCell(first)
+  session.subscribe(() => cell.set(next(cell.get(), { snapshot: session.get(), pod, name, nowMs: now() })))
+  const { send, retry, discard, stop } = session
+  return { name, get: cell.get, subscribe: cell.subscribe, send, retry, discard, stop }
+}
+
+type Heard = {
+  readonly snapshot: Snapshot
+  readonly pod: string | null
+  readonly name: DeviceName
+  readonly nowMs: number
+}
+
+export function next(view: DeviceView, { snapshot, pod, name, nowMs }: Heard): DeviceView {
+  const lines = linesOf({ ...view, name }, { snapshot, pod }, nowMs)
+  return {
+    ...view,
+    snapshot,
+    pod,
+    messages: steadied(view.messages, snapshot.messages),
+    trails: followed(view.trails, snapshot, nowMs),
+    lines: lines.length === 0 ? view.lines : [...view.lines, ...lines].slice(-MOST_LINES),
+  }
+}
+
+function steadied(shown: readonly Message[], said: readonly Message[]): readonly Message[] {
+  const last = said.at(-1)
+  const kept = steady(shown.at(-1), last)
+  return kept === undefined || kept === last ? said : [...said.slice(0, -1), kept]
+}
+
+function followed(trails: DeviceView['trails'], snapshot: Snapshot, nowMs: number): DeviceView['trails'] {
+  const { turn } = snapshot
+  const trail = turn && follow(trails.get(turn.id) ?? null, snapshot, nowMs)
+  if (!trail || trail === trails.get(trail.turn)) return trails
+  return new Map([...trails, [trail.turn, trail] as const].slice(-MOST_TRAILS))
+}

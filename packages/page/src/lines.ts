@@ -1,0 +1,92 @@
+// What happened, a line each: to the session as a device heard it, and to the fleet as its logs tell it. Pure.
+import type { Snapshot } from '@fleetline/client'
+import type { SceneEvent } from '../../server/src/cli/dev/page/wire.ts'
+import { seconds } from './trail.ts'
+
+export type Line = {
+  readonly key: string
+  readonly atMs: number
+  readonly tone: 'plain' | 'good' | 'bad'
+  readonly text: string
+}
+type Heard = { readonly snapshot: Snapshot; readonly pod: string | null }
+type Told = readonly [tone: Line['tone'], text: string]
+
+/** What is new to the device. What was committed before it was opened is not. */
+export function linesOf(
+  before: Heard & { readonly name: string; readonly openedMs: number },
+  { snapshot, pod }: Heard,
+  nowMs: number,
+): readonly Line[] {
+  const { name, snapshot: old, openedMs } = before
+  const told: Told[] = []
+  if (pod && before.pod && pod !== before.pod) told.push(['plain', `the ${name} hears through ${pod} now`])
+  if (snapshot.head > old.head) told.push(...committed(snapshot, old.head, openedMs))
+  told.push(...turned(old.turn, snapshot.turn))
+  return told.map(([tone, text], index) => ({ key: `${name} ${nowMs} ${index}`, atMs: nowMs, tone, text }))
+}
+
+function committed({ messages }: Snapshot, head: number, openedMs: number): Told[] {
+  const fresh = messages.filter(
+    ({ seq, at }) => at && Date.parse(at) >= openedMs && seq !== null && seq > head,
+  )
+  return fresh.map(({ seq, role, status }) => {
+    const what =
+      role === 'user' ? 'a message' : status === 'stopped' ? 'what the reply had said' : 'the reply'
+    return [role === 'user' ? 'plain' : 'good', `seq ${seq}: ${what} is committed`]
+  })
+}
+
+function turned(old: Snapshot['turn'], turn: Snapshot['turn']): Told[] {
+  if (!turn || (old?.id === turn.id && old.state === turn.state && old.attempt === turn.attempt)) return []
+  const { state, attempt, pod, error } = turn
+  if (state === 'running' && attempt === 1) return [['plain', `${pod} takes the turn`]]
+  if (state === 'running') return [['good', `${pod} takes the turn again, attempt ${attempt}`]]
+  if (state === 'queued' && attempt > 0)
+    return [['plain', `attempt ${attempt} is over: the turn waits for a pod`]]
+  if (state === 'failed') return [['bad', `the turn has failed: ${error?.message ?? 'it does not say why'}`]]
+  if (state === 'stopped') return [['plain', 'the turn is stopped: it can write no more']]
+  return []
+}
+
+export function lineOf(event: SceneEvent): Line {
+  const { number, at, source, level, message, fields } = event
+  const [tone, text] = WORDS[message]?.(fields, source) ?? [
+    level === 'error' ? 'bad' : 'plain',
+    `${source}${IS_VERB.test(message) ? '' : ':'} ${message}${fields['reason'] === undefined ? '' : ` (${fields['reason'] as string})`}`,
+  ]
+  return { key: `event ${number}`, atMs: Date.parse(at), tone, text }
+}
+
+/** A phrase that goes on from a pod's name. */
+const IS_VERB = /^(is|leads|hands) /
+
+type Fields = SceneEvent['fields']
+
+const WORDS: Readonly<Record<string, (fields: Fields, source: string) => Told>> = {
+  'joined the fleet': ({ pod }, source) => ['plain', `${source} joins the fleet, as no. ${String(pod)}`],
+  'leads the fleet': ({ term }, source) => ['plain', `${source} leads the fleet, term ${String(term)}`],
+  'counts a pod as dead': ({ pod, duration_ms: ms }, source) => [
+    'bad',
+    `${source} counts no. ${String(pod)} as dead, ${seconds(Number(ms))} after its last beat`,
+  ],
+  'returned claims of dead pods': ({ data }, source) => [
+    'good',
+    `${source} returns claims of the dead: ${String(data)}`,
+  ],
+  'an attempt that was taken over or cancelled changed nothing': (_, source) => [
+    'good',
+    `${source} comes too late with a write: fenced, nothing changed`,
+  ],
+  'counted as dead by the others': (_, source) => ['bad', `${source} learns that it was counted as dead`],
+  'is killed': (_, source) => ['bad', `${source} is killed`],
+  ended: (_, source) => ['plain', `${source} has ended, and is started again`],
+}
+
+/** In the order of time, the last ones. */
+export function merged(most: number, ...lists: readonly (readonly Line[])[]): readonly Line[] {
+  return lists
+    .flat()
+    .sort((a, b) => a.atMs - b.atMs)
+    .slice(-most)
+}

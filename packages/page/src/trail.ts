@@ -1,0 +1,62 @@
+// The attempts of a reply, as a device saw them. Pure: a turn and its open reply go in as they change, with the time.
+import type { Snapshot } from '@fleetline/client'
+
+export type Attempt = {
+  readonly attempt: number
+  readonly pod: string
+  /** When the device heard of it. */
+  readonly atMs: number
+  /** Its first word; null: it has said none here. */
+  readonly firstMs: number | null
+  /** Its last sign of life. */
+  readonly lastMs: number
+}
+export type Trail = {
+  readonly turn: string
+  readonly attempts: readonly Attempt[]
+  /** The reply as it was heard last, to see that there is more of it. */
+  readonly said: unknown
+}
+/** What is shown of an attempt: one that was lost, or the one that counts. */
+export type Mark = { readonly isLost: boolean; readonly text: string }
+
+export function follow(trail: Trail | null, { turn, messages }: Snapshot, nowMs: number): Trail | null {
+  if (!turn) return null
+  const past: Trail = trail?.turn === turn.id ? trail : { turn: turn.id, attempts: [], said: undefined }
+  const said = messages.find((message) => message.delivery === 'open')
+  const attempts = turn.state === 'running' && turn.pod ? begun(past.attempts, turn, nowMs) : past.attempts
+  if (said === past.said || said === undefined || attempts.length === 0) return { ...past, attempts }
+  const last = attempts.at(-1)!
+  const heard = { ...last, firstMs: last.firstMs ?? nowMs, lastMs: nowMs }
+  return { ...past, attempts: [...attempts.slice(0, -1), heard], said }
+}
+
+/** `isHalted`: the last one does not go on, either. */
+export function marksOf({ attempts }: Trail, isHalted: boolean): readonly Mark[] {
+  return attempts.map((attempt, index) => {
+    const isLost = isHalted || index < attempts.length - 1
+    return { isLost, text: isLost ? lastedOf(attempt) : wordsOf(attempt, attempts[index - 1]) }
+  })
+}
+
+function lastedOf({ pod, atMs, lastMs }: Attempt): string {
+  return `${pod} · ${seconds(lastMs - atMs)}`
+}
+
+function wordsOf({ pod, attempt, firstMs }: Attempt, before: Attempt | undefined): string {
+  if (!before) return attempt === 1 ? pod : `${pod} · attempt ${attempt}`
+  if (firstMs === null) return `${pod} takes over`
+  return `resumed on ${pod} after ${seconds(firstMs - before.lastMs)}`
+}
+
+export function seconds(ms: number): string {
+  return `${(Math.max(0, ms) / 1_000).toFixed(1)} s`
+}
+
+type Running = { readonly attempt: number; readonly pod: string | null }
+
+function begun(attempts: readonly Attempt[], { attempt, pod }: Running, nowMs: number): readonly Attempt[] {
+  const last = attempts.at(-1)
+  if (last && last.attempt >= attempt) return attempts
+  return [...attempts, { attempt, pod: pod!, atMs: nowMs, firstMs: null, lastMs: nowMs }]
+}

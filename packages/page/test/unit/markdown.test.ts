@@ -1,0 +1,51 @@
+// What an agent says becomes elements, and never markup of its own.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isValidElement, type ComponentChildren, type VNode } from 'preact'
+import { markdown } from '../../src/markdown.ts'
+
+/** `p[text strong[more]]`. */
+function drawn(node: ComponentChildren): string {
+  if (Array.isArray(node))
+    return node
+      .map(drawn)
+      .filter((text) => text !== '')
+      .join(' ')
+  if (!isValidElement(node)) return node === null || node === undefined ? '' : (node as string).trim()
+  const { type, props } = node as VNode<{ children?: ComponentChildren; href?: string }>
+  const href = props.href === undefined ? '' : `(${props.href})`
+  return `${String(type)}${href}[${drawn(props.children)}]`
+}
+
+for (const [written, expected] of [
+  ['You said: **bold** and `code`', 'p[You said: strong[bold] and code[code]]'],
+  ['# Title\n\nmore', 'h3[Title] p[more]'],
+  ['3. three\n4. *four*', 'ol[li[three] li[em[four]]]'],
+  ['- [x] done\n- [ ] open', 'ul[li[☑ done] li[☐ open]]'],
+  ['| a | b |\n|---|---|\n| 1 | 2 |', 'table[thead[tr[th[a] th[b]]] tbody[tr[td[1] td[2]]]]'],
+  ['```sh\nkill -9 1\n```', 'pre[code[kill -9 1]]'],
+  ['> quoted\n\n---', 'blockquote[p[quoted]] hr[]'],
+  ['[web](https://example.com/a)', 'p[a(https://example.com/a)[web]]'],
+  ['![image](https://example.com/a.png)', 'p[a(https://example.com/a.png)[image]]'],
+] as const) {
+  test(`markdown: ${JSON.stringify(written)}`, () => assert.equal(drawn(markdown(written)), expected))
+}
+
+for (const hostile of [
+  '<img src=x onerror=alert(1)>',
+  '<script>alert(1)</script>',
+  'a <b onclick="alert(1)">b</b> c',
+  '[x](javascript:alert(1))',
+  '![x](data:text/html,<script>)',
+  '<javascript:alert(1)>',
+]) {
+  test(`S22 hostile: ${hostile} is text, and leads nowhere`, () => {
+    const found = drawn(markdown(hostile))
+    assert.doesNotMatch(found, /\b(img|script|b|a)(\(|\[)/)
+  })
+}
+
+test('nesting without end is shown as it was written', () => {
+  const deep = '> '.repeat(20_000)
+  assert.doesNotThrow(() => markdown(deep))
+})

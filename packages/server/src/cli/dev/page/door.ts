@@ -1,0 +1,144 @@
+// The page of a dev fleet, on a port of its own that answers this machine and its own pages alone: what it shows, what it does
+// to the pods, and its devices' way to them. No pod has these routes.
+//   GET  /                               the page, and its files
+//   GET  /dev/scene                      what it shows
+//   POST /dev/pods/:pod/:act             kill, pause, wake, restart
+//   POST /dev/chaos/on, /dev/chaos/off
+//   any  /devices/:device/v1/…           what the device asks the fleet
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { isLoopbackHost } from '../../../door/loopback.ts'
+import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
+import { Rejected, Retry } from '../../../errors.ts'
+import type { Service } from '../../../lib/lifecycle.ts'
+import type { Pod } from '../pods.ts'
+import type { Chaos } from './chaos.ts'
+import { DEVICES, type Devices } from './devices.ts'
+import { PAGE_FILES, readPageFile } from './files.ts'
+import type { Scene } from './wire.ts'
+
+export type PageDoor = Service & { readonly port: () => number }
+
+type Deps = {
+  readonly host: string
+  /** Wanted; any other if it is taken. */
+  readonly port: number
+  readonly pods: readonly Pod[]
+  readonly devices: Devices
+  readonly chaos: Pick<Chaos, 'set'>
+  readonly look: () => Scene
+  readonly act: (pod: Pod, act: Act) => boolean
+  readonly onError: (error: unknown) => void
+}
+export const ACTS = ['kill', 'pause', 'wake', 'restart'] as const
+export type Act = (typeof ACTS)[number]
+
+// Nothing comes from elsewhere, and what an agent says is never run.
+const HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cache-control': 'no-store',
+}
+
+type Exchange = {
+  readonly deps: Deps
+  /** What the route's pattern found. */
+  readonly found: readonly string[]
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+}
+type Handle = (exchange: Exchange) => void | Promise<void>
+
+const ROUTES: readonly (readonly [route: RegExp, handle: Handle])[] = [
+  [/^GET (\/[\w.]*)(?:\?|$)/, sendFile],
+  [/^GET \/dev\/scene$/, ({ deps, response }) => sendJson(response, 200, deps.look())],
+  [new RegExp(`^POST /dev/pods/([\\w-]+)/(${ACTS.join('|')})$`), actOn],
+  [/^POST \/dev\/chaos\/(on|off)$/, switchChaos],
+  [new RegExp(`^[A-Z]+ /devices/(${DEVICES.join('|')})(/v1/.*)$`), passOn],
+]
+
+export function createPageDoor(deps: Deps): PageDoor {
+  const server = createServer((request, response) => {
+    answer(deps, request, response).catch((error: unknown) => {
+      const refusal = refusalOf(error)
+      if (refusal.code === 'internal') deps.onError(error)
+      refuse(response, refusal)
+    })
+  })
+  const listen = async (port: number) => {
+    server.listen(port, deps.host)
+    await once(server, 'listening')
+  }
+  let opening: Promise<void> | undefined
+  return {
+    name: 'page',
+    port: () => (server.address() as AddressInfo).port,
+    start: async () => {
+      opening = listen(deps.port).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EADDRINUSE') throw error
+        return listen(0)
+      })
+      await opening
+    },
+    stop: async () => {
+      await opening?.catch(() => undefined)
+      if (!server.listening) return
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+async function answer(deps: Deps, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  response.setHeaders(new Map(Object.entries(HEADERS)))
+  if (!isOwn(request)) throw new Rejected('forbidden', 'The page answers its own machine and itself alone')
+  for (const [route, handle] of ROUTES) {
+    const match = route.exec(`${request.method} ${request.url}`)
+    if (match) return handle({ deps, found: match.slice(1), request, response })
+  }
+  refuse(response, NO_ROUTE)
+}
+
+/** Neither under another name that points here, nor from a page of somebody else. */
+function isOwn({ headers: { host, origin } }: IncomingMessage): boolean {
+  return isLoopbackHost(host) && (origin === undefined || origin === `http://${host}`)
+}
+
+async function sendFile({ found: [path], response }: Exchange): Promise<void> {
+  const file = PAGE_FILES[path!]
+  if (!file) return refuse(response, NO_ROUTE)
+  const body = await readPageFile(file.name)
+  response.writeHead(200, { 'content-type': file.type }).end(body)
+}
+
+function actOn({ deps, found: [name, act], response }: Exchange): void {
+  const pod = deps.pods.find((pod) => pod.name === name)
+  if (!pod) throw new Rejected('not_found', `There is no ${name}`)
+  const { state } = pod.standing()
+  if (!deps.act(pod, act as Act))
+    throw new Rejected('conflict', `${name} is ${state}: there is nothing to ${act}`)
+  sendJson(response, 200, { pod: name, act })
+}
+
+function switchChaos({ deps, found: [wish], response }: Exchange): void {
+  deps.chaos.set(wish === 'on')
+  sendJson(response, 200, { isChaos: wish === 'on' })
+}
+
+function passOn({ deps, found: [device, path], request, response }: Exchange): void {
+  if (!deps.devices.pass(device!, path!, request, response)) throw new Retry('unavailable', 'No pod is ready')
+}
+
+function refuse(response: ServerResponse, refusal: Refusal): void {
+  if (response.headersSent) return void response.destroy()
+  sendJson(response, statusOf(refusal), bodyOf(refusal, 'page'))
+}
+
+function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' }).end(JSON.stringify(body))
+}

@@ -1,0 +1,87 @@
+// The page of a dev fleet: two devices on it talk through different pods, which may be killed, paused and restarted under
+// them, and a score of what the log has lost or doubled.
+import { PAGE_LIMITS } from '@fleetline/protocol'
+import { Retry } from '../../../errors.ts'
+import type { Clock } from '../../../lib/clock.ts'
+import { compose, type Service } from '../../../lib/lifecycle.ts'
+import type { Random } from '../../../lib/random.ts'
+import { pageSchema } from '../../../gateway/session-schemas.ts'
+import type { z } from 'zod'
+import { podsSchema } from '../../../admin/pod-schemas.ts'
+import { createApi } from '../../api.ts'
+import { eventOf, type FleetEvent, type OnEvent } from '../events.ts'
+import type { Ports } from '../pod-process.ts'
+import { PAUSE_MS, type Pod, type Pods } from '../pods.ts'
+import { createChaos } from './chaos.ts'
+import { createDevices } from './devices.ts'
+import { createPageDoor, type Act } from './door.ts'
+import { createScene } from './scene.ts'
+import { createScoring } from './score.ts'
+import type { Scene } from './wire.ts'
+
+export type FleetPage = Service & {
+  readonly port: () => number
+  /** Shows it among the latest. */
+  readonly take: (event: FleetEvent) => void
+}
+type Deps = {
+  readonly host: string
+  readonly port: number
+  /** In which the devices talk. */
+  readonly session: string
+  readonly clock: Clock
+  readonly random: Random
+  readonly pods: Pods
+  readonly about: () => Pick<Scene, 'version' | 'postgres' | 'ttlMs'>
+  readonly onEvent: OnEvent
+}
+
+const SAID: Readonly<Record<Act, string>> = {
+  kill: 'is killed',
+  pause: `is paused for ${PAUSE_MS / 1_000} s`,
+  wake: 'is woken',
+  restart: 'is restarted',
+}
+
+export function createFleetPage({ host, port, session, clock, random, pods, ...rest }: Deps): FleetPage {
+  const { about, onEvent } = rest
+  const { all } = pods
+  const tell = (source: string, message: string, more = {}) =>
+    onEvent(eventOf(source, message, { now: clock.now(), level: 'warn', ...more }))
+  const { readLog, readPods } = readsOf({ pods, session, clock, random })
+  const scoring = createScoring(readLog)
+  const devices = createDevices({ host, pods: all, session, onAck: scoring.acked })
+  const act = (pod: Pod, wish: Act): boolean => {
+    const isDone = pod[wish]()
+    if (isDone) tell(pod.name, SAID[wish])
+    if (isDone && wish === 'pause') devices.cut(pod.name)
+    return isDone
+  }
+  const isWatched = () => scene.isWatched()
+  const chaos = createChaos({ clock, random, pods: all, isWatched, kill: (pod) => void act(pod, 'kill') })
+  const scene = createScene({ clock, pods: all, scoring, readPods, isChaos: chaos.isOn, about })
+  const onError = (error: unknown) =>
+    tell('fleet', 'the page failed', { level: 'error', reason: String(error) })
+  const door = createPageDoor({ host, port, pods: all, devices, chaos, look: scene.look, act, onError })
+  return {
+    ...compose('page', [door, ...scene.services, chaos]),
+    port: door.port,
+    take: scene.take,
+  }
+}
+
+/** What is read of the fleet: of a pod that is ready. A port in front of them may hold a connection to one that is paused. */
+function readsOf({ pods, session, clock, random }: Pick<Deps, 'pods' | 'session' | 'clock' | 'random'>) {
+  const ask = async <T>(door: keyof Ports, path: string, answer: z.ZodType<T>, signal: AbortSignal) => {
+    const live = pods.live()
+    const ports = live[Math.floor(random.unit() * live.length)]
+    if (!ports) throw new Retry('unavailable', 'No pod is ready')
+    return createApi(`http://localhost:${ports[door]}`, clock).ask({ method: 'GET', path, answer, signal })
+  }
+  const log = `/sessions/${session}/messages?limit=${PAGE_LIMITS.items}`
+  return {
+    readLog: (after: number, signal: AbortSignal) =>
+      ask('gateway', `${log}&after=${after}`, pageSchema, signal),
+    readPods: async (signal: AbortSignal) => (await ask('admin', '/pods', podsSchema, signal)).pods,
+  }
+}

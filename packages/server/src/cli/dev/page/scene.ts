@@ -1,0 +1,106 @@
+// The fleet as the page shows it: each process as we know it, each pod as the fleet does, the score, the latest events. The
+// fleet and its log are asked only while somebody looks.
+import type { z } from 'zod'
+import type { podsSchema } from '../../../admin/pod-schemas.ts'
+import { Retry } from '../../../errors.ts'
+import { within, type Clock } from '../../../lib/clock.ts'
+import { every } from '../../../lib/every.ts'
+import type { Service } from '../../../lib/lifecycle.ts'
+import type { FleetEvent } from '../events.ts'
+import type { Pod } from '../pods.ts'
+import type { Scoring } from './score.ts'
+import type { Scene, SceneEvent, ScenePod } from './wire.ts'
+
+export type SceneKeeper = {
+  /** Rounds that ask the fleet. */
+  readonly services: readonly Service[]
+  /** What is shown now. Whoever asks, looks. */
+  readonly look: () => Scene
+  /** Whether somebody has looked lately. */
+  readonly isWatched: () => boolean
+  readonly take: (event: FleetEvent) => void
+}
+
+type Deps = {
+  readonly clock: Clock
+  readonly pods: readonly Pod[]
+  readonly scoring: Scoring
+  /** As the fleet lists them. */
+  readonly readPods: (signal: AbortSignal) => Promise<readonly Row[]>
+  readonly isChaos: () => boolean
+  readonly about: () => Pick<Scene, 'version' | 'postgres' | 'ttlMs'>
+}
+
+type Row = z.infer<typeof podsSchema>['pods'][number]
+/** When it was read, by the clock that never goes back. */
+type Rows = { readonly rows: readonly Row[]; readonly atMs: number }
+type Term = { readonly pod: unknown; readonly term: number }
+
+const [PODS_MS, SCORE_MS, PATIENCE_MS] = [500, 1_000, 3_000]
+const LOOKED_MS = 5_000
+const EVENTS = 80
+
+export function createScene({ clock, pods, scoring, readPods, isChaos, about }: Deps): SceneKeeper {
+  let lookedMs = -Infinity
+  let [known, term]: [Rows, Term | undefined] = [{ rows: [], atMs: 0 }, undefined]
+  let [events, taken]: [readonly SceneEvent[], number] = [[], 0]
+  const isWatched = () => clock.monotonicMs() - lookedMs < LOOKED_MS
+
+  const learn = async (signal: AbortSignal) =>
+    void (known = { rows: await readPods(signal), atMs: clock.monotonicMs() })
+  // What a fleet that is being killed does not answer is asked again.
+  const round = (name: string, everyMs: number, work: (signal: AbortSignal) => Promise<void>) =>
+    every({ clock, name, everyMs, onError: () => undefined }, async (signal) => {
+      if (isWatched()) await patiently(clock, signal, work)
+    })
+  return {
+    services: [round('pods of the page', PODS_MS, learn), round('score', SCORE_MS, scoring.check)],
+    isWatched,
+    look: () => {
+      lookedMs = clock.monotonicMs()
+      const cards = pods.map((pod) => cardOf(pod, { known, term, clock }))
+      return { ...about(), isChaos: isChaos(), pods: cards, score: scoring.get(), events }
+    },
+    take: ({ time: at, source, level, message, fields }) => {
+      taken += 1
+      events = [...events, { number: taken, at, source, level, message, fields }].slice(-EVENTS)
+      if (message === 'leads the fleet') term = { pod: fields['pod'], term: Number(fields['term']) }
+    },
+  }
+}
+
+type Around = { readonly known: Rows; readonly term: Term | undefined; readonly clock: Clock }
+
+function cardOf(pod: Pod, { known: { rows, atMs }, term, clock }: Around): ScenePod {
+  const standing = pod.standing()
+  const row = rows.filter(({ name }) => name === pod.name).sort((a, b) => b.pod - a.pod)[0]
+  const isDead = row?.state === 'dead'
+  const isUp = standing.state === 'ready' || standing.state === 'paused'
+  return {
+    name: pod.name,
+    state: standing.state,
+    number: row?.pod ?? null,
+    isLeader: row?.isLeader ?? false,
+    term: row?.isLeader && term?.pod === row.pod ? term.term : null,
+    isBuried: isDead,
+    beatAgeMs: isUp && row && !isDead ? Math.round(row.beatAgeMs + clock.monotonicMs() - atMs) : null,
+    wakesInMs: standing.state === 'paused' ? Math.max(0, standing.untilMs - clock.now()) : null,
+    endedAgoMs: standing.state === 'waiting' ? clock.now() - standing.sinceMs : null,
+    how: standing.state === 'waiting' ? standing.how : null,
+  }
+}
+
+/** A pod may be paused while it is asked: then another is asked in the next round. */
+async function patiently(
+  clock: Clock,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const over = new AbortController()
+  const late = new Retry('unavailable', 'The fleet does not answer')
+  try {
+    await within(clock, PATIENCE_MS, work(AbortSignal.any([signal, over.signal])), late, signal)
+  } finally {
+    over.abort(late)
+  }
+}

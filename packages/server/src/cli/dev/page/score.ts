@@ -1,0 +1,71 @@
+// What a visitor doubts, counted from the log itself: each message that a device was told is stored must be in it, at its
+// seq; what was in it once must stay; nothing stands in it twice. The log is read whole, through the pods, as by any reader.
+import type { Ack } from '@fleetline/protocol'
+import type { Score } from './wire.ts'
+
+export type Scoring = {
+  /** A device was told this. */
+  readonly acked: (ack: Pick<Ack, 'id' | 'seq'>) => void
+  /** Reads the log. */
+  readonly check: (signal: AbortSignal) => Promise<void>
+  /** By the last reading. */
+  readonly get: () => Score | null
+}
+
+/** A page of the log: what stands behind a seq. */
+type Read = (
+  after: number,
+  signal: AbortSignal,
+) => Promise<{ readonly items: readonly Entry[]; readonly head: number }>
+type Entry = {
+  readonly id: string
+  readonly seq: number
+  readonly turn?: string | undefined
+  readonly answers?: number | undefined
+}
+/** Its seq and its id. */
+type Place = string
+
+export function createScoring(read: Read): Scoring {
+  const acks = new Set<Place>()
+  let [seen, score]: [ReadonlySet<Place>, Score | null] = [new Set(), null]
+  return {
+    acked: (ack) => void acks.add(placeOf(ack)),
+    check: async (signal) => {
+      const [told, acked] = [new Set([...seen, ...acks]), acks.size] // as they are before the log is read
+      const there = await readAll(read, signal)
+      const places = new Set(there.map(placeOf))
+      score = {
+        acked,
+        lost: [...told].filter((place) => !places.has(place)).length,
+        doubled: doubledOf(there),
+      }
+      seen = new Set([...seen, ...places])
+    },
+    get: () => score,
+  }
+}
+
+function placeOf({ id, seq }: Pick<Entry, 'id' | 'seq'>): Place {
+  return `${seq} ${id}`
+}
+
+/** How many are there again: by their id, or as a second reply of a turn, or to the same message. */
+function doubledOf(items: readonly Entry[]): number {
+  const seen = new Set<string>()
+  return items.filter(({ id, turn, answers }) => {
+    const marks = [`id ${id}`, ...(turn ? [`turn ${turn}`] : []), ...(answers ? [`answers ${answers}`] : [])]
+    const isAgain = marks.some((mark) => seen.has(mark))
+    for (const mark of marks) seen.add(mark)
+    return isAgain
+  }).length
+}
+
+async function readAll(read: Read, signal: AbortSignal): Promise<Entry[]> {
+  const items: Entry[] = []
+  for (;;) {
+    const { items: next, head } = await read(items.at(-1)?.seq ?? 0, signal)
+    items.push(...next)
+    if (next.length === 0 || next.at(-1)!.seq >= head) return items
+  }
+}

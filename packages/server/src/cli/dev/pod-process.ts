@@ -1,0 +1,106 @@
+// One life of a pod of a dev fleet: a child process that runs `fleetline start`. Its JSON log goes to a stream and, line by
+// line, to `onEvent`. It is in a process group of its own, so that Ctrl-C reaches the fleet alone, and stops by itself when
+// its channel to us closes; one that is paused is woken then.
+import { fork, spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import type { WriteStream } from 'node:fs'
+import { extname } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { bareEnvironment, environmentWith, type Flags } from '../../config.ts'
+import { within, type Clock } from '../../lib/clock.ts'
+import { parseEvent, type OnEvent } from './events.ts'
+
+export type Ports = { readonly gateway: number; readonly admin: number }
+
+export type PodProcess = {
+  readonly pid: number | undefined
+  readonly ended: Promise<Ending>
+  kill(): void
+  /** Asks it to stop; not for long. */
+  end(): void
+  /** Answers when it runs on: after so long, when it is woken, or has ended. */
+  pause(ms: number): Promise<void>
+  wake(): void
+}
+
+/** The signal or the code, and why in its own words if it gave up. */
+export type Ending = { readonly how: string; readonly said: string | undefined }
+
+type Plan = { readonly name: string; readonly app: string | undefined; readonly settings: Flags }
+type Deps = {
+  readonly clock: Clock
+  readonly log: WriteStream
+  readonly onEvent: OnEvent
+  readonly onReady: (ports: Ports) => void
+}
+
+// The sources in a clone, the built files in a package.
+const MAIN = fileURLToPath(new URL(`../main${extname(import.meta.url)}`, import.meta.url))
+const STOP_MS = 15_000
+
+// A stopped process cannot see that we are gone. So a process of its own wakes it: after a while, or when its input closes.
+const PAUSE = `exec 3<&0; kill -STOP $1 || exit 0; sleep $2 & nap=$!
+{ read -r _ <&3; kill $nap; } 2>/dev/null & watcher=$!
+wait $nap; kill -CONT $1; kill $watcher 2>/dev/null`
+
+export function startPodProcess(plan: Plan, { clock, log, onEvent, onReady }: Deps): PodProcess {
+  const child = fork(MAIN, ['start', ...(plan.app === undefined ? [] : [plan.app])], {
+    env: environmentWith(plan.settings),
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  })
+  const gaveUp = follow(child, { log, name: plan.name, onEvent })
+  const ended = endOf(child).then((how) => ({ how, said: gaveUp() }))
+  child.on('message', onReady)
+  let pause: ChildProcess | undefined
+  const wake = () => void pause?.stdin?.end()
+  void ended.then(wake)
+  return {
+    pid: child.pid,
+    ended,
+    kill: () => void child.kill('SIGKILL'),
+    end: () => {
+      wake()
+      child.kill('SIGTERM')
+      within(clock, STOP_MS, ended, new Error('late')).catch(() => child.kill('SIGKILL'))
+    },
+    pause: async (ms) => {
+      const words = ['-c', PAUSE, 'pause', String(child.pid), String(ms / 1_000)]
+      pause = spawn('sh', words, {
+        env: bareEnvironment(),
+        detached: true,
+        stdio: ['pipe', 'ignore', 'ignore'],
+      })
+      pause.stdin!.on('error', () => undefined) // it has ended already
+      await once(pause, 'exit').catch(() => undefined) // it could not be started
+      wake()
+    },
+    wake,
+  }
+}
+
+type Follower = { readonly name: string; readonly log: WriteStream; readonly onEvent: OnEvent }
+
+/** Answers why it gave up, if it said so. */
+function follow(child: ChildProcess, { name, log, onEvent }: Follower): () => string | undefined {
+  let reason: string | undefined
+  createInterface({ input: child.stdout! }).on('line', (line) => {
+    log.write(`${line}\n`)
+    const event = parseEvent(line, name)
+    if (event && event.level !== 'debug' && event.message !== 'listening') onEvent(event)
+  })
+  createInterface({ input: child.stderr! }).on('line', (line) => {
+    log.write(`${line}\n`)
+    reason = /^fleetline: (.*)/.exec(line)?.[1] ?? reason
+  })
+  return () => reason
+}
+
+/** One that could not be started has ended, too. */
+function endOf(child: ChildProcess): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>()
+  child.on('error', ({ message }) => resolve(message))
+  child.once('close', (code, signal) => resolve(signal ?? `exit ${code}`))
+  return promise
+}

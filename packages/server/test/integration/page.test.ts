@@ -1,0 +1,165 @@
+// The page's door, over two pods of this process: its devices, its score, and whom it refuses. That its pods are processes
+// which are killed and paused is in fault/dev.test.ts.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { test, type TestContext } from 'node:test'
+import type { Scene } from '../../src/cli/dev/page/wire.ts'
+import { createFleetPage } from '../../src/cli/dev/page/page.ts'
+import { portsOf, type Pod, type Standing } from '../../src/cli/dev/pods.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import { valueOf } from '../../src/store/database.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call, makeSession } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { readEvents } from '../support/reader.ts'
+import { openDatabase } from '../support/store.ts'
+
+/** A pod whose process cannot be killed, as it is this one: what it is asked is written down. */
+async function controlled(t: TestContext, url: string, name: string) {
+  const { pod, gateway } = await podOn(t, url, { podName: name })
+  const ready = { state: 'ready', ports: pod.ports() } as const
+  const state: { standing: Standing; asked: string[] } = { standing: ready, asked: [] }
+  const ask = (what: string) => () => state.standing.state === 'ready' && state.asked.push(what) > 0
+  const acts = { kill: ask('kill'), pause: ask('pause'), wake: ask('wake'), restart: ask('restart') }
+  const control: Pod = { name, standing: () => state.standing, ...acts }
+  return { control, state, ready, gateway }
+}
+
+async function pageOn(t: TestContext) {
+  const url = await databaseFor(t)
+  const [first, second] = [await controlled(t, url, 'pod-1'), await controlled(t, url, 'pod-2')]
+  const all = [first.control, second.control]
+  await makeSession(first.gateway, { alias: 'demo' })
+  const page = createFleetPage({
+    host: '127.0.0.1',
+    port: 0,
+    session: 'demo',
+    clock: systemClock(),
+    random: systemRandom(),
+    pods: {
+      name: 'pods',
+      all,
+      live: () => all.flatMap((pod) => portsOf(pod.standing()) ?? []),
+      start: async () => undefined,
+      stop: async () => undefined,
+    },
+    about: () => ({ version: '1.2.3', postgres: 'PostgreSQL 15', ttlMs: 5_000 }),
+    onEvent: () => undefined,
+  })
+  await page.start()
+  atEnd(t, () => page.stop())
+  const origin = `http://127.0.0.1:${page.port()}`
+  const scene = async () => (await call('GET', `${origin}/dev/scene`)).body as unknown as Scene
+  return { url, origin, scene, first, second }
+}
+
+const DEMO = 'v1/sessions/demo'
+
+test('each device has a pod of its own, and another one while that is not ready; it is told which', async (t) => {
+  const { origin, first, second } = await pageOn(t)
+  const podOf = async (device: string) => {
+    const answer = await fetch(`${origin}/devices/${device}/${DEMO}`)
+    return [answer.status, answer.headers.get('x-fleetline-pod')]
+  }
+  assert.deepEqual(await podOf('laptop'), [200, 'pod-1'])
+  assert.deepEqual(await podOf('phone'), [200, 'pod-2'])
+  first.state.standing = { state: 'starting' }
+  assert.deepEqual(await podOf('laptop'), [200, 'pod-2'])
+  second.state.standing = { ...second.ready, state: 'paused', untilMs: 0 }
+  const { status, body } = await call('GET', `${origin}/devices/laptop/${DEMO}`)
+  assert.deepEqual([status, (body['error'] as { code: string }).code], [503, 'unavailable'])
+  first.state.standing = first.ready
+  assert.deepEqual(await podOf('phone'), [200, 'pod-1'])
+})
+
+test('what a device follows comes while it is said, and is cut when its pod is paused', async (t) => {
+  const { origin, first } = await pageOn(t)
+  const followed = await readEvents(t, `${origin}/devices/laptop/${DEMO}/events?after=0`)
+  await call('POST', `${origin}/devices/phone/${DEMO}/messages`, { text: 'hello' })
+  await eventually(() => assert.match(JSON.stringify(followed.items), /hello/), { what: 'the message' })
+  let hasEnded = false
+  void followed.ended.then(() => (hasEnded = true))
+  await call('POST', `${origin}/dev/pods/pod-1/pause`)
+  assert.deepEqual(first.state.asked, ['pause'])
+  await eventually(() => assert.ok(hasEnded), { what: 'the cut' })
+})
+
+test('the score is counted in the log: what is taken out of it is lost', async (t) => {
+  const { url, origin, scene } = await pageOn(t)
+  for (const device of ['laptop', 'phone'])
+    await call('POST', `${origin}/devices/${device}/${DEMO}/messages`, { text: device })
+  const untilScore = (expected: object) =>
+    eventually(async () => assert.deepEqual((await scene()).score, expected), { what: 'the score' })
+  await untilScore({ acked: 2, lost: 0, doubled: 0 })
+  const database = await openDatabase(t, url)
+  const taken = `delete from fleetline.messages where seq = 2 returning seq`
+  assert.equal(valueOf(await database.transaction((query) => query(taken)), 'not run').length, 1)
+  await untilScore({ acked: 2, lost: 1, doubled: 0 })
+})
+
+test('the scene shows each pod as the fleet knows it; what is not possible is refused', async (t) => {
+  const { origin, scene, first, second } = await pageOn(t)
+  const shown = await eventually(
+    async () => {
+      const { pods } = await scene()
+      assert.ok(pods.every(({ number, beatAgeMs }) => number !== null && beatAgeMs !== null))
+      return pods
+    },
+    { what: 'the pods' },
+  )
+  assert.deepEqual(
+    shown.map(({ name, state }) => [name, state]),
+    [
+      ['pod-1', 'ready'],
+      ['pod-2', 'ready'],
+    ],
+  )
+  assert.equal((await call('POST', `${origin}/dev/pods/pod-2/kill`)).status, 200)
+  assert.deepEqual([first.state.asked, second.state.asked], [[], ['kill']])
+  second.state.standing = { state: 'waiting', sinceMs: Date.now(), how: 'SIGKILL' }
+  const refused = await call('POST', `${origin}/dev/pods/pod-2/pause`)
+  assert.deepEqual([refused.status, JSON.stringify(refused.body).includes('pod-2 is waiting')], [409, true])
+  assert.equal((await call('POST', `${origin}/dev/pods/pod-9/kill`)).status, 404)
+})
+
+test('S24: a page of somebody else, or one that points here under another name, is refused; so is all that is not listed', async (t) => {
+  const { origin, first, scene } = await pageOn(t)
+  const { host } = new URL(origin)
+  const status = async (method: string, path: string, headers: Record<string, string>) => {
+    const asked = request(`${origin}${path}`, { method, headers, agent: false }).end()
+    const [answer] = await once(asked, 'response')
+    answer.resume()
+    return answer.statusCode as number
+  }
+  const kill = (headers: Record<string, string>) => status('POST', '/dev/pods/pod-1/kill', headers)
+  assert.equal(await kill({ origin: 'https://example.com' }), 403)
+  assert.equal(await kill({ origin: 'http://localhost:3000' }), 403)
+  assert.equal(await kill({ origin: 'null' }), 403)
+  assert.equal(await kill({ host: 'example.com' }), 403)
+  assert.deepEqual(first.state.asked, [])
+  assert.equal(await kill({ origin: `http://${host}` }), 200)
+  for (const path of [
+    '/dev/pods/pod-1/kill',
+    '/dev/chaos/on',
+    '/../package.json',
+    '/page.ts',
+    '/devices/tv/v1/sessions',
+  ])
+    assert.equal(await status('GET', path, {}), 404, path)
+  assert.equal(await status('POST', '/dev/chaos/on', {}), 200)
+  assert.equal((await scene()).isChaos, true)
+  await call('POST', `${origin}/dev/chaos/off`)
+})
+
+test('the page comes with its files, and runs nothing but them', async (t) => {
+  const { origin } = await pageOn(t)
+  const page = await fetch(origin)
+  assert.match(page.headers.get('content-security-policy')!, /default-src 'none'; script-src 'self';/)
+  const names = Array.from((await page.text()).matchAll(/(?:src|href)="(\/[^"]+)"/g), ([, name]) => name!)
+  assert.deepEqual(names.toSorted(), ['/page.css', '/page.js'])
+  for (const name of names) assert.equal((await fetch(`${origin}${name}`)).status, 200)
+})
