@@ -217,8 +217,10 @@ test('the demo agent: an echo word by word, a minute, two failures, a silence; t
       await new Promise((resolve) => setImmediate(resolve))
     }
     assert.ok(await reading)
-    const spoken = assembler.message().parts[0]!['text'] as string
-    return { spoken, deltas, silentMs, tookMs: clock.monotonicMs() - startMs }
+    const { parts } = assembler.message()
+    const spoken = parts.at(-1)!['text'] as string
+    const kinds = parts.map(({ type }) => type)
+    return { spoken, kinds, deltas, silentMs, tookMs: clock.monotonicMs() - startMs }
   }
   const echo = await speech('hello  there')
   assert.deepEqual([echo.spoken, echo.deltas, echo.silentMs], ['You said: hello  there', 4, 0])
@@ -229,6 +231,8 @@ test('the demo agent: an echo word by word, a minute, two failures, a silence; t
   const { answer } = demoAgent({ clock: manualClock() })
   for (const attempt of [1, 2]) assert.throws(() => answer(callWith('fail', { attempt })), /asked to fail/)
   assert.equal((await speech('fail', 3)).spoken, 'You said: fail')
+  const thought = await speech('think about it')
+  assert.deepEqual([thought.kinds, thought.spoken.includes('| PostgreSQL |')], [['reasoning', 'text'], true])
 })
 
 test('two agents of one name are refused; the demo agent gives way', () => {
