@@ -1,13 +1,18 @@
 // A device as it is shown: through which pod it hears, the conversation, and where to write.
 import type { Status } from '@fleetline/client'
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
-import type { Scene } from '../../server/src/cli/dev/page/wire.ts'
-import type { Device, DeviceView } from './device.ts'
+import { useState } from 'preact/hooks'
+import type { ScenePod } from '../../server/src/cli/dev/page/wire.ts'
+import { replyOf, type Device, type DeviceView } from './device.ts'
 import { Attempts, MessageRow } from './message.tsx'
+import { usePinned } from './pinned.ts'
 import { useStore } from './store.ts'
 import { haltWords, linkWords } from './words.ts'
 
-type Props = { readonly device: Device; readonly home: string | undefined; readonly scene: Scene | null }
+type Props = {
+  readonly device: Device
+  readonly home: string | undefined
+  readonly pods: readonly ScenePod[]
+}
 
 const SHOWN = 100
 const CHIPS = [
@@ -18,7 +23,7 @@ const CHIPS = [
 ] as const
 const LIVE: ReadonlySet<Status> = new Set<Status>(['waiting', 'working', 'streaming', 'recovering'])
 
-export function Chat({ device, home, scene }: Props) {
+export function Chat({ device, home, pods }: Props) {
   const view = useStore(device)
   const [tone, text] = linkWords(view.snapshot, view.pod, home)
   return (
@@ -30,24 +35,33 @@ export function Chat({ device, home, scene }: Props) {
           {text}
         </div>
       </header>
-      <Log device={device} view={view} scene={scene} />
-      <Composer device={device} status={view.snapshot.status} />
+      <Log device={device} view={view} pods={pods} />
+      <Composer device={device} isLive={LIVE.has(view.snapshot.status)} />
     </section>
   )
 }
 
-type LogProps = { readonly device: Device; readonly view: DeviceView; readonly scene: Scene | null }
+type LogProps = Pick<Props, 'device' | 'pods'> & { readonly view: DeviceView }
 
-function Log({ device, view, scene }: LogProps) {
+function Log({ device, view, pods }: LogProps) {
   const { messages, trails } = view
   const { turn, status } = view.snapshot
-  const halt = haltWords(turn, scene?.pods ?? [])
+  const halt = haltWords(replyOf(view), pods)
   const hidden = Math.max(0, messages.length - SHOWN)
   const isSilent = LIVE.has(status) && messages.at(-1)?.delivery !== 'open'
-  const { ref, onScroll } = usePinned(view)
+  const { ref, onScroll } = usePinned<HTMLDivElement>(view)
+  const label = `What is said, on Ann's ${device.name}`
   return (
-    <div class="log" role="log" tabIndex={0} ref={ref} onScroll={onScroll}>
-      {hidden > 0 && <p class="hint">{hidden} earlier messages are in the log</p>}
+    <div
+      class="log"
+      role="log"
+      aria-label={label}
+      aria-busy={LIVE.has(status)}
+      tabIndex={0}
+      ref={ref}
+      onScroll={onScroll}
+    >
+      {hidden > 0 && <p class="hint">… and what was said before: {hidden} in the log</p>}
       {messages.length === 0 && <p class="hint">Say something, on either device. Then kill a pod.</p>}
       {messages.slice(hidden).map((message) => {
         const halted = message.delivery === 'open' ? halt : null
@@ -55,7 +69,7 @@ function Log({ device, view, scene }: LogProps) {
         return <MessageRow key={message.id} message={message} trail={trail} device={device} halt={halted} />
       })}
       {isSilent && turn && (
-        <div class="reply silent">
+        <div class="reply">
           <div class="text open" />
           <Attempts trail={trails.get(turn.id)} halt={halt} />
         </div>
@@ -67,47 +81,29 @@ function Log({ device, view, scene }: LogProps) {
   )
 }
 
-/** Stays at the end while it is there; who scrolls up is left alone. */
-function usePinned(view: DeviceView) {
-  const ref = useRef<HTMLDivElement>(null)
-  const isPinned = useRef(true)
-  useLayoutEffect(() => {
-    const log = ref.current!
-    if (isPinned.current) log.scrollTop = log.scrollHeight
-  }, [view])
-  const onScroll = () => {
-    const { scrollTop, scrollHeight, clientHeight } = ref.current!
-    isPinned.current = scrollHeight - scrollTop - clientHeight < 40
-  }
-  return { ref, onScroll }
-}
+type ComposerProps = { readonly device: Device; readonly isLive: boolean }
 
-function Composer({ device, status }: { readonly device: Device; readonly status: Status }) {
+function Composer({ device, isLive }: ComposerProps) {
   const [draft, setDraft] = useState('')
-  const isLive = LIVE.has(status)
   const stop = () => void device.stop().catch(() => undefined) // what is shown tells
-  const send = (text: string) => {
-    if (text.trim() === '') return
-    device.send(text).sent.catch(() => undefined) // its row tells
+  const send = (text: string) => void device.send(text).sent.catch(() => undefined) // its row tells
+  const sendDraft = () => {
+    if (draft.trim() === '') return
+    send(draft)
     setDraft('')
   }
   const onKeyDown = (event: KeyboardEvent) => {
+    if (event.isComposing) return
     if (event.key === 'Escape' && isLive) stop()
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
+    if (event.key !== 'Enter' || event.shiftKey) return
     event.preventDefault()
-    send(draft)
+    sendDraft()
   }
   return (
-    <form
-      class="compose"
-      onSubmit={(event) => {
-        event.preventDefault()
-        send(draft)
-      }}
-    >
+    <div class="compose">
       <div class="chips">
         {CHIPS.map(([label, text]) => (
-          <button key={label} type="button" onClick={() => send(text)}>
+          <button key={label} onClick={() => send(text)}>
             {label}
           </button>
         ))}
@@ -121,16 +117,33 @@ function Composer({ device, status }: { readonly device: Device; readonly status
           onInput={(event) => setDraft(event.currentTarget.value)}
           onKeyDown={onKeyDown}
         />
-        {isLive && draft === '' ? (
-          <button key="stop" type="button" class="stop" title="Esc" onClick={stop}>
-            Stop
-          </button>
-        ) : (
-          <button key="send" type="submit" class="send" title="Enter" disabled={draft.trim() === ''}>
-            Send
-          </button>
-        )}
+        <SendOrStop
+          isStop={isLive && draft === ''}
+          canSend={draft.trim() !== ''}
+          stop={stop}
+          send={sendDraft}
+        />
       </div>
-    </form>
+    </div>
+  )
+}
+
+type ButtonProps = {
+  readonly isStop: boolean
+  readonly canSend: boolean
+  readonly stop: () => void
+  readonly send: () => void
+}
+
+function SendOrStop({ isStop, canSend, stop, send }: ButtonProps) {
+  return (
+    <button
+      class={isStop ? 'stop' : 'send'}
+      title={isStop ? 'Escape' : 'Enter'}
+      disabled={!isStop && !canSend}
+      onClick={isStop ? stop : send}
+    >
+      {isStop ? 'Stop' : 'Send'}
+    </button>
   )
 }

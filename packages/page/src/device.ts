@@ -5,8 +5,9 @@ import { createCell, type Store } from './store.ts'
 import { linesOf, type Line } from './lines.ts'
 import { steady } from './steady.ts'
 import { follow, type Trail } from './trail.ts'
+import type { Reply } from './words.ts'
+import type { DeviceName } from '../../server/src/cli/dev/page/wire.ts'
 
-export type DeviceName = 'laptop' | 'phone'
 export type Device = Store<DeviceView> &
   Pick<Session, 'send' | 'retry' | 'discard' | 'stop'> & { readonly name: DeviceName }
 
@@ -62,16 +63,25 @@ export function next(view: DeviceView, { snapshot, pod, name, nowMs }: Heard): D
     ...view,
     snapshot,
     pod,
-    messages: steadied(view.messages, snapshot.messages),
+    messages: steadied(view.messages, snapshot),
     trails: followed(view.trails, snapshot, nowMs),
     lines: lines.length === 0 ? view.lines : [...view.lines, ...lines].slice(-MOST_LINES),
   }
 }
 
-function steadied(shown: readonly Message[], said: readonly Message[]): readonly Message[] {
-  const last = said.at(-1)
-  const kept = steady(shown.at(-1), last)
+/** An attempt that has begun and said nothing yet takes nothing away, either. */
+function steadied(shown: readonly Message[], { messages: said, turn }: Snapshot): readonly Message[] {
+  const [before, last] = [shown.at(-1), said.at(-1)]
+  const isLive = turn !== null && turn.endedAt === null && before?.turn === turn.id
+  const isHeld = before?.delivery === 'open' && isLive && !said.some((message) => message.turn === turn.id)
+  if (isHeld) return [...said, before]
+  const kept = steady(before, last)
   return kept === undefined || kept === last ? said : [...said.slice(0, -1), kept]
+}
+
+/** The live turn, or the last, with the attempt that this device knows of. */
+export function replyOf({ snapshot: { turn }, trails }: DeviceView): Reply {
+  return { turn, sinceMs: (turn && trails.get(turn.id)?.attempts.at(-1)?.atMs) ?? 0 }
 }
 
 function followed(trails: DeviceView['trails'], snapshot: Snapshot, nowMs: number): DeviceView['trails'] {

@@ -1,62 +1,36 @@
 // The pods: how each stands, which leads, which writes the reply, and what one may do to them.
-import type { Snapshot } from '@fleetline/client'
-import type { Scene, ScenePod } from '../../server/src/cli/dev/page/wire.ts'
-import type { Act, Stage } from './scene.ts'
-import { isRunningOn, podWords } from './words.ts'
+import type { Act, Scene, ScenePod } from '../../server/src/cli/dev/page/wire.ts'
+import type { Stage } from './scene.ts'
+import { isWriting, podWords, type Reply } from './words.ts'
 
 type Props = {
   readonly scene: Scene
   readonly stage: Stage
-  readonly turn: Snapshot['turn']
+  readonly reply: Reply
   /** Through which pod each device hears. */
   readonly hears: Readonly<Record<string, string | null>>
 }
 
-const ACTS: Readonly<Record<ScenePod['state'], readonly (readonly [Act, string])[]>> = {
-  starting: [],
-  ready: [
-    ['kill', 'Kill'],
-    ['pause', 'Pause 20 s'],
-    ['restart', 'Restart'],
-  ],
-  paused: [
-    ['kill', 'Kill'],
-    ['wake', 'Wake'],
-  ],
-  waiting: [['restart', 'Restart']],
-  ended: [],
-}
-
-export function Fleet({ scene, stage, turn, hears }: Props) {
+export function Fleet({ scene, stage, reply, hears }: Props) {
   return (
     <div class="fleet">
       {scene.pods.map((pod) => {
         const devices = Object.keys(hears).filter((name) => hears[name] === pod.name)
         return (
-          <PodCard
-            key={pod.name}
-            pod={pod}
-            ttlMs={scene.ttlMs}
-            turn={turn}
-            devices={devices}
-            act={stage.act}
-          />
+          <PodCard key={pod.name} pod={pod} scene={scene} reply={reply} devices={devices} act={stage.act} />
         )
       })}
     </div>
   )
 }
 
-type CardProps = {
+type CardProps = Omit<Props, 'stage' | 'hears'> & {
   readonly pod: ScenePod
-  readonly ttlMs: number
-  readonly turn: Snapshot['turn']
   readonly devices: readonly string[]
   readonly act: Stage['act']
 }
 
-function PodCard({ pod, ttlMs, turn, devices, act }: CardProps) {
-  const isRunning = pod.state === 'ready' && isRunningOn(turn, pod.name)
+function PodCard({ pod, scene: { ttlMs, pauseMs }, reply, devices, act }: CardProps) {
   const age = Math.min(1, (pod.beatAgeMs ?? 0) / ttlMs)
   return (
     <article class={`pod ${pod.state}`} aria-label={pod.name}>
@@ -68,22 +42,39 @@ function PodCard({ pod, ttlMs, turn, devices, act }: CardProps) {
           <span class="tag">leader{pod.term === null ? '' : ` · term ${pod.term}`}</span>
         )}
       </header>
-      <p class={isRunning ? 'run' : ''}>{podWords(pod, turn, devices)}</p>
-      <div class="bar" title={`its last beat, of the ${ttlMs / 1_000} s after which it is counted as dead`}>
+      <p class={isWriting(pod, reply) ? 'run' : ''}>{podWords(pod, reply, devices)}</p>
+      <div class="bar" title={`Its last beat, of the ${ttlMs / 1_000} s after which it is counted as dead.`}>
         <i class={age > 0.5 ? 'late' : ''} style={{ transform: `scaleX(${age})` }} />
       </div>
-      <div class="acts">
-        {ACTS[pod.state].map(([wish, label]) => (
-          <button
-            key={wish}
-            class={wish}
-            aria-label={`${label} ${pod.name}`}
-            onClick={() => act(pod.name, wish)}
-          >
-            {label}
-          </button>
-        ))}
-      </div>
+      <Acts pod={pod} pauseMs={pauseMs} act={act} />
     </article>
+  )
+}
+
+type ActsProps = { readonly pod: ScenePod; readonly pauseMs: number; readonly act: Stage['act'] }
+
+/** Always the same three, so that none goes from under a finger or the focus. */
+function Acts({ pod: { name, state }, pauseMs, act }: ActsProps) {
+  const isPaused = state === 'paused'
+  const isUp = state === 'ready' || isPaused
+  const buttons: readonly (readonly [wish: Act, label: string, can: boolean])[] = [
+    ['kill', 'Kill', isUp],
+    isPaused ? ['wake', 'Wake', true] : ['pause', `Pause ${pauseMs / 1_000} s`, isUp],
+    ['restart', 'Restart', isUp || state === 'waiting'],
+  ]
+  return (
+    <div class="acts">
+      {buttons.map(([wish, label, can], index) => (
+        <button
+          key={index}
+          class={wish}
+          aria-label={`${label} ${name}`}
+          disabled={!can}
+          onClick={() => act(name, wish)}
+        >
+          {label}
+        </button>
+      ))}
+    </div>
   )
 }

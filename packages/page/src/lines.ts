@@ -5,6 +5,10 @@ import { seconds } from './trail.ts'
 
 export type Line = {
   readonly key: string
+  /** Among those of its source. */
+  readonly number: number
+  /** Of the device alone, or of what all of them hear. */
+  readonly about: 'device' | 'fleet'
   readonly atMs: number
   readonly tone: 'plain' | 'good' | 'bad'
   readonly text: string
@@ -12,18 +16,30 @@ export type Line = {
 type Heard = { readonly snapshot: Snapshot; readonly pod: string | null }
 type Told = readonly [tone: Line['tone'], text: string]
 
+type Before = Heard & {
+  readonly name: string
+  readonly openedMs: number
+  readonly lines: readonly Line[]
+}
+
 /** What is new to the device. What was committed before it was opened is not. */
-export function linesOf(
-  before: Heard & { readonly name: string; readonly openedMs: number },
-  { snapshot, pod }: Heard,
-  nowMs: number,
-): readonly Line[] {
-  const { name, snapshot: old, openedMs } = before
-  const told: Told[] = []
-  if (pod && before.pod && pod !== before.pod) told.push(['plain', `the ${name} hears through ${pod} now`])
-  if (snapshot.head > old.head) told.push(...committed(snapshot, old.head, openedMs))
-  told.push(...turned(old.turn, snapshot.turn))
-  return told.map(([tone, text], index) => ({ key: `${name} ${nowMs} ${index}`, atMs: nowMs, tone, text }))
+export function linesOf(before: Before, { snapshot, pod }: Heard, nowMs: number): readonly Line[] {
+  const { name, snapshot: old, openedMs, lines } = before
+  const moved: Told[] =
+    pod && before.pod && pod !== before.pod ? [['plain', `the ${name} hears through ${pod} now`]] : []
+  const told = [
+    ...(snapshot.head > old.head ? committed(snapshot, old.head, openedMs) : []),
+    ...turned(old.turn, snapshot.turn),
+  ]
+  const from = lines.at(-1)?.number ?? 0
+  return [...moved, ...told].map(([tone, text], index) => ({
+    key: `${name} ${from + index + 1}`,
+    number: from + index + 1,
+    about: index < moved.length ? 'device' : 'fleet',
+    atMs: nowMs,
+    tone,
+    text,
+  }))
 }
 
 function committed({ messages }: Snapshot, head: number, openedMs: number): Told[] {
@@ -51,11 +67,12 @@ function turned(old: Snapshot['turn'], turn: Snapshot['turn']): Told[] {
 
 export function lineOf(event: SceneEvent): Line {
   const { number, at, source, level, message, fields } = event
-  const [tone, text] = WORDS[message]?.(fields, source) ?? [
+  const words = Object.hasOwn(WORDS, message) ? WORDS[message] : undefined
+  const [tone, text] = words?.(fields, source) ?? [
     level === 'error' ? 'bad' : 'plain',
     `${source}${IS_VERB.test(message) ? '' : ':'} ${message}${fields['reason'] === undefined ? '' : ` (${fields['reason'] as string})`}`,
   ]
-  return { key: `event ${number}`, atMs: Date.parse(at), tone, text }
+  return { key: `event ${number}`, number, about: 'fleet', atMs: Date.parse(at), tone, text }
 }
 
 /** A phrase that goes on from a pod's name. */
@@ -80,7 +97,13 @@ const WORDS: Readonly<Record<string, (fields: Fields, source: string) => Told>> 
   ],
   'counted as dead by the others': (_, source) => ['bad', `${source} learns that it was counted as dead`],
   'is killed': (_, source) => ['bad', `${source} is killed`],
-  ended: (_, source) => ['plain', `${source} has ended, and is started again`],
+  ended: ({ reason }, source) => {
+    const why = String(reason)
+    return [
+      'plain',
+      `${source} has ended${why.startsWith('SIGKILL') ? '' : ` (${why})`}, and is started again`,
+    ]
+  },
 }
 
 /** In the order of time, the last ones. */

@@ -5,61 +5,61 @@ import { h, type ComponentChild, type ComponentChildren } from 'preact'
 
 export function markdown(text: string): ComponentChildren {
   try {
-    return blocks(lexer(text))
+    return blocks(lexer(text), 0)
   } catch {
-    return text // nested deeper than anything that means to be read
+    return text // nested deeper than the lexer can go
   }
 }
 
-type Draw = (token: never) => ComponentChild
+type Inner = (tokens: readonly Token[]) => ComponentChild[]
+type Draw = (token: never, inner: Inner) => ComponentChild
 
+const DEEPEST = 40 // nothing that means to be read is nested deeper
+const UNSEEN = new Set(['space', 'def', 'checkbox'])
 const DRAW: Readonly<Record<string, Draw>> = {
   hr: () => h('hr', null),
   br: () => h('br', null),
-  heading: ({ depth, tokens }: Tokens.Heading) => h(`h${Math.min(depth + 2, 6)}`, null, blocks(tokens)),
-  paragraph: ({ tokens }: Tokens.Paragraph) => h('p', null, blocks(tokens)),
-  blockquote: ({ tokens }: Tokens.Blockquote) => h('blockquote', null, blocks(tokens)),
+  heading: ({ depth, tokens }: Tokens.Heading, inner) => h(`h${Math.min(depth + 2, 6)}`, null, inner(tokens)),
+  paragraph: ({ tokens }: Tokens.Paragraph, inner) => h('p', null, inner(tokens)),
+  blockquote: ({ tokens }: Tokens.Blockquote, inner) => h('blockquote', null, inner(tokens)),
   code: ({ text }: Tokens.Code) => h('pre', null, h('code', null, text)),
-  list: ({ ordered, start, items }: Tokens.List) =>
-    h(ordered ? 'ol' : 'ul', start === '' ? null : { start }, blocks(items)),
-  list_item: ({ tokens, task, checked }: Tokens.ListItem) =>
-    h('li', null, task ? (checked ? '☑ ' : '☐ ') : null, blocks(tokens)),
-  table: ({ header, rows }: Tokens.Table) =>
-    h(
-      'table',
-      null,
-      h('thead', null, rowOf('th', header)),
+  list: ({ ordered, start, items }: Tokens.List, inner) =>
+    h(ordered ? 'ol' : 'ul', start === '' ? null : { start }, inner(items)),
+  list_item: ({ tokens, task, checked }: Tokens.ListItem, inner) =>
+    h('li', null, task ? (checked ? '☑ ' : '☐ ') : null, inner(tokens)),
+  table: ({ header, rows }: Tokens.Table, inner) =>
+    h('table', null, [
+      h('thead', null, rowOf('th', header, inner)),
       h(
         'tbody',
         null,
-        rows.map((row) => rowOf('td', row)),
+        rows.map((row) => rowOf('td', row, inner)),
       ),
-    ),
-  strong: ({ tokens }: Tokens.Strong) => h('strong', null, blocks(tokens)),
-  em: ({ tokens }: Tokens.Em) => h('em', null, blocks(tokens)),
-  del: ({ tokens }: Tokens.Del) => h('del', null, blocks(tokens)),
+    ]),
+  strong: ({ tokens }: Tokens.Strong, inner) => h('strong', null, inner(tokens)),
+  em: ({ tokens }: Tokens.Em, inner) => h('em', null, inner(tokens)),
+  del: ({ tokens }: Tokens.Del, inner) => h('del', null, inner(tokens)),
   codespan: ({ text }: Tokens.Codespan) => h('code', null, text),
   escape: ({ text }: Tokens.Escape) => text,
-  link: ({ href, tokens }: Tokens.Link) => link(href, blocks(tokens)),
+  link: ({ href, tokens }: Tokens.Link, inner) => link(href, inner(tokens)),
   image: ({ href, text }: Tokens.Image) => link(href, text || href),
-  text: (token: Tokens.Text) => (token.tokens ? blocks(token.tokens) : token.text),
+  text: (token: Tokens.Text, inner) => (token.tokens ? inner(token.tokens) : token.text),
 }
 
-const UNSEEN = new Set(['space', 'def', 'checkbox'])
-
-function blocks(tokens: readonly Token[]): ComponentChild[] {
+function blocks(tokens: readonly Token[], depth: number): ComponentChild[] {
+  const inner: Inner = (tokens) => blocks(tokens, depth + 1)
   return tokens.map((token) => {
-    const draw = DRAW[token.type] as ((token: Token) => ComponentChild) | undefined
-    if (draw) return draw(token)
+    const draw = depth < DEEPEST ? (DRAW[token.type] as Draw | undefined) : undefined
+    if (draw) return draw(token as never, inner)
     return UNSEEN.has(token.type) ? null : token.raw
   })
 }
 
-function rowOf(cell: 'th' | 'td', cells: readonly Tokens.TableCell[]): ComponentChild {
+function rowOf(cell: 'th' | 'td', cells: readonly Tokens.TableCell[], inner: Inner): ComponentChild {
   return h(
     'tr',
     null,
-    cells.map(({ tokens }) => h(cell, null, blocks(tokens))),
+    cells.map(({ tokens }) => h(cell, null, inner(tokens))),
   )
 }
 

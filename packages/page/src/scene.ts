@@ -1,8 +1,8 @@
-// What the page knows of the fleet: asked twice a second, one answer after the other.
-import type { Scene } from '../../server/src/cli/dev/page/wire.ts'
+// What the page knows of the fleet: asked twice a second, and after each thing that it does. Of answers that overlap the one that
+// was asked for last counts.
+import type { Act, Scene } from '../../server/src/cli/dev/page/wire.ts'
 import { createCell, type Store } from './store.ts'
 
-export type Act = 'kill' | 'pause' | 'wake' | 'restart'
 /** Null: the fleet was not heard of yet. */
 export type Known = { readonly scene: Scene | null; readonly isHere: boolean }
 
@@ -11,25 +11,28 @@ export type Stage = Store<Known> & {
   readonly setChaos: (isOn: boolean) => void
 }
 
-const LOOK_MS = 500
+const [LOOK_MS, PATIENCE_MS] = [500, 3_000]
 
 export function createStage(): Stage {
   const cell = createCell<Known>({ scene: null, isHere: true })
+  let [asked, answered] = [0, 0]
   const look = async () => {
-    try {
-      const answer = await fetch('/dev/scene')
-      if (!answer.ok) throw new Error(`${answer.status}`)
-      cell.set({ scene: (await answer.json()) as Scene, isHere: true })
-    } catch {
-      cell.set({ ...cell.get(), isHere: false })
-    }
+    const number = ++asked
+    const known = await sceneNow().then(
+      (scene) => ({ scene, isHere: true }),
+      () => ({ ...cell.get(), isHere: false }),
+    )
+    if (number < answered) return
+    answered = number
+    cell.set(known)
   }
   const watch = async () => {
     await look()
     setTimeout(watch, LOOK_MS)
   }
   // What it was asked shows in the next look; a button that comes too late has no effect, and that shows as well.
-  const post = (path: string) => void fetch(path, { method: 'POST' }).then(look, look)
+  const post = (path: string) =>
+    void fetch(path, { method: 'POST', signal: AbortSignal.timeout(PATIENCE_MS) }).then(look, look)
   void watch()
   return {
     get: cell.get,
@@ -37,4 +40,10 @@ export function createStage(): Stage {
     act: (pod, act) => post(`/dev/pods/${pod}/${act}`),
     setChaos: (isOn) => post(`/dev/chaos/${isOn ? 'on' : 'off'}`),
   }
+}
+
+async function sceneNow(): Promise<Scene> {
+  const answer = await fetch('/dev/scene', { signal: AbortSignal.timeout(PATIENCE_MS) })
+  if (!answer.ok) throw new Error(`The scene was answered with ${answer.status}`)
+  return (await answer.json()) as Scene
 }

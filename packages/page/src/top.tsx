@@ -46,10 +46,10 @@ function Tally({ score }: { readonly score: Score | null }) {
   )
 }
 
-function Chaos({ scene: { isChaos }, stage }: { readonly scene: Scene; readonly stage: Stage }) {
+function Chaos({ scene: { isChaos, chaosMs }, stage }: { readonly scene: Scene; readonly stage: Stage }) {
   return (
     <button class="chaos" role="switch" aria-checked={isChaos} onClick={() => stage.setChaos(!isChaos)}>
-      Chaos <span>a pod dies every 5 s</span>
+      Chaos <span>a pod dies every {chaosMs / 1_000} s</span>
       <i class="switch" />
     </button>
   )

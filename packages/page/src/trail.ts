@@ -25,7 +25,8 @@ export function follow(trail: Trail | null, { turn, messages }: Snapshot, nowMs:
   const past: Trail = trail?.turn === turn.id ? trail : { turn: turn.id, attempts: [], said: undefined }
   const said = messages.find((message) => message.delivery === 'open')
   const attempts = turn.state === 'running' && turn.pod ? begun(past.attempts, turn, nowMs) : past.attempts
-  if (said === past.said || said === undefined || attempts.length === 0) return { ...past, attempts }
+  if (said === past.said || said === undefined || attempts.length === 0)
+    return attempts === past.attempts ? past : { ...past, attempts }
   const last = attempts.at(-1)!
   const heard = { ...last, firstMs: last.firstMs ?? nowMs, lastMs: nowMs }
   return { ...past, attempts: [...attempts.slice(0, -1), heard], said }

@@ -4,13 +4,14 @@ import type { ScenePod } from '../../server/src/cli/dev/page/wire.ts'
 import { seconds } from './trail.ts'
 
 export type Tone = 'good' | 'warn' | 'bad'
-type Turn = Snapshot['turn']
+/** The live turn, or the last; and since when its attempt is known here. */
+export type Reply = { readonly turn: Snapshot['turn']; readonly sinceMs: number }
 
 /** The line of a pod's card. `devices`: those that hear through it. */
-export function podWords(pod: ScenePod, turn: Turn, devices: readonly string[]): string {
+export function podWords(pod: ScenePod, reply: Reply, devices: readonly string[]): string {
   switch (pod.state) {
     case 'ready': {
-      if (isRunningOn(turn, pod.name)) return `writes the reply · attempt ${turn!.attempt}`
+      if (isWriting(pod, reply)) return `writes the reply · attempt ${reply.turn!.attempt}`
       const beat = pod.beatAgeMs === null ? 'joins the fleet' : `beat ${seconds(pod.beatAgeMs)} ago`
       return [beat, ...devices].join(' · ')
     }
@@ -22,24 +23,28 @@ export function podWords(pod: ScenePod, turn: Turn, devices: readonly string[]):
     }
     case 'starting':
       return 'starts'
+    case 'ending':
+      return 'hands back what it has, and ends'
     case 'ended':
       return 'has ended'
   }
 }
 
-export function isRunningOn(turn: Turn, pod: string): boolean {
-  return turn?.state === 'running' && turn.pod === pod
+/** By this life of it: one that was started since has its name alone. */
+export function isWriting({ name, state, readySinceMs }: ScenePod, { turn, sinceMs }: Reply): boolean {
+  const isThisLife = readySinceMs !== null && readySinceMs <= sinceMs
+  return turn?.state === 'running' && turn.pod === name && state === 'ready' && isThisLife
 }
 
 /** Why the live turn does not go on right now; null: it does, or there is none. */
-export function haltWords(turn: Turn, pods: readonly ScenePod[]): string | null {
+export function haltWords(reply: Reply, pods: readonly ScenePod[]): string | null {
+  const { turn } = reply
   if (!turn || turn.endedAt !== null) return null
   if (turn.state === 'queued') return turn.attempt === 0 ? null : 'waits for a pod'
   const pod = pods.find(({ name }) => name === turn.pod)
-  if (!pod || pod.state === 'ready') return null
-  return pod.state === 'paused'
-    ? 'is paused: another pod will take over'
-    : 'is gone: another pod will take over'
+  if (!pod || isWriting(pod, reply) || pod.state === 'ending') return null
+  const what = pod.state === 'paused' ? 'is paused' : 'is gone'
+  return `${what}: the turn waits until it is counted as dead`
 }
 
 export function linkWords(
@@ -49,7 +54,7 @@ export function linkWords(
 ): readonly [Tone, string] {
   switch (connection) {
     case 'live':
-      return pod === home ? ['good', pod ?? 'live'] : ['warn', `moved to ${pod}`]
+      return home === undefined || pod === home ? ['good', pod ?? 'live'] : ['warn', `moved to ${pod}`]
     case 'connecting':
       return ['warn', 'connects']
     case 'stale':

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message, Snapshot } from '@fleetline/client'
+import { next, type DeviceView } from '../../src/device.ts'
 import { steady } from '../../src/steady.ts'
 import { follow, marksOf, type Trail } from '../../src/trail.ts'
 
@@ -86,4 +87,24 @@ test('of several parts the ones before the last must be said whole', () => {
     ],
   }
   assert.equal(steady(shown, less), less)
+})
+
+test('an attempt that has begun and says nothing yet takes nothing away', () => {
+  const shown = openOf('one two')
+  const live = { ...running(2, 'pod-2'), endedAt: null }
+  const before = {
+    messages: [shown],
+    trails: new Map(),
+    lines: [],
+    pod: null,
+    openedMs: 0,
+  } as unknown as DeviceView
+  const view = { ...before, snapshot: snapshotOf(live, shown) }
+  const heard = { pod: null, name: 'laptop', nowMs: 0 } as const
+  const silent = next(view, { ...heard, snapshot: snapshotOf(live) })
+  assert.deepEqual(silent.messages, [shown])
+  const said = next(silent, { ...heard, snapshot: snapshotOf(live, openOf('one')) })
+  assert.deepEqual(said.messages[0]!.parts, shown.parts)
+  const ended = next(view, { ...heard, snapshot: snapshotOf({ ...live, endedAt: '2026-01-01T00:00:00Z' }) })
+  assert.deepEqual(ended.messages, [])
 })

@@ -11,6 +11,7 @@ type Turn = NonNullable<Snapshot['turn']>
 const POD: ScenePod = {
   name: 'pod-1',
   state: 'ready',
+  readySinceMs: 100,
   number: 4,
   isLeader: false,
   term: null,
@@ -24,11 +25,12 @@ const TURN = { id: 'turn_1', state: 'running', pod: 'pod-1', attempt: 2, endedAt
 
 test('a pod says what it does, or what was done to it', () => {
   const words = (change: Partial<ScenePod>, turn: Turn | null = null, devices: string[] = []) =>
-    podWords({ ...POD, ...change }, turn, devices)
+    podWords({ ...POD, ...change }, { turn, sinceMs: 200 }, devices)
   assert.equal(words({}, null, ['laptop', 'phone']), 'beat 0.4 s ago · laptop · phone')
   assert.equal(words({ beatAgeMs: null }), 'joins the fleet')
   assert.equal(words({}, TURN), 'writes the reply · attempt 2')
   assert.equal(words({ name: 'pod-2' }, TURN), 'beat 0.4 s ago')
+  assert.equal(words({ readySinceMs: 300 }, TURN), 'beat 0.4 s ago') // the turn is its former life's
   assert.equal(words({ state: 'paused', wakesInMs: 10_400 }, TURN), 'paused · wakes in 11 s')
   assert.equal(
     words({ state: 'waiting', how: 'SIGKILL', endedAgoMs: 3_000, isBuried: true }),
@@ -38,12 +40,14 @@ test('a pod says what it does, or what was done to it', () => {
 })
 
 test('a reply says why it does not go on', () => {
-  assert.equal(haltWords(TURN, [POD]), null)
-  assert.match(haltWords(TURN, [{ ...POD, state: 'paused' }])!, /^is paused/)
-  assert.match(haltWords(TURN, [{ ...POD, state: 'starting' }])!, /^is gone/)
-  assert.equal(haltWords({ ...TURN, state: 'queued', pod: null }, []), 'waits for a pod')
-  assert.equal(haltWords({ ...TURN, state: 'queued', pod: null, attempt: 0 }, []), null)
-  assert.equal(haltWords({ ...TURN, endedAt: '2026-01-01T00:00:00Z' }, []), null)
+  const words = (turn: Turn, ...pods: ScenePod[]) => haltWords({ turn, sinceMs: 200 }, pods)
+  assert.equal(words(TURN, POD), null)
+  assert.match(words(TURN, { ...POD, state: 'paused' })!, /^is paused/)
+  assert.match(words(TURN, { ...POD, state: 'starting', readySinceMs: null })!, /^is gone/)
+  assert.match(words(TURN, { ...POD, readySinceMs: 300 })!, /^is gone/) // it has been started again
+  assert.equal(words({ ...TURN, state: 'queued', pod: null }), 'waits for a pod')
+  assert.equal(words({ ...TURN, state: 'queued', pod: null, attempt: 0 }), null)
+  assert.equal(words({ ...TURN, endedAt: '2026-01-01T00:00:00Z' }), null)
 })
 
 test('a device says through which pod it hears, or why it does not', () => {
@@ -74,7 +78,7 @@ test('what is committed, taken up and moved is told once; what was there before 
     message(3, 'assistant', '2026-01-01T00:00:12Z'),
   ]
   const later = { head: 3, messages: [old, asked, reply], turn: TURN } as unknown as Snapshot
-  const before = { name: 'laptop', openedMs, snapshot: empty, pod: 'pod-1' }
+  const before = { name: 'laptop', openedMs, snapshot: empty, pod: 'pod-1', lines: [] }
   const told = linesOf(before, { snapshot: later, pod: 'pod-2' }, 20)
   assert.deepEqual(
     told.map(({ text }) => text),
@@ -98,6 +102,8 @@ test('events of the fleet become sentences; those that are not known are told as
   assert.deepEqual([dead.tone, dead.text], ['bad', 'pod-2 counts no. 4 as dead, 5.0 s after its last beat'])
   assert.equal(line('is paused for 20 s').text, 'pod-2 is paused for 20 s')
   assert.equal(line('something new', { reason: 'why' }).text, 'pod-2: something new (why)')
+  assert.equal(line('constructor').text, 'pod-2: constructor')
+  assert.match(line('ended', { reason: 'exit 1, see its log' }).text, /exit 1, see its log/)
   assert.deepEqual(
     merged(
       2,

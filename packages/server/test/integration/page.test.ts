@@ -21,7 +21,7 @@ import { openDatabase } from '../support/store.ts'
 /** A pod whose process cannot be killed, as it is this one: what it is asked is written down. */
 async function controlled(t: TestContext, url: string, name: string) {
   const { pod, gateway } = await podOn(t, url, { podName: name })
-  const ready = { state: 'ready', ports: pod.ports() } as const
+  const ready = { state: 'ready', ports: pod.ports(), sinceMs: 0 } as const
   const state: { standing: Standing; asked: string[] } = { standing: ready, asked: [] }
   const ask = (what: string) => () => state.standing.state === 'ready' && state.asked.push(what) > 0
   const acts = { kill: ask('kill'), pause: ask('pause'), wake: ask('wake'), restart: ask('restart') }
@@ -34,6 +34,7 @@ async function pageOn(t: TestContext) {
   const [first, second] = [await controlled(t, url, 'pod-1'), await controlled(t, url, 'pod-2')]
   const all = [first.control, second.control]
   await makeSession(first.gateway, { alias: 'demo' })
+  const isReady = { now: true }
   const page = createFleetPage({
     host: '127.0.0.1',
     port: 0,
@@ -48,19 +49,20 @@ async function pageOn(t: TestContext) {
       stop: async () => undefined,
     },
     about: () => ({ version: '1.2.3', postgres: 'PostgreSQL 15', ttlMs: 5_000 }),
+    isReady: () => isReady.now,
     onEvent: () => undefined,
   })
   await page.start()
   atEnd(t, () => page.stop())
   const origin = `http://127.0.0.1:${page.port()}`
   const scene = async () => (await call('GET', `${origin}/dev/scene`)).body as unknown as Scene
-  return { url, origin, scene, first, second }
+  return { url, origin, scene, first, second, isReady }
 }
 
 const DEMO = 'v1/sessions/demo'
 
 test('each device has a pod of its own, and another one while that is not ready; it is told which', async (t) => {
-  const { origin, first, second } = await pageOn(t)
+  const { origin, first, second, isReady } = await pageOn(t)
   const podOf = async (device: string) => {
     const answer = await fetch(`${origin}/devices/${device}/${DEMO}`)
     return [answer.status, answer.headers.get('x-fleetline-pod')]
@@ -74,6 +76,8 @@ test('each device has a pod of its own, and another one while that is not ready;
   assert.deepEqual([status, (body['error'] as { code: string }).code], [503, 'unavailable'])
   first.state.standing = first.ready
   assert.deepEqual(await podOf('phone'), [200, 'pod-1'])
+  isReady.now = false // there is no session yet, which a device must not take for an answer
+  assert.deepEqual(await podOf('phone'), [503, null])
 })
 
 test('what a device follows comes while it is said, and is cut when its pod is paused', async (t) => {
@@ -99,6 +103,9 @@ test('the score is counted in the log: what is taken out of it is lost', async (
   const taken = `delete from fleetline.messages where seq = 2 returning seq`
   assert.equal(valueOf(await database.transaction((query) => query(taken)), 'not run').length, 1)
   await untilScore({ acked: 2, lost: 1, doubled: 0 })
+  const forgotten = `update fleetline.sessions set alias = null returning id`
+  assert.equal(valueOf(await database.transaction((query) => query(forgotten)), 'not run').length, 1)
+  await untilScore({ acked: 2, lost: 2, doubled: 0 })
 })
 
 test('the scene shows each pod as the fleet knows it; what is not possible is refused', async (t) => {
@@ -150,6 +157,7 @@ test('S24: a page of somebody else, or one that points here under another name, 
     '/devices/tv/v1/sessions',
   ])
     assert.equal(await status('GET', path, {}), 404, path)
+  await scene() // chaos ends when nobody looks
   assert.equal(await status('POST', '/dev/chaos/on', {}), 200)
   assert.equal((await scene()).isChaos, true)
   await call('POST', `${origin}/dev/chaos/off`)

@@ -19,7 +19,7 @@ const LOG: readonly Entry[] = [
 
 /** A log that is read two entries at a time. */
 function scoringOf(log: { entries: readonly Entry[] }) {
-  return createScoring(async (after) => {
+  return createScoring(manualClock(), async (after) => {
     const rest = log.entries.filter(({ seq }) => seq > after)
     return { items: rest.slice(0, 2), head: log.entries.at(-1)?.seq ?? 0 }
   })
@@ -67,9 +67,10 @@ test('a message that is there again is doubled; so are a second reply of a turn,
     assert.equal((await scoreOf([...LOG, again]))!.doubled, 1)
 })
 
-test('a reading that fails leaves the score as it was', async () => {
+test('a reading that fails leaves the score as it was, for a while', async () => {
   let isAway = false
-  const scoring = createScoring(async () => {
+  const clock = manualClock()
+  const scoring = createScoring(clock, async () => {
     if (isAway) throw new Error('away')
     return { items: LOG, head: 4 }
   })
@@ -77,6 +78,8 @@ test('a reading that fails leaves the score as it was', async () => {
   isAway = true
   await assert.rejects(scoring.check(signal))
   assert.deepEqual(scoring.get(), { acked: 0, lost: 0, doubled: 0 })
+  await clock.advance(10_000)
+  assert.equal(scoring.get(), null)
 })
 
 test('chaos kills a pod that is ready, again and again, while it is on and somebody looks', async (t) => {

@@ -40,7 +40,8 @@ export function parseEvent(line: string, source: string): FleetEvent | undefined
   try {
     const { time, level, msg, version, ...fields } = JSON.parse(line) as Record<string, unknown>
     void version // the same in every line
-    return { time: String(time), source, level: String(level), message: String(msg), fields }
+    if (typeof time !== 'string' || typeof msg !== 'string') return undefined // of the app, not of the pod
+    return { time, source, level: String(level), message: msg, fields }
   } catch {
     return undefined
   }

@@ -1,19 +1,18 @@
-// A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the pods, a
-// session to talk in.
+// A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the page, the
+// pods, a session to talk in.
 import { join } from 'node:path'
-import { describeConfig, loadConfig, type Flags } from '../../config.ts'
-import { Rejected, Retry } from '../../errors.ts'
+import { describeConfig, loadConfig, type Config, type Flags } from '../../config.ts'
+import { Rejected } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
-import { systemRandom } from '../../lib/random.ts'
+import { systemRandom, type Random } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
 import { migrateUp } from '../../store/migrate.ts'
-import { sessionSchema } from '../../gateway/session-schemas.ts'
-import { createApi } from '../api.ts'
 import type { Output } from '../output.ts'
-import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
+import { showEvent, showPanel, type OnEvent } from './events.ts'
+import { createDemoSession } from './demo-session.ts'
 import { createFolder, shortPath, type Folder } from './folder.ts'
-import { createFront, type Front } from './front.ts'
+import { createFront } from './front.ts'
 import type { Ports } from './pod-process.ts'
 import { createFleetPage } from './page/page.ts'
 import { createPods, type PodPlan } from './pods.ts'
@@ -34,73 +33,89 @@ const POSTGRES = 32 // and its PostgreSQL on 4432
 const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
 const LAST_PORT = 65_535
 const DEMO = 'demo'
-const [TRIES, AGAIN_MS] = [5, 200] // its alias makes a repeat harmless
-const DEMO_SESSION = { alias: DEMO, agent: 'demo', title: 'Demo' }
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
 export function createFleet({ flags, app, count, output, clock }: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
-  const given = describeConfig({ flags }).find(({ setting }) => setting === 'databaseUrl')!
+  const { host, logLevel } = config
   const ports = portsOf(config, count)
   const onEvent: OnEvent = (event) => {
     showEvent(output, event)
     page.take(event)
   }
-
-  const folder = createFolder(join(process.cwd(), '.fleetline'))
-  const connections = (config.poolSize + SPARE_SESSIONS) * (count + 1)
-  const postgres =
-    given.source === 'default'
-      ? createPostgres({ folder, clock, random, connections, port: ports.postgres, onEvent })
-      : undefined
-  const urlOf = () => postgres?.url() ?? config.databaseUrl
-  const migrations = migrate(urlOf)
-  const shared = {
-    host: config.host,
-    logLevel: config.logLevel,
-    drainMs: DRAIN_MS,
-    demoAgent: 'yes',
-  }
-  const plans = ports.pods.map((ports, index) =>
-    planOf(`pod-${index + 1}`, { app, folder, ports, settings: () => ({ ...shared, databaseUrl: urlOf() }) }),
-  )
-  const pods = createPods(plans, { clock, random, onEvent })
+  const around = { clock, random, onEvent }
+  const ground = groundOf({ flags, config, count, port: ports.postgres, ...around })
+  const { folder } = ground
+  const migrations = migrate(ground.url)
+  const settings = () => ({ host, logLevel, drainMs: DRAIN_MS, demoAgent: 'yes', databaseUrl: ground.url() })
+  const plans = ports.pods.map((ports, index) => planOf(`pod-${index + 1}`, { app, folder, ports, settings }))
+  const pods = createPods(plans, around)
   const front = (name: keyof Ports) => {
     const targets = () => pods.live().map((live) => live[name])
-    return createFront({ name, host: config.host, port: ports[name], random, targets })
+    return createFront({ name, host, port: ports[name], random, targets })
   }
   const [gateway, admin] = [front('gateway'), front('admin')]
+  const demo = createDemoSession({ alias: DEMO, origin: () => originOf(gateway), clock, onEvent })
+  const page = createFleetPage({
+    host,
+    port: ports.page,
+    session: DEMO,
+    pods,
+    isReady: () => demo.isTried(),
+    about: () => ({ version: ownVersion(), postgres: ground.title(), ttlMs: config.ttlMs }),
+    ...around,
+  })
   const panel = () =>
     showPanel(output, {
       version: ownVersion(),
       page: originOf(page),
       api: `${originOf(gateway)}/v1`,
       operator: originOf(admin),
-      postgres: postgres?.description() ?? given.value,
+      postgres: ground.description(),
       pods: count,
       logs: shortPath(folder.at('pod-N.log')),
       pids: shortPath(folder.at('pod-N.pid')),
       session: DEMO,
     })
-
-  const page = createFleetPage({
-    host: config.host,
-    port: ports.page,
-    session: DEMO,
-    clock,
-    random,
-    pods,
-    about: () => ({
-      version: ownVersion(),
-      postgres: postgres ? `PostgreSQL ${postgres.version()}` : given.value,
-      ttlMs: config.ttlMs,
-    }),
-    onEvent,
-  })
-  const demo = demoSession({ front: gateway, clock, onEvent })
-  const ground = postgres ? [folder, postgres] : [folder]
   const shown = { name: 'panel', start: async () => panel(), stop: async () => undefined }
-  return compose('dev fleet', [...ground, migrations, gateway, admin, page, shown, pods, demo])
+  return compose('dev fleet', [...ground.services, migrations, gateway, admin, page, shown, pods, demo])
+}
+
+type Ground = {
+  readonly folder: Folder
+  readonly services: readonly Service[]
+  readonly url: () => string
+  /** Of PostgreSQL: for the page, and for the panel. */
+  readonly title: () => string
+  readonly description: () => string
+}
+type GroundWish = {
+  readonly flags: Flags
+  readonly config: Config
+  readonly count: number
+  readonly port: number
+  readonly clock: Clock
+  readonly random: Random
+  readonly onEvent: OnEvent
+}
+
+/** Its directory, and PostgreSQL: one of its own, unless it was given one. */
+function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
+  const folder = createFolder(join(process.cwd(), '.fleetline'))
+  const given = describeConfig({ flags }).find(({ setting }) => setting === 'databaseUrl')!
+  if (given.source !== 'default') {
+    const said = () => given.value
+    return { folder, services: [folder], url: () => config.databaseUrl, title: said, description: said }
+  }
+  const connections = (config.poolSize + SPARE_SESSIONS) * (count + 1)
+  const postgres = createPostgres({ folder, connections, ...rest })
+  return {
+    folder,
+    services: [folder, postgres],
+    url: () => postgres.url(),
+    title: () => `PostgreSQL ${postgres.version()}`,
+    description: () => postgres.description(),
+  }
 }
 
 type Planned = {
@@ -131,31 +146,6 @@ function migrate(urlOf: () => string): Service {
     name: 'migrations',
     start: async () => void (await migrateUp({ url: urlOf(), signal: stopping.signal })),
     stop: async () => stopping.abort(),
-  }
-}
-
-type Asking = { readonly front: Front; readonly clock: Clock; readonly onEvent: OnEvent }
-
-/** Made at the first start; without it the fleet is as good as any. */
-function demoSession({ front, clock, onEvent }: Asking): Service {
-  const ask = async () => {
-    const asked = { method: 'POST', path: '/sessions', body: DEMO_SESSION, answer: sessionSchema } as const
-    const api = createApi(originOf(front), clock)
-    for (let left = TRIES; ; left -= 1) {
-      try {
-        return await api.ask(asked)
-      } catch (error) {
-        if (left === 1 || !(error instanceof Retry)) throw error
-        await clock.sleep(AGAIN_MS)
-      }
-    }
-  }
-  const onRefused = ({ message: reason }: Error) =>
-    onEvent(eventOf('fleet', 'the demo session was not made', { now: clock.now(), level: 'warn', reason }))
-  return {
-    name: 'demo session',
-    start: async () => void (await ask().catch(onRefused)),
-    stop: async () => undefined,
   }
 }
 

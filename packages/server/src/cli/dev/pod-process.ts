@@ -2,7 +2,6 @@
 // line, to `onEvent`. It is in a process group of its own, so that Ctrl-C reaches the fleet alone, and stops by itself when
 // its channel to us closes; one that is paused is woken then.
 import { fork, spawn, type ChildProcess } from 'node:child_process'
-import { once } from 'node:events'
 import type { WriteStream } from 'node:fs'
 import { extname } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -53,7 +52,7 @@ export function startPodProcess(plan: Plan, { clock, log, onEvent, onReady }: De
   const gaveUp = follow(child, { log, name: plan.name, onEvent })
   const ended = endOf(child).then((how) => ({ how, said: gaveUp() }))
   child.on('message', onReady)
-  let pause: ChildProcess | undefined
+  let [pause, isEnding]: [ChildProcess?, boolean?] = []
   const wake = () => void pause?.stdin?.end()
   void ended.then(wake)
   return {
@@ -61,6 +60,8 @@ export function startPodProcess(plan: Plan, { clock, log, onEvent, onReady }: De
     ended,
     kill: () => void child.kill('SIGKILL'),
     end: () => {
+      if (isEnding) return // a second request would not be waited for
+      isEnding = true
       wake()
       child.kill('SIGTERM')
       within(clock, STOP_MS, ended, new Error('late')).catch(() => child.kill('SIGKILL'))
@@ -72,8 +73,8 @@ export function startPodProcess(plan: Plan, { clock, log, onEvent, onReady }: De
         detached: true,
         stdio: ['pipe', 'ignore', 'ignore'],
       })
-      pause.stdin!.on('error', () => undefined) // it has ended already
-      await once(pause, 'exit').catch(() => undefined) // it could not be started
+      pause.stdin?.on('error', () => undefined) // it has ended already
+      await endOf(pause) // at once, if it could not be started
       wake()
     },
     wake,

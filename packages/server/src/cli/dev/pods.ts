@@ -1,9 +1,10 @@
 // The pods of a dev fleet, and what a person does to them: kill, pause, wake, restart. Each process is a `fleetline start`
 // with a log file of its own.
 //   state      becomes
-//   starting   ready, when the pod says so; the fleet's start fails, if its first life ends before that
-//   ready      paused, if it is asked to; waiting, when the process ends
-//   paused     ready, when it is woken; waiting, when the process ends
+//   starting   ready, when the pod says so; waiting, when the process ends: before it was ever ready, the fleet's start fails
+//   ready      paused, or ending, if it is asked to; waiting, when the process ends
+//   paused     ready, when it is woken; ending, if it is asked to; waiting, when the process ends
+//   ending     waiting, when the process ends
 //   waiting    starting, after a wait that grows while it keeps ending soon, or at once if it is asked to
 //   any        ended, when the fleet stops: SIGTERM, and SIGKILL if that takes too long
 import { createWriteStream, writeFileSync, type WriteStream } from 'node:fs'
@@ -35,9 +36,9 @@ export type Pod = {
   restart(): boolean
 }
 export type Standing =
-  | { readonly state: 'starting' | 'ended' }
-  | { readonly state: 'ready'; readonly ports: Ports }
-  | { readonly state: 'paused'; readonly ports: Ports; readonly untilMs: number }
+  | { readonly state: 'starting' | 'ending' | 'ended' }
+  | { readonly state: 'ready'; readonly ports: Ports; readonly sinceMs: number }
+  | { readonly state: 'paused'; readonly ports: Ports; readonly sinceMs: number; readonly untilMs: number }
   | { readonly state: 'waiting'; readonly sinceMs: number; readonly how: string }
 
 export type PodPlan = {
@@ -81,7 +82,7 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod & Servi
   const tell: Tell = (message, reason) =>
     onEvent(eventOf(plan.name, message, { level: 'warn', reason, now: clock.now() }))
   const onReady = (ports: Ports) => {
-    standing = { state: 'ready', ports }
+    standing = { state: 'ready', ports, sinceMs: clock.now() }
     ready.resolve()
   }
   const live = async (log: WriteStream): Promise<string> => {
@@ -137,7 +138,7 @@ function controlsOf({
   const isOne = (...states: readonly Standing['state'][]) => states.includes(now().state)
   return {
     kill: () => {
-      const can = isOne('starting', 'ready', 'paused')
+      const can = isOne('ready', 'paused') // the first start of a fleet must not fail for a click
       if (can) process().kill()
       return can
     },
@@ -160,7 +161,9 @@ function controlsOf({
       const can = isOne('ready', 'paused', 'waiting')
       if (!can) return false
       bell.ring()
-      process().end() // nothing, if it has ended
+      if (isOne('waiting')) return true
+      become({ state: 'ending' })
+      process().end()
       return true
     },
   }

@@ -4,16 +4,19 @@
 import { request as ask, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Ack } from '@fleetline/protocol'
 import { portsOf, type Pod } from '../pods.ts'
+import type { DeviceName } from './wire.ts'
 
 export type Devices = {
-  /** Passes the request on, below the device's path; false: there is no such device, or no pod is ready. */
-  pass(device: string, path: string, request: IncomingMessage, response: ServerResponse): boolean
+  /** Passes the request on, below the device's path; false: no pod is ready. */
+  pass(device: DeviceName, path: string, request: IncomingMessage, response: ServerResponse): boolean
   /** Ends what goes through this pod. */
   cut(pod: string): void
 }
 type Deps = {
   readonly host: string
   readonly pods: readonly Pod[]
+  /** Whether there is a session yet: a device that hears of none gives up. */
+  readonly isReady: () => boolean
   /** In which they talk. */
   readonly session: string
   /** A device is told that a message of theirs is stored. */
@@ -21,7 +24,7 @@ type Deps = {
 }
 
 /** The order of the pods that they prefer. */
-export const DEVICES = ['laptop', 'phone'] as const
+export const DEVICES: readonly DeviceName[] = ['laptop', 'phone']
 const ASKED = ['accept', 'content-type', 'content-length', 'last-event-id'] as const
 const ANSWERED = [
   'content-type',
@@ -32,12 +35,12 @@ const ANSWERED = [
   'x-request-id',
 ] as const
 
-export function createDevices({ host, pods, session, onAck }: Deps): Devices {
+export function createDevices({ host, pods, isReady, session, onAck }: Deps): Devices {
   const send = `POST /v1/sessions/${session}/messages`
   const open = new Map<ServerResponse, string>()
-  const podFor = (device: string) => {
-    const home = DEVICES.indexOf(device as (typeof DEVICES)[number])
-    if (home === -1) return undefined
+  const podFor = (device: DeviceName) => {
+    if (!isReady()) return undefined
+    const home = DEVICES.indexOf(device)
     const inOrder = pods.map((_, index) => pods[(home + index) % pods.length]!)
     return inOrder.find((pod) => portsOf(pod.standing()))
   }
@@ -75,7 +78,13 @@ export function createDevices({ host, pods, session, onAck }: Deps): Devices {
 function hear(answer: IncomingMessage, onAck: (ack: Ack) => void): void {
   const chunks: Buffer[] = []
   answer.on('data', (chunk: Buffer) => chunks.push(chunk))
-  answer.once('end', () => onAck(JSON.parse(Buffer.concat(chunks).toString()) as Ack))
+  answer.once('end', () => {
+    try {
+      onAck(JSON.parse(Buffer.concat(chunks).toString()) as Ack)
+    } catch {
+      // no acknowledgement: the device will not take it for one, either
+    }
+  })
 }
 
 function only({ headers }: IncomingMessage, names: readonly string[]): Record<string, string> {

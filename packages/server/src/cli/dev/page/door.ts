@@ -9,14 +9,14 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { isLoopbackHost } from '../../../door/loopback.ts'
-import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
+import { bodyOf, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
 import { Rejected, Retry } from '../../../errors.ts'
 import type { Service } from '../../../lib/lifecycle.ts'
 import type { Pod } from '../pods.ts'
 import type { Chaos } from './chaos.ts'
 import { DEVICES, type Devices } from './devices.ts'
 import { PAGE_FILES, readPageFile } from './files.ts'
-import type { Scene } from './wire.ts'
+import type { Act, DeviceName, Scene } from './wire.ts'
 
 export type PageDoor = Service & { readonly port: () => number }
 
@@ -31,8 +31,7 @@ type Deps = {
   readonly act: (pod: Pod, act: Act) => boolean
   readonly onError: (error: unknown) => void
 }
-export const ACTS = ['kill', 'pause', 'wake', 'restart'] as const
-export type Act = (typeof ACTS)[number]
+const ACTS: readonly Act[] = ['kill', 'pause', 'wake', 'restart']
 
 // Nothing comes from elsewhere, and what an agent says is never run.
 const HEADERS = {
@@ -42,6 +41,8 @@ const HEADERS = {
   'referrer-policy': 'no-referrer',
   'cache-control': 'no-store',
 }
+
+const NO_ROUTE: Refusal = { code: 'not_found', text: 'The page has no such route.' }
 
 type Exchange = {
   readonly deps: Deps
@@ -131,7 +132,8 @@ function switchChaos({ deps, found: [wish], response }: Exchange): void {
 }
 
 function passOn({ deps, found: [device, path], request, response }: Exchange): void {
-  if (!deps.devices.pass(device!, path!, request, response)) throw new Retry('unavailable', 'No pod is ready')
+  if (!deps.devices.pass(device as DeviceName, path!, request, response))
+    throw new Retry('unavailable', 'No pod is ready')
 }
 
 function refuse(response: ServerResponse, refusal: Refusal): void {

@@ -1,8 +1,9 @@
 // The page of a dev fleet: two devices on it talk through different pods, which may be killed, paused and restarted under
 // them, and a score of what the log has lost or doubled.
+import { isIPv6 } from 'node:net'
 import { PAGE_LIMITS } from '@fleetline/protocol'
-import { Retry } from '../../../errors.ts'
-import type { Clock } from '../../../lib/clock.ts'
+import { Rejected, Retry } from '../../../errors.ts'
+import { within, type Clock } from '../../../lib/clock.ts'
 import { compose, type Service } from '../../../lib/lifecycle.ts'
 import type { Random } from '../../../lib/random.ts'
 import { pageSchema } from '../../../gateway/session-schemas.ts'
@@ -12,12 +13,12 @@ import { createApi } from '../../api.ts'
 import { eventOf, type FleetEvent, type OnEvent } from '../events.ts'
 import type { Ports } from '../pod-process.ts'
 import { PAUSE_MS, type Pod, type Pods } from '../pods.ts'
-import { createChaos } from './chaos.ts'
+import { CHAOS_MS, createChaos } from './chaos.ts'
 import { createDevices } from './devices.ts'
-import { createPageDoor, type Act } from './door.ts'
-import { createScene } from './scene.ts'
+import { createPageDoor } from './door.ts'
+import { createScene, type About } from './scene.ts'
 import { createScoring } from './score.ts'
-import type { Scene } from './wire.ts'
+import type { Act } from './wire.ts'
 
 export type FleetPage = Service & {
   readonly port: () => number
@@ -32,10 +33,14 @@ type Deps = {
   readonly clock: Clock
   readonly random: Random
   readonly pods: Pods
-  readonly about: () => Pick<Scene, 'version' | 'postgres' | 'ttlMs'>
+  readonly about: () => Omit<About, 'pauseMs' | 'chaosMs'>
+  /** Whether there is a session to talk in. */
+  readonly isReady: () => boolean
   readonly onEvent: OnEvent
 }
 
+const PATIENCE_MS = 3_000
+const LATE = new Retry('unavailable', 'The pod does not answer')
 const SAID: Readonly<Record<Act, string>> = {
   kill: 'is killed',
   pause: `is paused for ${PAUSE_MS / 1_000} s`,
@@ -44,13 +49,14 @@ const SAID: Readonly<Record<Act, string>> = {
 }
 
 export function createFleetPage({ host, port, session, clock, random, pods, ...rest }: Deps): FleetPage {
-  const { about, onEvent } = rest
+  const { isReady, onEvent } = rest
+  const about = () => ({ ...rest.about(), pauseMs: PAUSE_MS, chaosMs: CHAOS_MS })
   const { all } = pods
   const tell = (source: string, message: string, more = {}) =>
     onEvent(eventOf(source, message, { now: clock.now(), level: 'warn', ...more }))
-  const { readLog, readPods } = readsOf({ pods, session, clock, random })
-  const scoring = createScoring(readLog)
-  const devices = createDevices({ host, pods: all, session, onAck: scoring.acked })
+  const { readLog, readPods } = readsOf({ host, pods, session, clock, random })
+  const scoring = createScoring(clock, readLog)
+  const devices = createDevices({ host, pods: all, isReady, session, onAck: scoring.acked })
   const act = (pod: Pod, wish: Act): boolean => {
     const isDone = pod[wish]()
     if (isDone) tell(pod.name, SAID[wish])
@@ -70,18 +76,29 @@ export function createFleetPage({ host, port, session, clock, random, pods, ...r
   }
 }
 
+type Read = Pick<Deps, 'host' | 'pods' | 'session' | 'clock' | 'random'>
+
 /** What is read of the fleet: of a pod that is ready. A port in front of them may hold a connection to one that is paused. */
-function readsOf({ pods, session, clock, random }: Pick<Deps, 'pods' | 'session' | 'clock' | 'random'>) {
+function readsOf({ host, pods, session, clock, random }: Read) {
   const ask = async <T>(door: keyof Ports, path: string, answer: z.ZodType<T>, signal: AbortSignal) => {
     const live = pods.live()
     const ports = live[Math.floor(random.unit() * live.length)]
     if (!ports) throw new Retry('unavailable', 'No pod is ready')
-    return createApi(`http://localhost:${ports[door]}`, clock).ask({ method: 'GET', path, answer, signal })
+    const over = new AbortController()
+    const api = createApi(`http://${isIPv6(host) ? `[${host}]` : host}:${ports[door]}`, clock)
+    const asked = api.ask({ method: 'GET', path, answer, signal: AbortSignal.any([signal, over.signal]) })
+    // It may be paused while it is asked: then another one is asked in the next round.
+    return within(clock, PATIENCE_MS, asked, LATE, signal).finally(() => over.abort(LATE))
   }
   const log = `/sessions/${session}/messages?limit=${PAGE_LIMITS.items}`
+  const isGone = (error: unknown) => error instanceof Rejected && error.code === 'not_found'
   return {
+    /** A session that is gone has an empty log. */
     readLog: (after: number, signal: AbortSignal) =>
-      ask('gateway', `${log}&after=${after}`, pageSchema, signal),
+      ask('gateway', `${log}&after=${after}`, pageSchema, signal).catch((error: unknown) => {
+        if (isGone(error)) return { items: [], head: 0 }
+        throw error
+      }),
     readPods: async (signal: AbortSignal) => (await ask('admin', '/pods', podsSchema, signal)).pods,
   }
 }

@@ -2,8 +2,7 @@
 // fleet and its log are asked only while somebody looks.
 import type { z } from 'zod'
 import type { podsSchema } from '../../../admin/pod-schemas.ts'
-import { Retry } from '../../../errors.ts'
-import { within, type Clock } from '../../../lib/clock.ts'
+import type { Clock } from '../../../lib/clock.ts'
 import { every } from '../../../lib/every.ts'
 import type { Service } from '../../../lib/lifecycle.ts'
 import type { FleetEvent } from '../events.ts'
@@ -28,15 +27,18 @@ type Deps = {
   /** As the fleet lists them. */
   readonly readPods: (signal: AbortSignal) => Promise<readonly Row[]>
   readonly isChaos: () => boolean
-  readonly about: () => Pick<Scene, 'version' | 'postgres' | 'ttlMs'>
+  readonly about: () => About
 }
 
+/** What does not change. */
+export type About = Pick<Scene, 'version' | 'postgres' | 'ttlMs' | 'pauseMs' | 'chaosMs'>
 type Row = z.infer<typeof podsSchema>['pods'][number]
 /** When it was read, by the clock that never goes back. */
 type Rows = { readonly rows: readonly Row[]; readonly atMs: number }
 type Term = { readonly pod: unknown; readonly term: number }
 
-const [PODS_MS, SCORE_MS, PATIENCE_MS] = [500, 1_000, 3_000]
+const [PODS_MS, SCORE_MS] = [500, 1_000]
+const FRESH_MS = 5_000 // what is known of the pods for longer is not shown
 const LOOKED_MS = 5_000
 const EVENTS = 80
 
@@ -51,7 +53,7 @@ export function createScene({ clock, pods, scoring, readPods, isChaos, about }: 
   // What a fleet that is being killed does not answer is asked again.
   const round = (name: string, everyMs: number, work: (signal: AbortSignal) => Promise<void>) =>
     every({ clock, name, everyMs, onError: () => undefined }, async (signal) => {
-      if (isWatched()) await patiently(clock, signal, work)
+      if (isWatched()) await work(signal)
     })
   return {
     services: [round('pods of the page', PODS_MS, learn), round('score', SCORE_MS, scoring.check)],
@@ -73,34 +75,22 @@ type Around = { readonly known: Rows; readonly term: Term | undefined; readonly 
 
 function cardOf(pod: Pod, { known: { rows, atMs }, term, clock }: Around): ScenePod {
   const standing = pod.standing()
-  const row = rows.filter(({ name }) => name === pod.name).sort((a, b) => b.pod - a.pod)[0]
+  const ageMs = clock.monotonicMs() - atMs
+  const own = ageMs < FRESH_MS ? rows.filter(({ name }) => name === pod.name) : []
+  const row = own.sort((a, b) => b.pod - a.pod)[0] // its latest life
   const isDead = row?.state === 'dead'
   const isUp = standing.state === 'ready' || standing.state === 'paused'
   return {
     name: pod.name,
     state: standing.state,
+    readySinceMs: isUp ? standing.sinceMs : null,
     number: row?.pod ?? null,
     isLeader: row?.isLeader ?? false,
     term: row?.isLeader && term?.pod === row.pod ? term.term : null,
     isBuried: isDead,
-    beatAgeMs: isUp && row && !isDead ? Math.round(row.beatAgeMs + clock.monotonicMs() - atMs) : null,
+    beatAgeMs: isUp && row && !isDead ? Math.round(row.beatAgeMs + ageMs) : null,
     wakesInMs: standing.state === 'paused' ? Math.max(0, standing.untilMs - clock.now()) : null,
     endedAgoMs: standing.state === 'waiting' ? clock.now() - standing.sinceMs : null,
     how: standing.state === 'waiting' ? standing.how : null,
-  }
-}
-
-/** A pod may be paused while it is asked: then another is asked in the next round. */
-async function patiently(
-  clock: Clock,
-  signal: AbortSignal,
-  work: (signal: AbortSignal) => Promise<void>,
-): Promise<void> {
-  const over = new AbortController()
-  const late = new Retry('unavailable', 'The fleet does not answer')
-  try {
-    await within(clock, PATIENCE_MS, work(AbortSignal.any([signal, over.signal])), late, signal)
-  } finally {
-    over.abort(late)
   }
 }

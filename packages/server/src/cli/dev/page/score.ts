@@ -1,6 +1,7 @@
 // What a visitor doubts, counted from the log itself: each message that a device was told is stored must be in it, at its
 // seq; what was in it once must stay; nothing stands in it twice. The log is read whole, through the pods, as by any reader.
 import type { Ack } from '@fleetline/protocol'
+import type { Clock } from '../../../lib/clock.ts'
 import type { Score } from './wire.ts'
 
 export type Scoring = {
@@ -8,7 +9,7 @@ export type Scoring = {
   readonly acked: (ack: Pick<Ack, 'id' | 'seq'>) => void
   /** Reads the log. */
   readonly check: (signal: AbortSignal) => Promise<void>
-  /** By the last reading. */
+  /** By the last reading; null: there was none lately. */
   readonly get: () => Score | null
 }
 
@@ -23,12 +24,14 @@ type Entry = {
   readonly turn?: string | undefined
   readonly answers?: number | undefined
 }
+const FRESH_MS = 10_000 // a score that nobody can check any more is none
+
 /** Its seq and its id. */
 type Place = string
 
-export function createScoring(read: Read): Scoring {
+export function createScoring(clock: Pick<Clock, 'monotonicMs'>, read: Read): Scoring {
   const acks = new Set<Place>()
-  let [seen, score]: [ReadonlySet<Place>, Score | null] = [new Set(), null]
+  let [seen, score, readMs]: [ReadonlySet<Place>, Score | null, number] = [new Set(), null, 0]
   return {
     acked: (ack) => void acks.add(placeOf(ack)),
     check: async (signal) => {
@@ -41,8 +44,9 @@ export function createScoring(read: Read): Scoring {
         doubled: doubledOf(there),
       }
       seen = new Set([...seen, ...places])
+      readMs = clock.monotonicMs()
     },
-    get: () => score,
+    get: () => (clock.monotonicMs() - readMs < FRESH_MS ? score : null),
   }
 }
 

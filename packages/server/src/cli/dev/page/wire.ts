@@ -7,16 +7,25 @@ export type Scene = {
   readonly isChaos: boolean
   /** So long after its last beat a pod is counted as dead. */
   readonly ttlMs: number
+  /** How long a pause is, and how far apart the kills of chaos are. */
+  readonly pauseMs: number
+  readonly chaosMs: number
   readonly pods: readonly ScenePod[]
-  /** Null until the log was read. */
+  /** Null while the log cannot be read. */
   readonly score: Score | null
   /** The latest, oldest first. */
   readonly events: readonly SceneEvent[]
 }
 
+/** What one may do to a pod. */
+export type Act = 'kill' | 'pause' | 'wake' | 'restart'
+export type DeviceName = 'laptop' | 'phone'
+
 export type ScenePod = {
   readonly name: string
-  readonly state: 'starting' | 'ready' | 'paused' | 'waiting' | 'ended'
+  readonly state: 'starting' | 'ready' | 'paused' | 'ending' | 'waiting' | 'ended'
+  /** Milliseconds since 1970; null: it is not ready. */
+  readonly readySinceMs: number | null
   /** The number that the fleet knows this life of it by; null: not yet. */
   readonly number: number | null
   readonly isLeader: boolean

@@ -1,0 +1,20 @@
+// Starts a pod and pauses it, for longer than any test lasts; says its process id. SIGUSR2 wakes the pod.
+import { createWriteStream } from 'node:fs'
+import { startPodProcess } from '../../src/cli/dev/pod-process.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+
+const HOUR_MS = 3_600_000
+const [, , databaseUrl] = process.argv
+const pod = startPodProcess(
+  { name: 'pod', app: undefined, settings: { databaseUrl: databaseUrl!, port: '0', operatorPort: '0' } },
+  {
+    clock: systemClock(),
+    log: createWriteStream('/dev/null'),
+    onEvent: () => undefined,
+    onReady: () => {
+      void pod.pause(HOUR_MS).then(() => console.log('woken'))
+      console.log(`paused ${pod.pid}`)
+    },
+  },
+)
+process.on('SIGUSR2', () => pod.wake())
