@@ -96,7 +96,7 @@ test('a handler gets parsed input and the tenant, and only the declared answer l
   const answer = await ask([ECHO], POST_ECHO)
   assert.equal(answer.statusCode, 200)
   assert.deepEqual(answer.json(), { heard: 'one hello', tenant: 'dev' })
-  assert.match(String(answer.headers['x-request-id']), /^req_\w/)
+  assert.match(String(answer.headers['x-request-id']), /^req_[\w-]{16}$/)
 })
 
 test('S21: every refusal has one shape, a code, a request id, and nothing from inside', async () => {
