@@ -43,7 +43,6 @@ export function Attempts({ trail, message, halt }: Pick<Props, 'trail' | 'halt'>
   const marks = trail ? marksOf(trail, halt !== null) : []
   return (
     <div class="trail">
-      {message && message.seq !== null && <span class="seq">seq {message.seq}</span>}
       {message?.status === 'stopped' && <b class="stopped">stopped</b>}
       {marks.map(({ isLost, text }, index) => (
         <Fragment key={index}>
@@ -52,6 +51,7 @@ export function Attempts({ trail, message, halt }: Pick<Props, 'trail' | 'halt'>
         </Fragment>
       ))}
       {halt !== null && <span>{halt}</span>}
+      {message && message.seq !== null && <span class="seq">seq {message.seq}</span>}
     </div>
   )
 }

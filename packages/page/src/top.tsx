@@ -25,8 +25,12 @@ export function Top({ known: { scene, isHere }, stage }: { readonly known: Known
           The dev fleet does not answer: is <code>fleetline dev</code> still running?
         </p>
       )}
-      <Tally score={scene?.score ?? null} />
-      {scene && <Chaos scene={scene} stage={stage} />}
+      {scene && (
+        <>
+          <Tally score={scene.score} />
+          <Chaos scene={scene} stage={stage} />
+        </>
+      )}
     </header>
   )
 }

@@ -1,0 +1,143 @@
+// A visitor's first two minutes: an empty directory, the page, a reply that streams to two devices, a pod killed under it. What
+// it looks like is kept as pictures and a clip, in the folder that PICTURES names.
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import type { Page } from 'playwright-core'
+import { startFleet } from '../../../server/test/support/clone.ts'
+import { eventually } from '../../../server/test/support/eventually.ts'
+import { INSTALLED_DEV, installedFor } from '../../../server/test/support/installed.ts'
+import { movedOn, NARROW, openChromium, openPage } from '../support/chromium.ts'
+import { onDevice, type OnDevice } from '../support/device.ts'
+import { film } from '../support/film.ts'
+
+const PICTURES = process.env['PICTURES']!
+const picture = (name: string) => join(PICTURES, name)
+
+type Scene = {
+  readonly page: Page
+  readonly api: string
+  readonly laptop: OnDevice
+  readonly phone: OnDevice
+}
+
+/** It comes word by word, not at once: as many lengths of it are seen as asked for, on both. */
+async function streams({ laptop, phone }: Scene, lengths: number): Promise<void> {
+  const grows = async (device: OnDevice) => {
+    const seen = new Set<number>()
+    const check = async () => {
+      seen.add((await device.read()).at(-1)!.length)
+      assert.ok(seen.size >= lengths)
+    }
+    await eventually(check, { what: `a reply that grows, of which ${lengths} lengths are seen` })
+  }
+  await Promise.all([grows(laptop), grows(phone)])
+}
+
+async function isOnBoth({ page }: Scene, selector: string): Promise<void> {
+  const places = page.locator(selector)
+  await eventually(async () => assert.equal(await places.count(), 2), { what: `${selector} on both devices` })
+}
+
+async function killTheWriter({ page }: Scene): Promise<void> {
+  const pod = await page.locator('.pod:has(.run)').getAttribute('aria-label', { timeout: 30_000 })
+  await page.getByLabel(`Kill ${pod}`).hover()
+  await page.getByLabel(`Kill ${pod}`).click()
+}
+
+async function keepStills(page: Page): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    await page.screenshot({ path: picture(`${colorScheme}.png`), animations: 'disabled' })
+  }
+  await page.emulateMedia({ colorScheme: 'light' })
+  await page.setViewportSize(NARROW)
+  await page.screenshot({ path: picture('narrow.png'), animations: 'disabled' })
+}
+
+async function aReplyOutlivesItsPod(scene: Scene): Promise<void> {
+  const { laptop } = scene
+  await laptop.press('think')
+  const check = async () => assert.match((await laptop.read()).at(-1)!, /under a fence/)
+  await eventually(check, { what: 'the reply to be half said' })
+  await killTheWriter(scene)
+  await isOnBoth(scene, '.trail:has(.lost) .now:text("resumed on pod-")')
+  await streams(scene, 5)
+}
+
+/** Around a reply that comes, and above it. */
+async function nothingMoves(scene: Scene): Promise<void> {
+  const { page, laptop } = scene
+  const boxes = () =>
+    page
+      .locator('.top, .score, .chaos, .pod, .device, .device > header, .log, .compose, .box')
+      .evaluateAll((all) =>
+        all.map((one) => [one.className, one.getBoundingClientRect().toJSON() as unknown]),
+      )
+  await laptop.press('long')
+  await streams(scene, 3)
+  const before = await boxes()
+  await movedOn(page)
+  await streams(scene, 30)
+  assert.deepEqual(await boxes(), before)
+  const moved = (await movedOn(page)).filter((name) => name !== 'div.trail') // it stands below the words
+  assert.deepEqual(moved, [])
+}
+
+async function itStops(scene: Scene): Promise<void> {
+  await scene.page.getByLabel("Message from Ann's phone").press('Escape')
+  await isOnBoth(scene, '.trail .stopped')
+}
+
+async function aToolIsShown(scene: Scene): Promise<void> {
+  const { page, api } = scene
+  const tool = { type: 'tool-weather', toolCallId: 'call_1', state: 'output-available' }
+  const parts = [{ ...tool, input: { city: 'Rome' }, output: { sky: 'clear' } }]
+  const message = { id: `msg-${randomUUID()}`, role: 'assistant', parts }
+  const answer = await fetch(`http://localhost:${api}/v1/sessions/demo/messages`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ message }),
+  })
+  assert.equal(answer.status, 200, await answer.text())
+  await isOnBoth(scene, '.tool.output-available')
+  await page.locator('.tool summary').first().click()
+  assert.match(
+    await page.locator('.tool').first().innerText(),
+    /^weather answered\s+input[^]*Rome[^]*output[^]*clear/,
+  )
+}
+
+test('an empty directory, the page, a reply on two devices that outlives its pod', async (t) => {
+  mkdirSync(PICTURES, { recursive: true })
+  const home = installedFor(t)
+  const startMs = performance.now()
+  const figure = (name: string) => t.diagnostic(`figure ${name} ${(performance.now() - startMs) / 1000}`)
+  const fleet = await startFleet(t, INSTALLED_DEV, home)
+  const chromium = await openChromium(t)
+  const page = await openPage(chromium, fleet.page)
+  figure('page_s')
+  const [laptop, phone] = [onDevice(page, 'laptop'), onDevice(page, 'phone')]
+  const scene = { page, api: fleet.api, laptop, phone }
+
+  const beside = await openPage(chromium, fleet.page) // for pictures of the same while it is filmed
+  const clip = await film(t, page)
+  await laptop.say('good morning')
+  const said = ['good morning', 'You said: good morning']
+  const isSaid = async () => assert.deepEqual(await phone.read(), said)
+  await eventually(isSaid, { what: 'the reply on the other device' })
+  figure('first_reply_s')
+  await aReplyOutlivesItsPod(scene)
+  await keepStills(beside)
+  await beside.close()
+  await isOnBoth(scene, '.seq:text("seq 4")')
+  await clip.stop()
+  clip.write(picture('clip.webp'))
+  await nothingMoves(scene)
+  await itStops(scene)
+  await aToolIsShown(scene)
+  assert.deepEqual(await phone.read(), await laptop.read())
+  assert.equal(await fleet.stop(), 0, fleet.output())
+})
