@@ -2,59 +2,70 @@
 // every message once, every message has its reply, and both devices show what the log has.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
-import type { Item, Page } from '@fleetline/protocol'
+import type { Item, Page as LogPage } from '@fleetline/protocol'
+import type { Page } from 'playwright-core'
 import { cloneFor, startFleet } from '../../../server/test/support/clone.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { openChromium, openPage } from '../support/chromium.ts'
 import { onDevice } from '../support/device.ts'
 
 const CHAOS_MS = 60_000
-const PATIENCE = { patienceMs: 60_000 } // the last pod died a moment ago, and others wait for their replies
+const PATIENCE = { patienceMs: 120_000 } // the last pod died a moment ago, and others wait for their replies
 const FILLER =
   'and a pod that dies meanwhile takes none of these words with it, nor does it say one of them twice'
 
 async function logOf(api: string): Promise<readonly Item[]> {
   const answer = await fetch(`http://localhost:${api}/v1/sessions/demo/messages?limit=100`)
   assert.equal(answer.status, 200)
-  return ((await answer.json()) as Page).items
+  return ((await answer.json()) as LogPage).items
 }
 
 const textOf = ({ parts }: Item) => parts.map(({ text }) => text).join('\n')
+
+/** A reply says, whole, what the last of the messages that it answers says. */
+function repliesAreRight(log: readonly Item[], sent: readonly string[]): void {
+  const users = log.filter(({ role }) => role === 'user')
+  const replies = log.filter(({ role }) => role === 'assistant')
+  assert.deepEqual(users.map(textOf).toSorted(), sent.toSorted(), 'every message is stored once')
+  assert.equal(new Set(replies.map(({ turn }) => turn)).size, replies.length, 'no turn has two replies')
+  for (const reply of replies) {
+    const answered = users.findLast(({ seq }) => seq <= reply.answers!)!
+    assert.equal(textOf(reply), `You said: ${textOf(answered)}`)
+  }
+  assert.ok(replies.at(-1)!.answers! >= users.at(-1)!.seq, 'every message has its reply')
+}
+
+async function setChaos(page: Page, isOn: boolean): Promise<void> {
+  await page.locator(`.chaos[aria-checked=${!isOn}]`).click()
+  await page.locator(`.chaos[aria-checked=${isOn}]`).waitFor()
+}
 
 test('a minute of chaos: lost 0, doubled 0, both devices and the log are equal', async (t) => {
   const fleet = await startFleet(t, 'npm run fleetline -- dev', cloneFor(t))
   const page = await openPage(await openChromium(t), fleet.page)
   const devices = [onDevice(page, 'laptop'), onDevice(page, 'phone')]
   const sent: string[] = []
-  await page.locator('.chaos').click()
+  await setChaos(page, true)
   const endMs = performance.now() + CHAOS_MS
   while (performance.now() < endMs) {
     const text = `message ${sent.length + 1}: ${FILLER}`
     await devices[sent.length % 2]!.say(text)
     sent.push(text)
-    await pause(1_500)
   }
+  await setChaos(page, false)
   const kills = fleet.output().match(/is killed/g)?.length ?? 0
-  await page.locator('.chaos').click()
   assert.ok(kills >= 5, `${kills} pods were killed`)
 
   const isDone = async () => {
-    assert.equal(await page.locator('.user.pending, .log[aria-busy=true]').count(), 0)
-    for (const device of devices) assert.match((await device.read()).at(-1)!, /^You said: /)
-  }
-  await eventually(isDone, { what: 'all replies', ...PATIENCE, details: fleet.output })
-  const log = await logOf(fleet.api)
-  const said = log.filter(({ role }) => role === 'user').map(textOf)
-  assert.deepEqual(said.toSorted(), sent.toSorted(), 'every message is stored once')
-  const turns = log.filter(({ role }) => role === 'assistant').map(({ turn }) => turn)
-  assert.equal(new Set(turns).size, turns.length, 'no turn has two replies')
-  for (const device of devices) assert.deepEqual(await device.read(), log.map(textOf))
-  const score = async () =>
+    const log = await logOf(fleet.api)
+    repliesAreRight(log, sent)
+    for (const device of devices) assert.deepEqual(await device.read(), log.map(textOf))
     assert.equal(await page.locator('.score').innerText(), `${sent.length} acked\n0 lost\n0 doubled`)
-  await eventually(score, { what: 'the score', ...PATIENCE })
+    return log
+  }
+  const log = await eventually(isDone, { what: 'all replies', ...PATIENCE, details: fleet.output })
   t.diagnostic(`figure chaos_kills ${kills}`)
   t.diagnostic(`figure chaos_messages ${sent.length}`)
-  t.diagnostic(`figure chaos_replies ${turns.length}`)
+  t.diagnostic(`figure chaos_replies ${log.length - sent.length}`)
   assert.equal(await fleet.stop(), 0, fleet.output())
 })

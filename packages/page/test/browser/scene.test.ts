@@ -2,10 +2,11 @@
 // it looks like is kept as pictures and a clip, in the folder that PICTURES names.
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import type { Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
 import { startFleet } from '../../../server/test/support/clone.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { INSTALLED_DEV, installedFor } from '../../../server/test/support/installed.ts'
@@ -13,7 +14,10 @@ import { movedOn, NARROW, openChromium, openPage } from '../support/chromium.ts'
 import { onDevice, type OnDevice } from '../support/device.ts'
 import { film } from '../support/film.ts'
 
-const PICTURES = process.env['PICTURES']!
+const PICTURES = process.env['PICTURES'] ?? mkdtempSync(join(tmpdir(), 'fleetline-pictures-'))
+const RESUMED = '.trail:has(.lost) .now:text("resumed on pod-")'
+const HALF = 'claimed by a pod under a fence'
+
 const picture = (name: string) => join(PICTURES, name)
 
 type Scene = {
@@ -36,7 +40,7 @@ async function streams({ laptop, phone }: Scene, lengths: number): Promise<void>
   await Promise.all([grows(laptop), grows(phone)])
 }
 
-async function isOnBoth({ page }: Scene, selector: string): Promise<void> {
+async function isOnBoth(page: Page, selector: string): Promise<void> {
   const places = page.locator(selector)
   await eventually(async () => assert.equal(await places.count(), 2), { what: `${selector} on both devices` })
 }
@@ -58,13 +62,35 @@ async function keepStills(page: Page): Promise<void> {
 }
 
 async function aReplyOutlivesItsPod(scene: Scene): Promise<void> {
-  const { laptop } = scene
+  const { page, laptop, phone } = scene
   await laptop.press('think')
-  const check = async () => assert.match((await laptop.read()).at(-1)!, /under a fence/)
-  await eventually(check, { what: 'the reply to be half said' })
+  const isHalfSaid = async () => assert.ok((await phone.read()).at(-1)!.includes(HALF))
+  await eventually(isHalfSaid, { what: 'the reply to be half said' })
   await killTheWriter(scene)
-  await isOnBoth(scene, '.trail:has(.lost) .now:text("resumed on pod-")')
+  const fellBack: string[] = []
+  const goesOn = async () => {
+    for (const device of [laptop, phone]) {
+      const text = (await device.read()).at(-1)!
+      if (!text.includes(HALF)) fellBack.push(text)
+    }
+    assert.equal(await page.locator(RESUMED).count(), 2)
+  }
+  await eventually(goesOn, { what: 'the reply to go on, on both' })
   await streams(scene, 5)
+  assert.deepEqual(fellBack, [], 'what was read stays')
+}
+
+/** But for the words that say how a device is connected. */
+async function nothingJumpsAtFirst(chromium: Browser, port: string): Promise<void> {
+  for (const viewport of [undefined, NARROW]) {
+    const page = await openPage(chromium, port, viewport)
+    await page.locator('.score .zero').first().waitFor()
+    const moved = (await movedOn(page)).filter(
+      (name) => !name.startsWith('div.live') && !name.startsWith('b.'),
+    )
+    assert.deepEqual(moved, [])
+    await page.close()
+  }
 }
 
 /** Around a reply that comes, and above it. */
@@ -88,7 +114,7 @@ async function nothingMoves(scene: Scene): Promise<void> {
 
 async function itStops(scene: Scene): Promise<void> {
   await scene.page.getByLabel("Message from Ann's phone").press('Escape')
-  await isOnBoth(scene, '.trail .stopped')
+  await isOnBoth(scene.page, '.trail .stopped')
 }
 
 async function aToolIsShown(scene: Scene): Promise<void> {
@@ -102,7 +128,7 @@ async function aToolIsShown(scene: Scene): Promise<void> {
     body: JSON.stringify({ message }),
   })
   assert.equal(answer.status, 200, await answer.text())
-  await isOnBoth(scene, '.tool.output-available')
+  await isOnBoth(page, '.tool.output-available')
   await page.locator('.tool summary').first().click()
   assert.match(
     await page.locator('.tool').first().innerText(),
@@ -110,34 +136,47 @@ async function aToolIsShown(scene: Scene): Promise<void> {
   )
 }
 
+/** What came word by word, from two pods, is what is stored: a page that has just been opened shows the same. */
+async function showsTheLog({ page, laptop, phone }: Scene): Promise<void> {
+  const pieced = await laptop.read()
+  await page.reload()
+  for (const device of [laptop, phone]) {
+    const check = async () => assert.deepEqual(await device.read(), pieced)
+    await eventually(check, { what: 'what is stored, on both' })
+  }
+}
+
 test('an empty directory, the page, a reply on two devices that outlives its pod', async (t) => {
   mkdirSync(PICTURES, { recursive: true })
   const home = installedFor(t)
   const startMs = performance.now()
-  const figure = (name: string) => t.diagnostic(`figure ${name} ${(performance.now() - startMs) / 1000}`)
+  const figure = (name: string, fromMs: number) =>
+    t.diagnostic(`figure ${name} ${(performance.now() - fromMs) / 1000}`)
   const fleet = await startFleet(t, INSTALLED_DEV, home)
   const chromium = await openChromium(t)
   const page = await openPage(chromium, fleet.page)
-  figure('page_s')
+  figure('page_s', startMs)
+  await nothingJumpsAtFirst(chromium, fleet.page)
   const [laptop, phone] = [onDevice(page, 'laptop'), onDevice(page, 'phone')]
   const scene = { page, api: fleet.api, laptop, phone }
 
   const beside = await openPage(chromium, fleet.page) // for pictures of the same while it is filmed
-  const clip = await film(t, page)
+  const keepClip = await film(t, page)
   await laptop.say('good morning')
+  const saidMs = performance.now()
   const said = ['good morning', 'You said: good morning']
   const isSaid = async () => assert.deepEqual(await phone.read(), said)
   await eventually(isSaid, { what: 'the reply on the other device' })
-  figure('first_reply_s')
+  figure('reply_s', saidMs)
   await aReplyOutlivesItsPod(scene)
+  await isOnBoth(beside, RESUMED)
   await keepStills(beside)
   await beside.close()
-  await isOnBoth(scene, '.seq:text("seq 4")')
-  await clip.stop()
-  clip.write(picture('clip.webp'))
+  await isOnBoth(page, '.seq:text("seq 4")')
+  await keepClip(picture('clip.webp'))
   await nothingMoves(scene)
   await itStops(scene)
   await aToolIsShown(scene)
-  assert.deepEqual(await phone.read(), await laptop.read())
+  await showsTheLog(scene)
   assert.equal(await fleet.stop(), 0, fleet.output())
 })

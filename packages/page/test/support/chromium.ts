@@ -1,5 +1,5 @@
 // The page of a fleet in a real Chromium, with a profile of its own. It hangs on a pipe of this process and ends with it at the
-// latest. An error that the page throws ends the test.
+// latest, although it is in no process group of ours. An error that the page throws ends the test.
 import type { TestContext } from 'node:test'
 import { chromium, type Browser, type Page } from 'playwright-core'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
@@ -8,32 +8,27 @@ const WIDE = { width: 1280, height: 800 }
 export const NARROW = { width: 390, height: 844 }
 
 const EXECUTABLE = process.env['CHROMIUM'] ?? '/usr/bin/chromium' // Debian: apt-get install chromium
-const ARGS = [
-  '--no-sandbox', // the page is ours, and a container's root has no other way
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-]
 
 export async function openChromium(t: TestContext): Promise<Browser> {
-  const browser = await chromium.launch({ executablePath: EXECUTABLE, args: ARGS })
+  const browser = await chromium.launch({
+    executablePath: EXECUTABLE,
+    chromiumSandbox: false, // the page is ours, and a container's root has no other way
+    args: ['--disable-gpu', '--disable-quic'], // nothing here has either
+  })
   atEnd(t, () => browser.close())
   return browser
 }
 
-/** With both devices live. */
-export async function openPage(browser: Browser, port: string): Promise<Page> {
-  const page = await browser.newPage({ viewport: WIDE, colorScheme: 'light' })
+/** With both devices live, of which a narrow page shows one. */
+export async function openPage(browser: Browser, port: string, viewport = WIDE): Promise<Page> {
+  const page = await browser.newPage({ viewport, colorScheme: 'light' })
   page.on('pageerror', (error) => {
     throw error
   })
   await page.addInitScript(watchMoves)
   await page.goto(`http://localhost:${port}/`)
   for (const device of ['laptop', 'phone'])
-    await page.locator(`.device[aria-label="Ann's ${device}"] .live.good`).waitFor()
+    await page.locator(`.device[aria-label="Ann's ${device}"] .live.good`).waitFor({ state: 'attached' })
   return page
 }
 

@@ -1,5 +1,5 @@
 // What a person does on a device of the page, and reads there.
-import type { Locator, Page } from 'playwright-core'
+import type { Page } from 'playwright-core'
 
 export type OnDevice = {
   /** Types it, and presses Enter. */
@@ -7,14 +7,12 @@ export type OnDevice = {
   press(chip: string): Promise<void>
   /** What is said, in its order; a reply in one entry, its parts joined. */
   read(): Promise<string[]>
-  readonly at: Locator
 }
 
 export function onDevice(page: Page, name: 'laptop' | 'phone'): OnDevice {
   const at = page.locator(`.device[aria-label="Ann's ${name}"]`)
   const box = page.getByLabel(`Message from Ann's ${name}`)
   return {
-    at,
     say: async (text) => {
       await box.pressSequentially(text, { delay: 20 })
       await box.press('Enter')

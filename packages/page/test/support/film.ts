@@ -7,18 +7,13 @@ import type { TestContext } from 'node:test'
 import type { Page } from 'playwright-core'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
 
-export type Film = {
-  stop(): Promise<void>
-  /** It lasts as long as what it shows did. */
-  write(path: string): void
-}
 type Frame = { readonly path: string; readonly atS: number }
 
 const FRAMES_PER_S = 10
 const WIDTH = 1120
 
-/** From now on. */
-export async function film(t: TestContext, page: Page): Promise<Film> {
+/** From now on; what it answers ends it, and writes it. It lasts as long as what it shows did. */
+export async function film(t: TestContext, page: Page): Promise<(path: string) => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-film-'))
   atEnd(t, () => rmSync(folder, { recursive: true, force: true }))
   const frames: Frame[] = []
@@ -31,16 +26,12 @@ export async function film(t: TestContext, page: Page): Promise<Film> {
   })
   await page.evaluate(showPointer)
   await chromium.send('Page.startScreencast', { format: 'png' })
-  return {
-    stop: async () => {
-      await chromium.send('Page.stopScreencast')
-      await page.locator('#pointer').evaluate((pointer) => pointer.remove())
-    },
-    write: (path) => {
-      const list = join(folder, 'list')
-      writeFileSync(list, listOf(frames))
-      execFileSync('ffmpeg', ffmpegArgs(list, path), { stdio: 'pipe' })
-    },
+  return async (path) => {
+    await chromium.send('Page.stopScreencast')
+    await page.locator('#pointer').evaluate((pointer) => pointer.remove())
+    const list = join(folder, 'list')
+    writeFileSync(list, listOf(frames))
+    execFileSync('ffmpeg', ffmpegArgs(list, path), { stdio: 'pipe' })
   }
 }
 

@@ -1,4 +1,4 @@
-// A stranger's first minute.
+// A stranger's first minute. It needs a network, so it is no part of the gate.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startFleet } from '../support/clone.ts'

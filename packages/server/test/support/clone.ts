@@ -20,10 +20,13 @@ export const CLONE_ENV: NodeJS.ProcessEnv = {
   FLEETLINE_OPERATOR_PORT: '0',
 }
 
+/** PostgreSQL outlives a fleet that was killed for a moment, and still writes. */
+export const REMOVAL = { recursive: true, force: true, maxRetries: 10, retryDelay: 200 } as const
+
 export function cloneFor(t: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), 'fleetline-readme-'))
   chmodSync(path, 0o755)
-  atEnd(t, () => rmSync(path, { recursive: true, force: true }))
+  atEnd(t, () => rmSync(path, REMOVAL))
   const entries = readdirSync(ROOT).filter((name) => name !== '.git' && name !== '.fleetline')
   for (const name of entries) symlinkSync(join(ROOT, name), join(path, name))
   return path

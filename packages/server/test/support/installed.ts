@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { atEnd } from './cleanup.ts'
+import { REMOVAL } from './clone.ts'
 
 const BUILD = join(import.meta.dirname, '../../../../scripts/build.ts')
 
@@ -15,7 +16,7 @@ export const INSTALLED_DEV = `PATH="${dirname(process.execPath)}:$PATH" npx flee
 export function installedFor(t: TestContext): string {
   const home = mkdtempSync(join(tmpdir(), 'fleetline-first-'))
   chmodSync(home, 0o755) // PostgreSQL may run as another user
-  atEnd(t, () => rmSync(home, { recursive: true, force: true }))
+  atEnd(t, () => rmSync(home, REMOVAL))
   execFileSync(process.execPath, [BUILD, '--pack', home], { stdio: 'pipe' })
   writeFileSync(join(home, 'package.json'), '{ "private": true }')
   const tarballs = globSync('*.tgz', { cwd: home }).map((path) => `./${path}`)
