@@ -3,6 +3,8 @@
 import { hostname } from 'node:os'
 import type { Task, TaskSummary } from '@fleetline/protocol'
 import { agentsOf, type AgentDefinition } from './agent/agent.ts'
+import { createAgents } from './agent/agents.ts'
+import type { Added, AgentEntry, NewAgent } from './agent/directory.ts'
 import { demoAgent } from './agent/demo.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
@@ -50,6 +52,11 @@ export type Pod = Service & {
   listTasks(filter?: TaskFilter): Promise<TaskSummary[]>
   /** A dead task becomes ready, with all its attempts. Undefined if there is no such task; one that is not dead is refused. */
   retryTask(id: string): Promise<Task | undefined>
+  /** Its secret is in this answer, and in no other. Added again as it is, it is there once. */
+  addAgent(agent: NewAgent): Promise<Added>
+  listAgents(): Promise<readonly AgentEntry[]>
+  /** Whether it was there. */
+  removeAgent(name: string): Promise<boolean>
   /** What it listens on, also when 0 was asked for. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
@@ -61,7 +68,7 @@ type Options = {
   readonly log?: Log
   /** What it runs; a pod without any only enqueues. */
   readonly tasks?: readonly TaskDefinition[]
-  /** Who answers in sessions; a pod without any leaves the turns to others. */
+  /** Who answers in sessions, beside the agents behind URLs. A pod that has no such list leaves all turns to others. */
   readonly agents?: readonly AgentDefinition[]
 }
 
@@ -81,14 +88,15 @@ export function createPod(config: Config, options: Options = {}): Pod {
   ]
   const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version, duties }) // who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
-  const agents = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
+  const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
+  const agents = createAgents({ ...config, defined, database, clock, random, version }) // in code, and behind URLs
   const onTurns = () => tasks.wake()
   const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
   const definitions = options.tasks ?? []
   const self = () => fleet.self()?.id
   const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
-  const turns = createTurnRunner({ database, sessions, agents, halts, clock, random, cell: config.cell }) // who answers
-  const own = agents.size > 0 ? [turns] : []
+  const turns = createTurnRunner({ ...config, database, sessions, agents, halts, clock, random, metrics }) // who answers
+  const own = options.agents || config.demoAgent ? [turns] : []
   const queue = { ...config, database, hints, fleet, metrics, clock, random, log }
   const tasks: Tasks = createTasks({ ...queue, definitions, own }) //                 the work
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
@@ -128,6 +136,9 @@ export function createPod(config: Config, options: Options = {}): Pod {
     enqueueAll,
     findTask: async (id) => tasks.find(await ownTenant(), id),
     listTasks: async (filter) => tasks.list(await ownTenant(), filter),
+    addAgent: async (agent) => agents.add(await ownTenant(), agent),
+    listAgents: async () => agents.list(await ownTenant()),
+    removeAgent: async (name) => agents.remove(await ownTenant(), name),
     retryTask: async (id) => tasks.retry(await ownTenant(), id),
     stop: async () => {
       readiness.drain()

@@ -33,6 +33,8 @@ export type AgentCall = {
   /** Who wrote the last message, if the application has said so. */
   readonly user?: { readonly id: string }
   readonly agent: { readonly id: string }
+  /** What is left of the turn's time. */
+  readonly deadlineMs: number
   /** Aborted when nobody waits for the reply any more: the pod stops, another has taken over, or it took too long. */
   readonly signal: AbortSignal
 }
@@ -45,7 +47,11 @@ export type AgentDefinition = {
   readonly answer: (call: AgentCall) => AgentAnswer | Promise<AgentAnswer>
 }
 
-export type Agents = ReadonlyMap<string, AgentDefinition>
+/** Those of a pod's code, by their names. */
+export type DefinedAgents = ReadonlyMap<string, AgentDefinition>
+
+/** Among the chunks of an agent behind a URL: it has sent something, and no chunk yet. */
+export const LIFE = Object.freeze({ type: 'life' })
 
 const MARK = Symbol.for('fleetline.agent') // of any copy of this module
 
@@ -63,7 +69,7 @@ export function isAgent(value: unknown): value is AgentDefinition {
 export function agentsOf(
   definitions: readonly AgentDefinition[],
   others: readonly AgentDefinition[] = [],
-): Agents {
+): DefinedAgents {
   const agents = new Map(definitions.map((one) => [one.name, one]))
   const twice = definitions.find((one) => agents.get(one.name) !== one)
   if (twice) throw new Rejected('invalid', `Two agents are defined as ${twice.name}: rename one`)

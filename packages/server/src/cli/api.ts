@@ -22,7 +22,7 @@ export type Api = {
 }
 
 type Asked<T> = {
-  readonly method: 'GET' | 'POST'
+  readonly method: 'GET' | 'POST' | 'DELETE'
   /** Below /v1. */
   readonly path: string
   readonly body?: unknown

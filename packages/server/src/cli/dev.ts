@@ -15,7 +15,10 @@ export const DEV: Command = {
   summary: 'Run a fleet on this machine: PostgreSQL, pods, and ports in front of them. Ctrl-C stops it.',
   args: [APP],
   settings: ['databaseUrl', 'host', 'port', 'operatorPort', 'logLevel'],
-  options: [['--pods <number>', `how many pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`]],
+  options: [
+    ['--pods <number>', `how many pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`],
+    ['--agent <url>', 'your agent: it answers in the session local, and on the page'],
+  ],
   run: async ({ flags, args: [app], options, output }) => {
     const clock = systemClock()
     const { createFleet } = await import('./dev/fleet.ts') // no other command needs any of it
@@ -24,6 +27,7 @@ export const DEV: Command = {
     const fleet = createFleet({
       flags,
       app,
+      agentUrl: typeof options['agent'] === 'string' ? options['agent'] : undefined,
       count: wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS }),
       output,
       clock,

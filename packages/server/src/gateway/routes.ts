@@ -1,5 +1,5 @@
 // The application's port.
-import type { Agents } from '../agent/agent.ts'
+import type { Agents } from '../agent/agents.ts'
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
 import type { Tenants } from '../identity/tenants.ts'
@@ -7,6 +7,7 @@ import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Tasks } from '../task/tasks.ts'
+import { agentRoutes } from './agent-routes.ts'
 import { createTenantOf } from './caller.ts'
 import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
@@ -30,6 +31,7 @@ export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
   const tenantOf = createTenantOf(deps)
   const keyed = { ...deps, tenantOf, ...createSessionKeys({ ...deps, tenantOf }) }
   const ofSessions = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
-  const routes = [...ofSessions, ...turnRoutes(keyed), ...taskRoutes({ ...deps, tenantOf })]
+  const others = [...agentRoutes(keyed), ...taskRoutes(keyed)]
+  const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
   return withOpenapi(routes, { title: 'Fleetline, for applications', version, audience: 'key' })
 }

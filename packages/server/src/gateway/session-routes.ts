@@ -1,6 +1,6 @@
 // Sessions over HTTP: which there are, one by one and in a list. What is said in them: message-routes.ts.
 import type { Session } from '@fleetline/protocol'
-import type { Agents } from '../agent/agent.ts'
+import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -17,7 +17,7 @@ import {
 type Deps = SessionKeys & {
   readonly tenantOf: TenantOf
   readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'>
-  readonly agents: Agents
+  readonly agents: Pick<Agents, 'has'>
 }
 
 export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Route[] {
@@ -34,9 +34,10 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
         201: { means: 'Made.', json: sessionSchema },
       },
       handle: async ({ principal, body }) => {
-        if (body.agent !== null && !agents.has(body.agent))
-          throw new Rejected('invalid', `body.agent: this pod has no agent ${body.agent}`)
-        const { session, isNew } = await sessions.create(await tenantOf(principal), body)
+        const tenant = await tenantOf(principal)
+        if (body.agent !== null && !(await agents.has(tenant, body.agent)))
+          throw new Rejected('invalid', `body.agent: there is no agent ${body.agent}`)
+        const { session, isNew } = await sessions.create(tenant, body)
         if (session.agent !== body.agent)
           throw new Rejected(
             'conflict',

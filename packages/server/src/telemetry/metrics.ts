@@ -173,6 +173,12 @@ export const METRICS = {
     help: 'From a message at the write path to its answer: the wait for a batch and the commit.',
     labels: ['outcome'],
   },
+  agentCalls: {
+    kind: 'counter',
+    name: 'fleetline_agent_calls_total',
+    help: 'Calls of agents ended: answered, aborted (stopped, fenced, or the pod drains), later, thrown (by code), or the code of the fault.',
+    labels: ['outcome'],
+  },
   turnsEnded: {
     kind: 'counter',
     name: 'fleetline_turns_ended_total',

@@ -18,7 +18,8 @@ import {
   type Message,
   type StreamEnd,
 } from '@fleetline/protocol'
-import type { AgentAnswer, AgentCall, AgentDefinition } from '../agent/agent.ts'
+import { LIFE, type AgentAnswer, type AgentCall, type AgentDefinition } from '../agent/agent.ts'
+import { AgentFault } from '../agent/fault.ts'
 import { breathe, within, type Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 
@@ -45,19 +46,6 @@ export const CALL_LIMITS: CallLimits = {
   /** Of all that is sent, also of what replaces what was sent before. */
   metadataBytes: 16_384,
   messageBytes: MESSAGE_LIMITS.replyBytes,
-}
-
-/** Of the agent, not of us. `isFinal`: the same would come again. */
-export class AgentFault extends Error {
-  override readonly name = 'AgentFault'
-  readonly code: string
-  readonly isFinal: boolean
-
-  constructor(code: string, message: string, isFinal: boolean) {
-    super(message)
-    this.code = code
-    this.isFinal = isFinal
-  }
 }
 
 const LATE = new AgentFault('timeout', 'The agent took too long', false)
@@ -128,6 +116,7 @@ async function read(
   for (let waitMs = limits.firstMs; ; waitMs = limits.silenceMs) {
     const step = await within(clock, waitMs, next(), SILENT, signal)
     if (step?.done) return replyOf(assembler.message(), assembler.end(), limits)
+    if (step?.value === LIFE) continue
     const text = jsonOf(step?.value)
     if (measure.count(text) % BREATH === 0) await breathe()
     if (assembler.end().isFinished) continue // behind `finish` nothing counts, but for its size

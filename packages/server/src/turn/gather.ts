@@ -12,12 +12,12 @@ type Deps = Replay & { readonly cell: number }
 
 export const WINDOW = { limit: 500, maxBytes: 2 * 1024 * 1024 }
 
-/** All of the call but its signal. */
+/** All of the call but its time and its signal. */
 export async function gather(
   { read, cell }: Deps,
   { id, tenant, spent }: Claim,
   { session, epoch, agent, readFrom, readTo, title }: OpenTurn,
-): Promise<Omit<AgentCall, 'signal'>> {
+): Promise<Omit<AgentCall, 'signal' | 'deadlineMs'>> {
   const page = await read({ tenant, session }, { before: readTo + 1, ...WINDOW })
   if (!page) throw new Bug('The session of a live turn is not there')
   const items = inOrder(page.items)

@@ -19,7 +19,9 @@
 // The end is sent until PostgreSQL answers: an end that was there already, by this attempt, is known again. Task rows keep
 // the code of a fault, never its message, which may quote what was said.
 import type { Message } from '@fleetline/protocol'
-import type { AgentCall, AgentDefinition, Agents } from '../agent/agent.ts'
+import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
+import type { Agents } from '../agent/agents.ts'
+import { AgentFault } from '../agent/fault.ts'
 import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -35,17 +37,19 @@ import { faultOf, readThrown, retryMs, type Ended, type OfPod, type Surroundings
 import type { Claim } from '../task/claim.ts'
 import type { OwnRunner } from '../task/own.ts'
 import type { Settlement } from '../task/settle.ts'
-import { AgentFault, CALL_LIMITS, callAgent } from './call.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { CALL_LIMITS, callAgent } from './call.ts'
 import { gather } from './gather.ts'
 import type { Halts } from './halts.ts'
 
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
   readonly sessions: Pick<Sessions, 'read' | 'endTurn' | 'openStream'>
-  readonly agents: Agents
+  readonly agents: Pick<Agents, 'agentFor'>
   readonly halts: Pick<Halts, 'enter'>
   readonly clock: Clock
   readonly random: Random
+  readonly metrics: Pick<Metrics, 'count'>
   readonly cell: number
 }
 
@@ -64,7 +68,7 @@ const UNSTORABLE: TurnError = { code: 'agent_protocol', message: 'PostgreSQL can
 const BROKEN: TurnError = { code: 'internal', message: 'The reply could not be stored' }
 const OVERTAKEN = new Error('fenced: the turn was stopped, or another attempt of it is current')
 const UNKNOWN_AGENT =
-  'The pods that took the turn do not have its agent: deploy it to every pod that has agents'
+  'The agent is not in the directory, nor in the code of the pods that took the turn: add it, or deploy it to every pod'
 
 /** One attempt, and what it works on. */
 type Attempt = Surroundings & OfPod & { readonly claim: Claim }
@@ -105,16 +109,16 @@ async function open({ database }: Deps, { claim, pod }: Attempt): Promise<OpenTu
 /** Rejects if the conversation could not be read. */
 async function answer(work: Work): Promise<Settlement | Ended> {
   const { claim, ending, turn, deps } = work
-  const leftMs = DEADLINE_MS - turn.ageMs
+  const leftMs = Math.floor(DEADLINE_MS - turn.ageMs)
   if (leftMs <= 0) return endFailed(work, TOO_OLD)
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
-  const agent = deps.agents.get(turn.agent)
+  const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
   if (!agent) return afterFault(work, new AgentFault('agent_unknown', UNKNOWN_AGENT, false))
   const call = await gather({ ...deps.sessions, cell: deps.cell }, claim, turn)
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
   try {
-    const message = await listen(work, agent, { ...call, signal: ending.signal }, leftMs)
+    const message = await listen(work, agent, { ...call, deadlineMs: leftMs, signal: ending.signal })
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
     return await end(work, { outcome: 'done', draft })
@@ -128,17 +132,27 @@ async function listen(
   { claim, pod, ending, deps, onCalled }: Work,
   agent: AgentDefinition,
   call: AgentCall,
-  leftMs: number,
 ): Promise<Message | undefined> {
   const { id: turn, tenant, attempt } = claim
   const onFenced = () => ending.abort(OVERTAKEN)
   const stream = deps.sessions.openStream({ tenant, turn, attempt, pod, onFenced })
   try {
-    const limits = { ...CALL_LIMITS, wholeMs: leftMs }
-    return await callAgent({ clock: deps.clock, limits, onChunk: stream.push, onCalled }, agent, call)
+    const limits = { ...CALL_LIMITS, wholeMs: call.deadlineMs }
+    const around = { clock: deps.clock, limits, onChunk: stream.push, onCalled }
+    const message = await callAgent(around, agent, call)
+    deps.metrics.count('agentCalls', { outcome: 'answered' })
+    return message
+  } catch (error) {
+    deps.metrics.count('agentCalls', { outcome: outcomeOf(error, ending.signal) })
+    throw error
   } finally {
     stream.close()
   }
+}
+
+function outcomeOf(error: unknown, { aborted }: AbortSignal): string {
+  if (aborted) return 'aborted'
+  return error instanceof AgentFault ? error.code : kindOf(error) === 'Retry' ? 'later' : 'thrown'
 }
 
 /** Which is fenced, too, as a rule. */
@@ -164,7 +178,9 @@ async function afterFault(work: Work, error: unknown): Promise<Settlement | Ende
     return { type: 'later', delayMs: Math.min(delayMs, DEADLINE_MS), error: faultOfTask(work, 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
   if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message })
-  return { type: 'retry', delayMs: retryMs(claim.spent, random), error: faultOfTask(work, code) }
+  const askedMs = error instanceof AgentFault ? (error.afterMs ?? 0) : 0
+  const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
+  return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 
 function endFailed(work: Work, error: TurnError): Promise<Ended> {

@@ -8,8 +8,10 @@ import { test, type TestContext } from 'node:test'
 import pg from 'pg'
 import type { Scene } from '../../src/cli/dev/page/wire.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { agentServer, lines } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
 import { runCli, type Program } from '../support/program.ts'
 
 type Said = {
@@ -135,10 +137,12 @@ test('what a killed fleet had started ends by itself; the next start takes over 
   await nothingRuns(home)
 })
 
-test('a pod that dies is started again', async (t) => {
+test('a pod that dies is started again; your agent answers in the session local', async (t) => {
   const home = homeFor(t)
-  const fleet = runDev(t, home, '--database-url', await databaseFor(t), '--pods', '1')
-  await ready(fleet)
+  const { url } = await agentServer(t, (_, response) => lines(response))
+  const words = ['--database-url', await databaseFor(t), '--pods', '1', '--agent', url]
+  const fleet = runDev(t, home, ...words)
+  const [{ api }] = (await ready(fleet)) as [Said, ...Said[]]
   const pods = processesOf(home).filter((path) => path !== `/proc/${fleet.pid}`)
   const pid = Number(readFileSync(join(home.path, '.fleetline/pod-1.pid')))
   assert.deepEqual(pods, [`/proc/${pid}`])
@@ -146,6 +150,9 @@ test('a pod that dies is started again', async (t) => {
   const lives = () => saidBy(fleet).filter(({ source, message }) => source === 'pod-1' && message === 'ready')
   const options = { what: 'its second life', patienceMs: PATIENCE_MS, details: fleet.output }
   await eventually(() => assert.equal(lives().length, 2), options)
+  const log = `${api}/sessions/local/messages`
+  await call('POST', log, { text: 'hi' })
+  await eventually(async () => assert.equal((await call('GET', log)).body['head'], 2), { what: 'the reply' })
   fleet.kill('SIGINT')
   assert.equal(await ended(fleet), 0, fleet.output())
   assert.deepEqual(globSync('.fleetline/*.pid', { cwd: home.path }), [])

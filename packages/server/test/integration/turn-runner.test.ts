@@ -1,7 +1,7 @@
 // Attempts of a turn, one by one: what each becomes when it is overtaken, when its pod stops, and when PostgreSQL is away.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import { agent, agentsOf, type AgentDefinition } from '../../src/agent/agent.ts'
+import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
@@ -50,7 +50,7 @@ async function attemptsOn(t: TestContext) {
     })
     atEnd(t, () => live.stop())
     const sessions = { ...createReplay({ database, cell: 0 }), ...driversOf(database, talk.key), ...live }
-    const agents = agentsOf([agent('demo', answer)])
+    const agents = { agentFor: async () => agent('demo', answer) }
     const [ending, gaveUp] = [new AbortController(), new AbortController()]
     const around = {
       clock,
@@ -63,7 +63,7 @@ async function attemptsOn(t: TestContext) {
       gaveUp: gaveUp.signal,
     }
     const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
-    const { run } = createTurnRunner({ database, sessions, agents, halts, clock, random, cell: 0 })
+    const { run } = createTurnRunner({ database, sessions, agents, halts, clock, random, metrics, cell: 0 })
     void live.start()
     return { ended: run(claim, around), ending, gaveUp }
   }

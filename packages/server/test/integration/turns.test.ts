@@ -1,15 +1,14 @@
 // Turns on a pod: from a message over HTTP to the reply in the log, and every other way that one can end.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import type { Ack, Item, Page, Session, Turn } from '@fleetline/protocol'
+import type { Item } from '@fleetline/protocol'
 import { agent, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
-import { valueOf } from '../../src/store/database.ts'
 import { abort, retryAfter } from '../../src/task/definition.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
-import { openDatabase } from '../support/store.ts'
+import { talkOn } from '../support/talk.ts'
 
 async function* saying(text: string) {
   yield { type: 'start' }
@@ -27,36 +26,7 @@ async function* only(...chunks: { readonly type: string }[]) {
 async function botOn(t: TestContext, answer: AgentDefinition['answer']) {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url, { podName: 'alpha' }, { agents: [agent('bot', answer)] })
-  const { session } = await makeSession(gateway, { agent: 'bot', title: 'A talk' })
-  const database = await openDatabase(t, url)
-  const run = async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run')
-  const send = async (text: string, more = {}) =>
-    (await call('POST', `${gateway}/v1/sessions/${session}/messages`, { text, ...more }))
-      .body as unknown as Ack
-  const turn = async (id: string) => (await call('GET', `${gateway}/v1/turns/${id}`)).body as unknown as Turn
-  return {
-    run,
-    gateway,
-    session,
-    send,
-    turn,
-    get: async () => (await call('GET', `${gateway}/v1/sessions/${session}`)).body as unknown as Session,
-    items: async () => {
-      const page = await call('GET', `${gateway}/v1/sessions/${session}/messages`)
-      return (page.body as unknown as Page).items
-    },
-    /** What waits for its next attempt need not wait longer. */
-    ended: (id: string) =>
-      eventually(
-        async () => {
-          await run(`update fleetline.tasks set run_at = now() where state = 'waiting'`)
-          const found = await turn(id)
-          assert.ok(found.endedAt !== null, JSON.stringify(found))
-          return found
-        },
-        { what: `the end of ${id}` },
-      ),
-  }
+  return talkOn(t, { url, gateway, agent: 'bot' })
 }
 
 test('a message becomes an answer: called with the conversation, stored once, the session idle again', async (t) => {
@@ -94,8 +64,9 @@ test('a message becomes an answer: called with the conversation, stored once, th
     turn: ack.turn,
     answers: 2,
   })
-  const [{ signal, messages, ...context }] = calls as [AgentCall]
+  const [{ signal, deadlineMs, messages, ...context }] = calls as [AgentCall]
   assert.ok(signal.aborted, 'nobody waits for more')
+  assert.ok(deadlineMs > 0 && deadlineMs <= 900_000)
   assert.deepEqual(
     messages.map(({ role, parts }) => [role, parts[0]!['text']]),
     [
@@ -216,7 +187,7 @@ test('a turn whose pods died four times is failed by its own check; one whose ag
 test('a session is made for an agent that the pod has; a plain log has no turns', async (t) => {
   const bot = await botOn(t, () => saying('x'))
   const { status, body } = await call('POST', `${bot.gateway}/v1/sessions`, { agent: 'nobody' })
-  assert.deepEqual([status, /has no agent nobody/.test(JSON.stringify(body))], [400, true])
+  assert.deepEqual([status, /there is no agent nobody/.test(JSON.stringify(body))], [400, true])
   const plain = await makeSession(bot.gateway)
   assert.deepEqual([plain.agent, plain.state, plain.epoch, plain.turn], [null, 'idle', 0, null])
   const sent = await call('POST', `${bot.gateway}/v1/sessions/${plain.session}/messages`, { text: 'hi' })

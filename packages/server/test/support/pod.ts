@@ -17,12 +17,12 @@ export function newPod(
   t: TestContext,
   url: string,
   more: Flags = {},
-  { tasks = [], agents = [] }: Parts = {},
+  { tasks = [], agents }: Parts = {},
 ): Pod {
   const patience = { transactionDeadlineMs: '60000', ttlMs: '60000', beatMs: '200' }
   const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: () => undefined } })
-  const pod = createPod(loadConfig({ environment: {}, flags }), { log, tasks, agents })
+  const pod = createPod(loadConfig({ environment: {}, flags }), { log, tasks, ...(agents && { agents }) })
   atEnd(t, () => pod.stop())
   return pod
 }

@@ -5,9 +5,10 @@ import { inspect } from 'node:util'
 import { createAssembler, chunkOf, formatId, type Chunk, type Item } from '@fleetline/protocol'
 import { simulateReadableStream } from 'ai'
 import { agent, agentsOf, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
+import { AgentFault } from '../../src/agent/fault.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
 import { systemClock } from '../../src/lib/clock.ts'
-import { AgentFault, CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
+import { CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
 import { inOrder } from '../../src/turn/gather.ts'
 import { manualClock } from '../support/clock.ts'
 
@@ -34,6 +35,7 @@ function callWith(text: string, more: Partial<AgentCall['turn']> = {}): AgentCal
     },
     session: { id: SESSION, title: null },
     agent: { id: 'a' },
+    deadlineMs: 900_000,
     signal: new AbortController().signal,
   }
 }

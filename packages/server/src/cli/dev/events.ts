@@ -21,8 +21,10 @@ export type Panel = {
   readonly pods: number
   readonly logs: string
   readonly pids: string
-  /** The alias of a session in which the demo agent answers. */
+  /** The alias of a session to talk in. */
   readonly session: string
+  /** Who answers in it, and what to know about that. */
+  readonly agent: readonly [agent: string, hint: string]
 }
 
 type More = { readonly now: number; readonly level?: string } & Readonly<Record<string, unknown>>
@@ -48,14 +50,14 @@ export function parseEvent(line: string, source: string): FleetEvent | undefined
 }
 
 export function showPanel(output: Output, panel: Panel): void {
-  if (output.isJson) return output.one(panel)
+  if (output.isJson) return output.one({ ...panel, agent: panel.agent[0] })
   const rows = [
     ['page', panel.page, 'talk, and kill the pods meanwhile'],
     ['api', panel.api, ''],
     ['operator', panel.operator, '/readyz  /metrics'],
     ['postgres', panel.postgres, '--database-url URL to use yours'],
     ['pods', String(panel.pods), '--pods N'],
-    ['agent', 'demo, built in', 'knows long, slow, fail and think; says anything else again'],
+    ['agent', ...panel.agent],
     ['logs', panel.logs, ''],
   ] as const
   const width = Math.max(...rows.map(([, value]) => value.length))

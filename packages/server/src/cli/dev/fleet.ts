@@ -1,5 +1,5 @@
 // A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the page, the
-// pods, a session to talk in.
+// pods, somebody to talk to.
 import { join } from 'node:path'
 import { describeConfig, loadConfig, type Config, type Flags } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
@@ -10,18 +10,20 @@ import { ownVersion } from '../../lib/version.ts'
 import { migrateUp } from '../../store/migrate.ts'
 import type { Output } from '../output.ts'
 import { showEvent, showPanel, type OnEvent } from './events.ts'
-import { createDemoSession } from './demo-session.ts'
 import { createFolder, shortPath, type Folder } from './folder.ts'
 import { createFront } from './front.ts'
 import type { Ports } from './pod-process.ts'
 import { createFleetPage } from './page/page.ts'
 import { createPods, type PodPlan } from './pods.ts'
 import { createPostgres } from './postgres.ts'
+import { createTalk, DEMO } from './talk.ts'
 
 type Wish = {
   readonly flags: Flags
   /** What its pods run, if anything. */
   readonly app: string | undefined
+  /** Where your agent is, if you have one. */
+  readonly agentUrl: string | undefined
   readonly count: number
   readonly output: Output
   readonly clock: Clock
@@ -32,10 +34,9 @@ const PAGE = 2 // the page on 4402
 const POSTGRES = 32 // and its PostgreSQL on 4432
 const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
 const LAST_PORT = 65_535
-const DEMO = 'demo'
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
-export function createFleet({ flags, app, count, output, clock }: Wish): Service {
+export function createFleet({ flags, app, agentUrl, count, output, clock }: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
   const { host, logLevel } = config
   const ports = portsOf(config, count)
@@ -47,7 +48,14 @@ export function createFleet({ flags, app, count, output, clock }: Wish): Service
   const ground = groundOf({ flags, config, count, port: ports.postgres, ...around })
   const { folder } = ground
   const migrations = migrate(ground.url)
-  const settings = () => ({ host, logLevel, drainMs: DRAIN_MS, demoAgent: 'yes', databaseUrl: ground.url() })
+  const settings = () => ({
+    host,
+    logLevel,
+    drainMs: DRAIN_MS,
+    demoAgent: 'yes',
+    databaseUrl: ground.url(),
+    ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
+  })
   const plans = ports.pods.map((ports, index) => planOf(`pod-${index + 1}`, { app, folder, ports, settings }))
   const pods = createPods(plans, around)
   const front = (name: keyof Ports) => {
@@ -55,30 +63,31 @@ export function createFleet({ flags, app, count, output, clock }: Wish): Service
     return createFront({ name, host, port: ports[name], random, targets })
   }
   const [gateway, admin] = [front('gateway'), front('admin')]
-  const demo = createDemoSession({ alias: DEMO, origin: () => originOf(gateway), clock, onEvent })
+  const talk = createTalk({ agentUrl, folder, origin: () => originOf(gateway), ...around })
   const page = createFleetPage({
     host,
     port: ports.page,
-    session: DEMO,
+    session: talk.session,
     pods,
-    isReady: () => demo.isTried(),
+    isReady: () => talk.isTried(),
     about: () => ({ version: ownVersion(), postgres: ground.title(), ttlMs: config.ttlMs }),
     ...around,
   })
   const panel = () =>
     showPanel(output, {
       version: ownVersion(),
-      page: originOf(page),
+      page: pageOf(originOf(page), talk.session),
       api: `${originOf(gateway)}/v1`,
       operator: originOf(admin),
       postgres: ground.description(),
       pods: count,
       logs: shortPath(folder.at('pod-N.log')),
       pids: shortPath(folder.at('pod-N.pid')),
-      session: DEMO,
+      session: talk.session,
+      agent: talk.described(),
     })
   const shown = { name: 'panel', start: async () => panel(), stop: async () => undefined }
-  return compose('dev fleet', [...ground.services, migrations, gateway, admin, page, shown, pods, demo])
+  return compose('dev fleet', [...ground.services, migrations, gateway, admin, page, shown, pods, talk])
 }
 
 type Ground = {
@@ -138,6 +147,15 @@ function planOf(name: string, { app, folder, ports, settings }: Planned): PodPla
 
 function originOf(door: { port(): number }): string {
   return `http://localhost:${door.port()}`
+}
+
+function pageOf(origin: string, session: string): string {
+  return session === DEMO ? origin : `${origin}/?session=${session}`
+}
+
+/** To seal secrets with: as a setting has it. */
+function newKey(random: Random): string {
+  return Buffer.from(random.bytes(32)).toString('base64')
 }
 
 function migrate(urlOf: () => string): Service {

@@ -18,6 +18,8 @@ export type Folder = Service & {
   readonly path: string
   /** The path of a thing in it. */
   at(name: string): string
+  /** A secret in it, for its owner's eyes: what `make` answered the first time. */
+  secret(name: string, make: () => string): string
 }
 
 const TRIES = 5
@@ -36,6 +38,11 @@ export function createFolder(path: string): Folder {
     name: 'folder',
     path,
     at,
+    secret: (name, make) => {
+      const kept = read(at(name)) ?? make()
+      writeFileSync(at(name), kept, { mode: 0o600 })
+      return kept
+    },
     start: async () => {
       mkdirSync(path, { recursive: true, mode: 0o755 })
       refuseForeign(path)

@@ -1,0 +1,47 @@
+// The public entry of `fleetline/agent`: for those who answer, wherever they run. Nothing of a pod is loaded with it.
+import type { AgentCall } from './agent/agent.ts'
+import { isSignedBy } from './agent/signature.ts'
+import { systemClock } from './lib/clock.ts'
+
+/** What an agent is sent. */
+export type AgentRequest = Omit<AgentCall, 'signal' | 'deadlineMs'>
+
+/** Of a request that Fleetline did not send, or did not send just now. Its status is what to answer. */
+export class SignatureError extends Error {
+  override readonly name = 'SignatureError'
+  readonly status = 401
+  readonly statusCode = 401
+}
+
+const TOLERANCE_S = 300 // the standard's
+const BODY_BYTES = 8 * 1024 * 1024 // a conversation is sent with at most 2 MiB of messages
+
+/** What was sent, once its signature by the secret, or by one of them, has been checked. Throws a SignatureError. */
+export async function verify(
+  request: Request,
+  secret: string | readonly string[],
+  { now = systemClock().now() }: { readonly now?: number } = {},
+): Promise<AgentRequest> {
+  const header = (name: string) => request.headers.get(name) ?? ''
+  const [id, timestamp] = [header('webhook-id'), header('webhook-timestamp')]
+  if (!/^\d{1,12}$/.test(timestamp) || Math.abs(now / 1000 - Number(timestamp)) > TOLERANCE_S)
+    throw new SignatureError('webhook-timestamp is missing, or more than five minutes from now')
+  const signed = { id, timestamp, body: await bodyOf(request) }
+  const secrets = typeof secret === 'string' ? [secret] : secret
+  if (id === '' || !(await isSignedBy(secrets, header('webhook-signature'), signed)))
+    throw new SignatureError('webhook-signature is missing, or not by this secret')
+  return JSON.parse(new TextDecoder().decode(signed.body)) as AgentRequest
+}
+
+async function bodyOf({ body }: Request): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = []
+  let length = 0
+  for await (const piece of body ?? []) {
+    length += piece.length
+    if (length > BODY_BYTES) throw new SignatureError(`The body is over ${BODY_BYTES} bytes`)
+    pieces.push(piece)
+  }
+  const bytes = new Uint8Array(length)
+  pieces.reduce((at, piece) => (bytes.set(piece, at), at + piece.length), 0)
+  return bytes
+}

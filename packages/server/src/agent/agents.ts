@@ -1,0 +1,48 @@
+// Who answers in sessions: the agents that this pod was given in code, then those of the tenant's directory, which are
+// read anew for every attempt. A name that code has is not added to the directory, where nobody would ever see it.
+import type { Database } from '../store/database.ts'
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import type { AgentDefinition, DefinedAgents } from './agent.ts'
+import { createDirectory, type Directory } from './directory.ts'
+import { createWebhooks } from './webhook.ts'
+
+export type Agents = Pick<Directory, 'add' | 'list' | 'find' | 'remove'> & {
+  /** Whether a session may be made with it. */
+  has(tenant: number, name: string): Promise<boolean>
+  /** To be called. */
+  agentFor(tenant: number, name: string): Promise<AgentDefinition | undefined>
+}
+
+type Deps = {
+  readonly defined: DefinedAgents
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly secretsKey: Uint8Array | null
+  readonly version: string
+}
+
+export function createAgents({ defined, ...deps }: Deps): Agents {
+  const directory = createDirectory(deps)
+  const webhooks = createWebhooks(deps)
+  return {
+    ...directory,
+    add: async (tenant, wanted) => {
+      if (defined.has(wanted.name))
+        throw new Rejected(
+          'conflict',
+          `The pods have an agent ${wanted.name} in their code: choose another name`,
+        )
+      return directory.add(tenant, wanted)
+    },
+    has: async (tenant, name) => defined.has(name) || (await directory.find(tenant, name)) !== undefined,
+    agentFor: async (tenant, name) => {
+      const known = defined.get(name)
+      if (known) return known
+      const located = await directory.locate(tenant, name)
+      return located && webhooks.agentAt(located)
+    },
+  }
+}

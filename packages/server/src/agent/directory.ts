@@ -1,0 +1,150 @@
+// Agents behind a URL, by (tenant, name). The secret that signs the calls of one is shown once, in the answer to who made
+// it, and stored sealed under the fleet's key. Added again as it is, an agent is there once; added with another URL or
+// secret, it is refused: whoever had it would not know.
+import { Buffer } from 'node:buffer'
+import { TASK_NAME } from '@fleetline/protocol'
+import { Rejected } from '../errors.ts'
+import type { Random } from '../lib/random.ts'
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import { seal, unseal } from './seal.ts'
+import { isSecret, SECRET_RULE, secretOf } from './signature.ts'
+
+/** As people see it. */
+export type AgentEntry = { readonly name: string; readonly url: string; readonly createdAt: string }
+export type NewAgent = {
+  readonly name: string
+  readonly url: string
+  /** One is made if none is given. */
+  readonly secret?: string | undefined
+}
+export type Added = {
+  readonly agent: AgentEntry
+  /** Of an agent that was not there before. */
+  readonly secret: string | undefined
+}
+/** As it is called. */
+export type Located = {
+  readonly name: string
+  readonly url: string
+  /** Undefined if the key of this pod does not open it. */
+  readonly secret: string | undefined
+}
+
+export type Directory = {
+  add(tenant: number, wanted: NewAgent): Promise<Added>
+  list(tenant: number): Promise<readonly AgentEntry[]>
+  find(tenant: number, name: string): Promise<AgentEntry | undefined>
+  locate(tenant: number, name: string): Promise<Located | undefined>
+  /** Whether it was there. Sessions that have it keep its name: their turns fail until it is added again. */
+  remove(tenant: number, name: string): Promise<boolean>
+}
+
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly random: Random
+  readonly secretsKey: Uint8Array | null
+}
+
+/** Of a tenant: they are listed at once. */
+export const AGENT_LIMITS = { agents: 200, urlLength: 2_048 }
+const KEY_BYTES = 32 // of a secret made here
+
+const COLUMNS = 'name, url, created_at'
+// Adds of one tenant stand in line, so that their count holds.
+const IN_LINE = 'select from fleetline.tenants where id = $1 for update'
+const COUNT = 'select count(*)::int as count from fleetline.agents where tenant = $1'
+const INSERT = `
+  insert into fleetline.agents (tenant, name, url, secret) values ($1, $2, $3, $4) returning ${COLUMNS}`
+const FIND = `select ${COLUMNS}, secret from fleetline.agents where tenant = $1 and name = $2`
+const LIST = `select ${COLUMNS} from fleetline.agents where tenant = $1 order by name`
+const REMOVE = 'delete from fleetline.agents where tenant = $1 and name = $2 returning name'
+
+type Row = { readonly name: string; readonly url: string; readonly created_at: Date }
+type SealedRow = Row & { readonly secret: Buffer }
+
+export function createDirectory({ database, random, secretsKey }: Deps): Directory {
+  const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
+    valueOf(await database.transaction(work), failed)
+  const read = (tenant: number, name: string) =>
+    run((query) => query<SealedRow>(FIND, [tenant, name]), 'The agent cannot be read').then(([row]) => row)
+  const open = (tenant: number, { name, secret }: SealedRow) =>
+    secretsKey ? unseal(secret, { key: secretsKey, owner: ownerOf(tenant, name) }) : undefined
+
+  const insert = async (
+    query: Query,
+    tenant: number,
+    { name, url, secret: given }: NewAgent,
+  ): Promise<Added> => {
+    await query(IN_LINE, [tenant])
+    const [there] = await query<SealedRow>(FIND, [tenant, name])
+    if (there) {
+      const isSame = there.url === url && (given === undefined || given === open(tenant, there))
+      if (!isSame) throw taken(name)
+      return { agent: entryOf(there), secret: undefined }
+    }
+    const [row] = await query<{ count: number }>(COUNT, [tenant])
+    if (row!.count >= AGENT_LIMITS.agents)
+      throw new Rejected('too_many', `There are ${AGENT_LIMITS.agents} agents: remove one first`)
+    const secret = given ?? secretOf(random.bytes(KEY_BYTES))
+    const sealed = seal(secret, { key: keyFor(secretsKey), owner: ownerOf(tenant, name) }, random)
+    const [made] = await query<Row>(INSERT, [tenant, name, url, sealed])
+    return { agent: entryOf(made!), secret }
+  }
+  return {
+    add: async (tenant, wanted) => {
+      const checked = { ...checkedOf(wanted), secret: wanted.secret }
+      keyFor(secretsKey)
+      return run((query) => insert(query, tenant, checked), 'Whether the agent was added is not known')
+    },
+    list: async (tenant) =>
+      (await run((query) => query<Row>(LIST, [tenant]), 'The agents cannot be read')).map(entryOf),
+    find: async (tenant, name) => {
+      const row = await read(tenant, name)
+      return row && entryOf(row)
+    },
+    locate: async (tenant, name) => {
+      const row = await read(tenant, name)
+      return row && { name, url: row.url, secret: open(tenant, row) }
+    },
+    remove: async (tenant, name) =>
+      (await run((query) => query(REMOVE, [tenant, name]), 'Whether the agent was removed is not known'))
+        .length > 0,
+  }
+}
+
+/** Refuses what could never be called. */
+function checkedOf({ name, url: text, secret }: NewAgent): { readonly name: string; readonly url: string } {
+  if (!TASK_NAME.test(name)) throw new Rejected('invalid', `name: must match ${TASK_NAME.source}`)
+  if (secret !== undefined && !isSecret(secret))
+    throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
+  const url = URL.parse(text)
+  if (!url || !/^https?:$/.test(url.protocol) || text.length > AGENT_LIMITS.urlLength)
+    throw new Rejected(
+      'invalid',
+      `url: must begin with http:// or https://, and have at most ${AGENT_LIMITS.urlLength} characters`,
+    )
+  if (url.username !== '' || url.password !== '')
+    throw new Rejected('invalid', 'url: must not hold a password: calls are signed with the secret')
+  url.hash = ''
+  return { name, url: url.href }
+}
+
+function keyFor(secretsKey: Uint8Array | null): Uint8Array {
+  if (secretsKey) return secretsKey
+  const how =
+    'set FLEETLINE_SECRETS_KEY on every pod, to the same 32 bytes of base64 (openssl rand -base64 32)'
+  throw new Rejected('invalid', `Secrets of agents are stored sealed, and this pod has no key for it: ${how}`)
+}
+
+function taken(name: string): Rejected {
+  const how = `to replace it, first remove it: its sessions stay, and are answered by the new one`
+  return new Rejected('conflict', `There is an agent ${name} with another URL or secret; ${how}`)
+}
+
+function ownerOf(tenant: number, name: string): string {
+  return `agent ${tenant} ${name}`
+}
+
+function entryOf({ name, url, created_at }: Row): AgentEntry {
+  return { name, url, createdAt: created_at.toISOString() }
+}

@@ -1,0 +1,80 @@
+// Signatures of Standard Webhooks 1.0: over the id, the time and the body's bytes as they are sent, so that none of them
+// can be changed on the way, and nothing that was sent can be sent again later. Made and checked with Web Crypto, which
+// compares in constant time and is there wherever agents run.
+import type { webcrypto } from 'node:crypto'
+
+export type Signed = {
+  /** Without a dot. */
+  readonly id: string
+  /** Decimal seconds since 1970, as the header has them. */
+  readonly timestamp: string
+  readonly body: Uint8Array
+}
+
+/** Of a secret: as few as the standard allows, as many as it allows. */
+export const SECRET_BYTES = { min: 24, max: 64 }
+export const SECRET_RULE = `whsec_ and the base64 of ${SECRET_BYTES.min} to ${SECRET_BYTES.max} bytes`
+const SECRET = /^whsec_([A-Za-z0-9+/]{32,86}={0,2})$/
+const VERSION = 'v1,'
+const SIGNATURE = /^v1,([A-Za-z0-9+/]{43}=)$/
+const HMAC = { name: 'HMAC', hash: 'SHA-256' }
+
+export function secretOf(key: Uint8Array): string {
+  return `whsec_${toBase64(key)}`
+}
+
+export function isSecret(text: string): boolean {
+  return keyOf(text) !== undefined
+}
+
+export async function sign(secret: string, signed: Signed): Promise<string> {
+  const mac = await crypto.subtle.sign(HMAC, await importKey(secret, 'sign'), contentOf(signed))
+  return `${VERSION}${toBase64(new Uint8Array(mac))}`
+}
+
+/** Whether one of the header's signatures is by one of the secrets; those of other versions are passed over. */
+export async function isSignedBy(
+  secrets: readonly string[],
+  header: string,
+  signed: Signed,
+): Promise<boolean> {
+  const macs = header.split(' ').flatMap((word) => bytesOf(SIGNATURE.exec(word)?.[1]) ?? [])
+  const content = contentOf(signed)
+  for (const secret of secrets) {
+    const key = await importKey(secret, 'verify')
+    for (const mac of macs) if (await crypto.subtle.verify(HMAC, key, mac, content)) return true
+  }
+  return false
+}
+
+function contentOf({ id, timestamp, body }: Signed): Uint8Array<ArrayBuffer> {
+  const head = new TextEncoder().encode(`${id}.${timestamp}.`)
+  const content = new Uint8Array(head.length + body.length)
+  content.set(head)
+  content.set(body, head.length)
+  return content
+}
+
+async function importKey(secret: string, use: 'sign' | 'verify'): Promise<webcrypto.CryptoKey> {
+  const key = keyOf(secret)
+  if (!key) throw new TypeError(`The secret of an agent is ${SECRET_RULE}`)
+  return crypto.subtle.importKey('raw', key, HMAC, false, [use])
+}
+
+function keyOf(secret: string): Uint8Array<ArrayBuffer> | undefined {
+  const key = bytesOf(SECRET.exec(secret)?.[1])
+  return key && key.length >= SECRET_BYTES.min && key.length <= SECRET_BYTES.max ? key : undefined
+}
+
+function bytesOf(base64: string | undefined): Uint8Array<ArrayBuffer> | undefined {
+  if (base64 === undefined) return undefined
+  try {
+    return Uint8Array.from(atob(base64), (byte) => byte.charCodeAt(0))
+  } catch {
+    return undefined
+  }
+}
+
+function toBase64(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes))
+}

@@ -1,0 +1,153 @@
+// The call of an agent behind a URL: a signed POST with what an agent in code is called with, over a connection of its
+// own, which ends with the call: at once when its signal is aborted. Redirects are not followed. Every attempt of a turn has
+// the same id and idempotency key, and a new time.
+//   the answer                                             the call
+//   200, as server-sent events or with a chunk a line      its chunks
+//   429                                                    asks for later; does not count
+//   408, 425, 5xx                                          a fault to try again after, not before its Retry-After
+//   any other status, any other type of content            a fault that stays
+//   none within the time to connect, or it breaks off      a fault to try again after
+// How long it may be silent, and take as a whole, is its caller's affair: turn/call.ts. Of an error nothing is told but its
+// code: messages of sockets name addresses.
+import { createChunkDecoder } from '@fleetline/protocol'
+import { Client, errors, type Dispatcher } from 'undici'
+import { Retry } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { AgentAnswer, AgentCall, AgentDefinition } from './agent.ts'
+import { LIFE } from './agent.ts'
+import type { Located } from './directory.ts'
+import { AgentFault } from './fault.ts'
+import { sign } from './signature.ts'
+
+type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string }
+
+export type Webhooks = { agentAt(located: Located): AgentDefinition }
+
+const CONNECT_MS = 5_000
+const HEADER_BYTES = 16_384
+const ANSWER_BYTES = 64 * 1024 * 1024 // with all that stands around the chunks
+const LONGEST_WAIT_MS = 600_000
+const BUSY_MS = 5_000 // for a 429 that names no time
+const TYPES = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
+
+export function createWebhooks(deps: Deps): Webhooks {
+  return { agentAt: (located) => ({ name: located.name, answer: (call) => answerOf(deps, located, call) }) }
+}
+
+async function* answerOf(deps: Deps, { name, url, secret }: Located, call: AgentCall): AgentAnswer {
+  if (secret === undefined) throw unopened(name)
+  const { origin, pathname, search } = new URL(url)
+  const client = new Client(origin, {
+    connect: { timeout: CONNECT_MS },
+    maxHeaderSize: HEADER_BYTES,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  let isAnswered = false
+  try {
+    const body = bodyOf(call)
+    const headers = await headersOf(deps, secret, call, body)
+    const request = {
+      method: 'POST',
+      path: `${pathname}${search}`,
+      headers,
+      body,
+      signal: call.signal,
+    } as const
+    const answer = await client.request(request)
+    isAnswered = true
+    check(answer, deps.clock)
+    yield* chunksOf(answer.body)
+  } catch (error) {
+    throw call.signal.aborted ? error : faultOf(error, isAnswered)
+  } finally {
+    await client.destroy()
+  }
+}
+
+/** All of the call that can be sent. */
+function bodyOf({ signal: _signal, deadlineMs: _deadlineMs, ...sent }: AgentCall): Buffer {
+  return Buffer.from(JSON.stringify(sent))
+}
+
+async function headersOf(
+  { clock, version }: Deps,
+  secret: string,
+  { turn, deadlineMs }: AgentCall,
+  body: Buffer,
+) {
+  const timestamp = String(Math.floor(clock.now() / 1000))
+  return {
+    'content-type': 'application/json',
+    accept: TYPES.join(', '),
+    'accept-encoding': 'identity',
+    'user-agent': `fleetline/${version}`,
+    'webhook-id': turn.id,
+    'idempotency-key': turn.id,
+    'webhook-timestamp': timestamp,
+    'webhook-signature': await sign(secret, { id: turn.id, timestamp, body }),
+    'x-fleetline-attempt': String(turn.attempt),
+    'x-fleetline-epoch': String(turn.epoch),
+    'x-fleetline-deadline-ms': String(deadlineMs),
+  }
+}
+
+/** Throws unless chunks follow. */
+function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clock, 'now'>): void {
+  const said = `The agent answered with status ${statusCode}`
+  const afterMs = retryAfterMs(headers['retry-after'], clock)
+  if (statusCode === 429) throw new Retry('rate_limited', said, { afterMs: afterMs ?? BUSY_MS })
+  if (statusCode === 408 || statusCode === 425 || statusCode >= 500)
+    throw new AgentFault('agent_error', said, false, { afterMs })
+  if (statusCode !== 200) throw new AgentFault('agent_refused', said, true)
+  const type = String(headers['content-type'] ?? 'none')
+    .split(';')[0]!
+    .trim()
+    .toLowerCase()
+  if (!TYPES.includes(type))
+    throw new AgentFault(
+      'agent_protocol',
+      `The agent answered with another content type than ${TYPES.join(', ')}`,
+      true,
+    )
+  if ('content-encoding' in headers)
+    throw new AgentFault('agent_protocol', 'The agent answered with a content encoding', true)
+}
+
+async function* chunksOf(body: AsyncIterable<Uint8Array>): AgentAnswer {
+  const decoder = createChunkDecoder()
+  let bytes = 0
+  for await (const piece of body) {
+    bytes += piece.length
+    if (bytes > ANSWER_BYTES)
+      throw new AgentFault('too_large', `An answer has at most ${ANSWER_BYTES} bytes`, true)
+    const chunks = decoder.push(piece)
+    if (chunks.length === 0) yield LIFE
+    else yield* chunks
+  }
+  yield* decoder.end()
+}
+
+function faultOf(error: unknown, isAnswered: boolean): unknown {
+  const { code } = error as { readonly code?: unknown }
+  if (error instanceof errors.HeadersOverflowError)
+    return new AgentFault('too_large', `The headers of an answer have at most ${HEADER_BYTES} bytes`, true)
+  if (error instanceof errors.HTTPParserError)
+    return new AgentFault('agent_protocol', 'The agent does not answer in HTTP', true)
+  if (error instanceof errors.UndiciError || (error instanceof Error && 'syscall' in error))
+    return isAnswered
+      ? new AgentFault('incomplete', `The answer of the agent broke off: ${String(code)}`, false)
+      : new AgentFault('unreachable', `The agent cannot be reached: ${String(code)}`, false)
+  return error
+}
+
+function unopened(name: string): AgentFault {
+  const how = 'give every pod the FLEETLINE_SECRETS_KEY that it was added with, or remove and add it'
+  return new AgentFault('agent_unopened', `The secret of the agent ${name} does not open: ${how}`, false)
+}
+
+function retryAfterMs(header: string | string[] | undefined, clock: Pick<Clock, 'now'>): number | undefined {
+  if (typeof header !== 'string') return undefined
+  const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - clock.now()
+  return Number.isNaN(ms) ? undefined : Math.min(LONGEST_WAIT_MS, Math.max(0, ms))
+}

@@ -1,0 +1,33 @@
+// fleetline agents ls | add | rm. What they do is loaded when it is wanted.
+import type { Call, Command } from './command.ts'
+
+const verb = (name: 'list' | 'add' | 'remove') => async (call: Call) =>
+  (await import('./agents/verbs.ts'))[name](call)
+
+const AGENT = ['<agent>', 'its name'] as const
+
+export const AGENTS: readonly Command[] = [
+  {
+    name: 'agents ls',
+    summary: 'List the agents behind URLs.',
+    settings: ['url'],
+    run: verb('list'),
+  },
+  {
+    name: 'agents add',
+    summary: 'Add an agent behind a URL. The secret that signs its calls is shown now, and never again.',
+    args: [AGENT, ['<where>', 'its URL: https://example.com/api/chat']],
+    settings: ['url'],
+    options: [
+      ['--secret-file <path>', 'a file with the secret, whsec_…, if you have one (default: one is made)'],
+    ],
+    run: verb('add'),
+  },
+  {
+    name: 'agents rm',
+    summary: 'Remove an agent. Its sessions stay, and fail to answer until it is added again.',
+    args: [AGENT],
+    settings: ['url'],
+    run: verb('remove'),
+  },
+]

@@ -1,0 +1,35 @@
+// fleetline agents ls, add, rm: one question and one answer each.
+import { readFileSync } from 'node:fs'
+import { Rejected } from '../../errors.ts'
+import { addedSchema, agentParams, agentsSchema } from '../../gateway/agent-schemas.ts'
+import { apiOf } from '../api.ts'
+import type { Call } from '../command.ts'
+import { EXIT } from '../output.ts'
+
+export async function list({ flags, output }: Call): Promise<number> {
+  const { agents } = await apiOf(flags).ask({ method: 'GET', path: '/agents', answer: agentsSchema })
+  output.list(['name', 'url', 'createdAt'], agents)
+  return EXIT.done
+}
+
+export async function add({ flags, args: [name, url], options, output }: Call): Promise<number> {
+  const { secretFile } = options
+  const secret = typeof secretFile === 'string' ? read(secretFile) : undefined
+  const body = { name, url, secret }
+  output.one(await apiOf(flags).ask({ method: 'POST', path: '/agents', body, answer: addedSchema }))
+  return EXIT.done
+}
+
+export async function remove({ flags, args: [name], output }: Call): Promise<number> {
+  const path = `/agents/${encodeURIComponent(name!)}`
+  output.one(await apiOf(flags).ask({ method: 'DELETE', path, answer: agentParams }))
+  return EXIT.done
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim()
+  } catch (cause) {
+    throw new Rejected('invalid', `--secret-file: ${path} cannot be read`, { cause })
+  }
+}

@@ -1,0 +1,82 @@
+// Agents behind a URL, over HTTP. One of another tenant is answered as one that does not exist.
+import type { Agents } from '../agent/agents.ts'
+import { route, type Route } from '../door/route.ts'
+import { Rejected } from '../errors.ts'
+import { addedSchema, agentParams, agentSchema, agentsSchema, newAgentSchema } from './agent-schemas.ts'
+import { CALLER_ACCESS, type TenantOf } from './caller.ts'
+
+type Deps = {
+  readonly tenantOf: TenantOf
+  readonly agents: Pick<Agents, 'add' | 'list' | 'find' | 'remove'>
+}
+
+export function agentRoutes(deps: Deps): Route[] {
+  return [addRoute(deps), ...readRoutes(deps), removeRoute(deps)]
+}
+
+function addRoute({ tenantOf, agents }: Deps): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/agents',
+    summary:
+      'Adds an agent behind a URL. It is called with a signed POST (Standard Webhooks) whose secret is in this answer alone. Added again as it is, it is there once; with another URL or secret it is a conflict.',
+    access: CALLER_ACCESS,
+    body: newAgentSchema,
+    answers: {
+      200: { means: 'There already, as it is.', json: addedSchema },
+      201: { means: 'Added.', json: addedSchema },
+    },
+    handle: async ({ principal, body }) => {
+      const { agent, secret } = await agents.add(await tenantOf(principal), body)
+      return secret === undefined ? { status: 200, body: agent } : { status: 201, body: { ...agent, secret } }
+    },
+  })
+}
+
+function readRoutes({ tenantOf, agents }: Deps): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/agents',
+      summary: 'The agents behind URLs, by name.',
+      access: CALLER_ACCESS,
+      answers: { 200: { means: 'All of them.', json: agentsSchema } },
+      handle: async ({ principal }) => {
+        return { status: 200, body: { agents: await agents.list(await tenantOf(principal)) } }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/agents/:agent',
+      summary: 'One of them.',
+      access: CALLER_ACCESS,
+      params: agentParams,
+      answers: { 200: { means: 'It is here.', json: agentSchema } },
+      handle: async ({ principal, params }) => {
+        const found = await agents.find(await tenantOf(principal), params.agent)
+        if (!found) throw notFound()
+        return { status: 200, body: found }
+      },
+    }),
+  ]
+}
+
+function removeRoute({ tenantOf, agents }: Deps): Route {
+  return route({
+    method: 'DELETE',
+    path: '/v1/agents/:agent',
+    summary:
+      'Removes an agent. Its sessions keep its name: their turns fail until an agent of that name is added.',
+    access: CALLER_ACCESS,
+    params: agentParams,
+    answers: { 200: { means: 'Removed.', json: agentParams } },
+    handle: async ({ principal, params }) => {
+      if (!(await agents.remove(await tenantOf(principal), params.agent))) throw notFound()
+      return { status: 200, body: { agent: params.agent } }
+    },
+  })
+}
+
+function notFound(): Rejected {
+  return new Rejected('not_found', 'There is no such agent, or it is not yours.')
+}

@@ -1,0 +1,19 @@
+// What comes in over HTTP about agents, and what goes out. Names, URLs and secrets are checked where an agent is added.
+import { z } from 'zod'
+
+export const agentParams = z.object({ agent: z.string() })
+
+export const newAgentSchema = z.strictObject({
+  name: z.string(),
+  url: z.string().describe('where it is called, with POST'),
+  secret: z.string().optional().describe('whsec_ and base64; one is made if none is given'),
+})
+
+export const agentSchema = z.object({ name: z.string(), url: z.string(), createdAt: z.string() })
+
+export const addedSchema = z.object({
+  ...agentSchema.shape,
+  secret: z.string().optional().describe('to check the signatures with; in no other answer'),
+})
+
+export const agentsSchema = z.object({ agents: z.array(agentSchema) })

@@ -1,0 +1,72 @@
+// An agent's process is killed in the middle of its words. A port in front of it leads to the next one, as a load balancer does.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { secretOf } from '../../src/agent/signature.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { runProgram } from '../support/program.ts'
+import { openText, readEvents } from '../support/reader.ts'
+import { talkOn } from '../support/talk.ts'
+
+const AGENT = join(import.meta.dirname, '../support/agent-process.ts')
+
+async function startAgent(t: TestContext, ...args: string[]) {
+  const program = runProgram(t, AGENT, { args })
+  const port = await eventually(() => Number(/port (\d+)/.exec(program.output())![1]), {
+    what: 'the agent',
+    details: program.output,
+  })
+  const calls = () => Array.from(program.output().matchAll(/called (\S+ \d)/g), ([, one]) => one)
+  return { ...program, port, calls }
+}
+
+async function portInFront(t: TestContext, target: () => number): Promise<number> {
+  const server = createServer((client) => {
+    const behind = connect(target(), '127.0.0.1')
+    for (const [from, to] of [
+      [client, behind],
+      [behind, client],
+    ] as const)
+      from.on('error', () => undefined).on('close', () => to.destroy())
+    client.pipe(behind).pipe(client)
+    atEnd(t, () => client.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  atEnd(t, () => server.close())
+  return (server.address() as AddressInfo).port
+}
+
+test('E5: an agent that is killed in the middle of its words is called again under the same key; there is one reply', async (t) => {
+  const random = systemRandom()
+  const secret = secretOf(random.bytes(32))
+  const [dying, next] = await Promise.all([startAgent(t, secret, 'holds'), startAgent(t, secret)])
+  let target = dying.port
+  const port = await portInFront(t, () => target)
+  const url = await databaseFor(t)
+  const flags = { secretsKey: Buffer.from(random.bytes(32)).toString('base64') }
+  const { gateway } = await podOn(t, url, flags, { agents: [] })
+  await call('POST', `${gateway}/v1/agents`, { name: 'afar', url: `http://127.0.0.1:${port}/`, secret })
+  const talk = await talkOn(t, { url, gateway, agent: 'afar' })
+  const { turn } = await talk.send('hi')
+  const reader = await readEvents(t, `${gateway}/v1/sessions/${talk.session}/events`)
+  const said = `said by ${dying.pid}`
+  await eventually(() => assert.equal(openText(reader.frames, turn!), said), { what: 'the first words' })
+  target = next.port
+  dying.kill()
+  const done = await talk.ended(turn!)
+  assert.deepEqual([done.state, done.attempt], ['done', 2])
+  assert.deepEqual([dying.calls(), next.calls()], [[`${turn} 1`], [`${turn} 2`]])
+  const shown = (await talk.items()).map(({ role, parts }) => [role, parts[0]!['text']])
+  assert.deepEqual(shown, [
+    ['user', 'hi'],
+    ['assistant', `said by ${next.pid}`],
+  ])
+})

@@ -1,0 +1,266 @@
+// Agents behind URLs: who they are, by REST and the command line, and how they are called.
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { verify } from '../../src/agent-kit.ts'
+import { AGENT_LIMITS } from '../../src/agent/directory.ts'
+import { AGENTS } from '../../src/cli/agents.ts'
+import { agentServer, lines, SAID, type Answer } from '../support/agent-server.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
+import { podOn } from '../support/pod.ts'
+import { sessionFor } from '../support/sessions.ts'
+import { openDatabase } from '../support/store.ts'
+import { talkOn } from '../support/talk.ts'
+import { typing } from '../support/terminal.ts'
+
+const KEY = { secretsKey: Buffer.alloc(32, 7).toString('base64') }
+const SECRET = 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDE='
+const agentsOn = (gateway: string) => `${gateway}/v1/agents`
+
+/** A session with an agent behind a URL that answers like this. */
+async function talkWith(t: TestContext, answer: Answer) {
+  const server = await agentServer(t, answer)
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url, KEY, { agents: [] })
+  const added = await call('POST', agentsOn(gateway), { name: 'afar', url: server.url, secret: SECRET })
+  assert.equal(added.status, 201)
+  return { ...server, url, ...(await talkOn(t, { url, gateway, agent: 'afar' })) }
+}
+
+test('an agent is added, listed, removed; its secret is shown once, and no row holds it', async (t) => {
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url, { ...KEY, demoAgent: 'yes' })
+  const wanted = { name: 'afar', url: 'http://127.0.0.1:1/api/chat' }
+  const { status, body } = await call('POST', agentsOn(gateway), wanted)
+  const { secret, createdAt, ...shown } = body
+  assert.deepEqual([status, shown], [201, wanted])
+  assert.match(String(secret), /^whsec_[A-Za-z0-9+/]{43}=$/)
+  const entry = { ...wanted, createdAt }
+  assert.deepEqual(await call('POST', agentsOn(gateway), wanted), { status: 200, body: entry })
+  assert.deepEqual(await call('POST', agentsOn(gateway), { ...wanted, secret }), { status: 200, body: entry })
+  assert.deepEqual((await call('GET', agentsOn(gateway))).body, { agents: [entry] })
+  assert.deepEqual((await call('GET', `${agentsOn(gateway)}/afar`)).body, entry)
+  const database = await openDatabase(t, url)
+  const rows = await database.transaction((query) =>
+    query(`select encode(secret, 'escape') as text from fleetline.agents`),
+  )
+  assert.ok(rows.type === 'committed' && rows.value.length === 1)
+  assert.doesNotMatch(JSON.stringify(rows.value), /whsec/)
+  assert.deepEqual(await call('DELETE', `${agentsOn(gateway)}/afar`), {
+    status: 200,
+    body: { agent: 'afar' },
+  })
+  assert.equal((await call('DELETE', `${agentsOn(gateway)}/afar`)).status, 404)
+  assert.deepEqual((await call('GET', agentsOn(gateway))).body, { agents: [] })
+})
+
+test('what could never be called is refused, and so are a name that is taken, one too many, and a pod without a key', async (t) => {
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url, { ...KEY, demoAgent: 'yes' })
+  const wanted = { name: 'afar', url: 'https://agent.example/chat' }
+  assert.equal((await call('POST', agentsOn(gateway), wanted)).status, 201)
+  const cases = [
+    [{ ...wanted, url: 'https://agent.example/other' }, 'conflict'],
+    [{ ...wanted, secret: SECRET }, 'conflict'],
+    [{ ...wanted, name: 'demo' }, 'conflict'],
+    [{ ...wanted, name: 'a b' }, 'invalid'],
+    [{ ...wanted, name: 'b', secret: 'hunter2' }, 'invalid'],
+    ...[
+      'ftp://agent.example/',
+      'agent.example',
+      'http://ada:pw@agent.example/',
+      `https://agent.example/${'x'.repeat(2_048)}`,
+    ].map((bad) => [{ name: 'b', url: bad }, 'invalid'] as const),
+  ] as const
+  for (const [body, code] of cases) {
+    const answer = await call('POST', agentsOn(gateway), body)
+    assert.equal((answer.body['error'] as { code: string }).code, code, JSON.stringify(body))
+  }
+  const database = await openDatabase(t, url)
+  const fill = `insert into fleetline.agents (tenant, name, url, secret)
+    select 1, 'n' || n, '', '' from generate_series(1, ${AGENT_LIMITS.agents - 1}) n`
+  await database.transaction((query) => query(fill))
+  assert.equal((await call('POST', agentsOn(gateway), { ...wanted, name: 'b' })).status, 400)
+  const bare = await podOn(t, url)
+  const refused = await call('POST', agentsOn(bare.gateway), { ...wanted, name: 'b' })
+  assert.deepEqual([refused.status, /FLEETLINE_SECRETS_KEY/.test(JSON.stringify(refused.body))], [400, true])
+})
+
+test('S3: an agent of another tenant cannot be told from one that does not exist', async (t) => {
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url, KEY)
+  const database = await openDatabase(t, url)
+  const { tenant } = await sessionFor(database, 'other')
+  await call('POST', agentsOn(gateway), { name: 'theirs', url: 'http://127.0.0.1:1/' })
+  await database.transaction((query) => query('update fleetline.agents set tenant = $1', [tenant]))
+  for (const method of ['GET', 'DELETE']) {
+    const [foreign, absent] = await Promise.all(
+      ['theirs', 'nobodys'].map((name) => call(method, `${agentsOn(gateway)}/${name}`)),
+    )
+    const anonymous = ({ status, body }: NonNullable<typeof foreign>) =>
+      JSON.stringify([status, body]).replace(/req_[\w-]+/, 'req')
+    assert.equal(anonymous(foreign!), anonymous(absent!))
+  }
+  assert.deepEqual((await call('GET', agentsOn(gateway))).body, { agents: [] })
+  assert.equal((await call('POST', `${gateway}/v1/sessions`, { agent: 'theirs' })).status, 400)
+})
+
+test('agents ls, add, rm: as tables, tabs and JSON', async (t) => {
+  const { gateway: url } = await podOn(t, await databaseFor(t), KEY)
+  const folder = mkdtempSync(join(tmpdir(), 'fleetline-agents-'))
+  atEnd(t, () => rmSync(folder, { recursive: true }))
+  const secretFile = join(folder, 'secret')
+  writeFileSync(secretFile, `${SECRET}\n`)
+  const type = typing(AGENTS, 'agents')
+  const words = ['afar', 'https://agent.example/chat']
+  const added = await type({ url, json: true }, 'add', words, { secretFile })
+  const { createdAt, ...shown } = JSON.parse(added.out) as Record<string, string>
+  assert.deepEqual(shown, { name: words[0], url: words[1], secret: SECRET })
+  assert.equal((await type({ url }, 'ls')).out, `${words.join('\t')}\t${createdAt}\n`)
+  assert.equal((await type({ url }, 'rm', ['afar'])).out, 'agent\tafar\n')
+  assert.equal((await type({ url }, 'ls')).out, '')
+  assert.equal((await type({ url }, 'rm', ['afar'])).code, 3)
+  assert.match(
+    (await type({ url }, 'add', words, { secretFile: join(folder, 'none') })).err,
+    /cannot be read/,
+  )
+})
+
+test('S11: called with a signed POST, whose body is that of the AI SDK and more; its chunks are the reply', async (t) => {
+  const talk = await talkWith(t, (_, response) => lines(response))
+  const ack = await talk.send('hi', { author: 'ada' })
+  const done = await talk.ended(ack.turn!)
+  assert.deepEqual([done.state, done.attempt], ['done', 1])
+  const reply = (await talk.items()).at(-1)!
+  assert.deepEqual(
+    [reply.parts[0]!['text'], reply.author],
+    ['hello from afar', { kind: 'agent', id: 'afar' }],
+  )
+  const [{ headers, body, path }] = talk.received as [(typeof talk.received)[number]]
+  assert.equal(path, '/api/chat?x=1')
+  const request = new Request('http://agent/', {
+    method: 'POST',
+    headers: headers as Record<string, string>,
+    body,
+  })
+  const sent = await verify(request, SECRET)
+  assert.deepEqual(
+    [sent.id, sent.trigger, sent.messages.map(({ role, parts }) => [role, parts[0]!['text']])],
+    [talk.session, 'submit-message', [['user', 'hi']]],
+  )
+  assert.deepEqual(Object.keys(sent).toSorted(), [
+    'agent',
+    'id',
+    'messages',
+    'session',
+    'trigger',
+    'turn',
+    'user',
+  ])
+  const named = (name: string) => headers[name]
+  assert.deepEqual(
+    [
+      'webhook-id',
+      'idempotency-key',
+      'x-fleetline-attempt',
+      'x-fleetline-epoch',
+      'content-type',
+      'accept-encoding',
+    ].map(named),
+    [ack.turn, ack.turn, '1', '1', 'application/json', 'identity'],
+  )
+  assert.match(String(named('user-agent')), /^fleetline\/\d/)
+  assert.ok(Number(named('x-fleetline-deadline-ms')) <= 900_000)
+})
+
+test('one key over all attempts: 503 and a broken stream count, 429 does not; then it answers', async (t) => {
+  const answers: Answer[] = [
+    (_, response) => response.writeHead(503, { 'retry-after': '3600' }).end(),
+    (_, response) => response.writeHead(429).end(),
+    (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write(`: open\n\ndata: ${JSON.stringify(SAID[0])}\n\n`, () => response.destroy())
+    },
+    (_, response) => lines(response),
+  ]
+  const talk = await talkWith(t, (received, response) => answers.shift()!(received, response))
+  const ack = await talk.send('hi')
+  await eventually(async () => assert.notEqual((await talk.turn(ack.turn!)).retryAt, null), {
+    what: 'the wait',
+  })
+  const [{ waits }] = (await talk.run(
+    `select extract(epoch from run_at - now()) as waits from fleetline.tasks`,
+  )) as unknown as [{ waits: string }]
+  assert.ok(Number(waits) > 300 && Number(waits) <= 600, `Retry-After, but ten minutes at most: ${waits}`)
+  const done = await talk.ended(ack.turn!)
+  assert.deepEqual([done.state, done.attempt], ['done', 4])
+  assert.deepEqual(
+    talk.received.map(({ headers }) => [headers['idempotency-key'], headers['x-fleetline-attempt']]),
+    ['1', '2', '2', '3'].map((attempt) => [ack.turn, attempt]),
+  )
+  assert.equal((await talk.items()).length, 2)
+})
+
+test('what would come again is not asked for again: 302 is not followed, 401, another type', async (t) => {
+  const ends = [
+    [302, { location: '/elsewhere' }, 'agent_refused'],
+    [401, {}, 'agent_refused'],
+    [201, {}, 'agent_refused'],
+    [200, { 'content-type': 'text/html' }, 'agent_protocol'],
+    [200, { 'content-type': 'application/x-ndjson', 'content-encoding': 'gzip' }, 'agent_protocol'],
+    [200, { 'content-type': 'text/event-stream', 'x-long': 'x'.repeat(20_000) }, 'too_large'],
+  ] as const
+  let end: (typeof ends)[number] = ends[0]
+  const talk = await talkWith(t, (_, response) => response.writeHead(end[0], end[1]).end('x'))
+  for (end of ends) {
+    const { state, error, attempt } = await talk.ended((await talk.send('hi')).turn!)
+    assert.deepEqual([state, error!.code, attempt], ['failed', end[2], 1], JSON.stringify(end))
+  }
+  assert.equal(talk.received.length, ends.length)
+  assert.ok(talk.received.every(({ path }) => path === '/api/chat?x=1'))
+})
+
+test('E8: stopped, its connection is closed at once; removed, it is nobody; nobody listens, nobody is reached', async (t) => {
+  const closed = Promise.withResolvers<void>()
+  const talk = await talkWith(t, (_, response) => {
+    response.once('close', closed.resolve)
+    response.writeHead(200, { 'content-type': 'application/x-ndjson' })
+    response.write(
+      SAID.slice(0, 3)
+        .map((chunk) => `${JSON.stringify(chunk)}\n`)
+        .join(''),
+    )
+  })
+  const { turn, epoch } = await talk.send('hi')
+  const said = () => talk.run('select from fleetline.chunks')
+  await eventually(async () => assert.notEqual((await said()).length, 0), { what: 'its words' })
+  const stopped = await call('POST', `${talk.gateway}/v1/sessions/${talk.session}/stop`, { turn, epoch })
+  assert.equal(stopped.body['stopped'], true)
+  await closed.promise
+  await eventually(async () => assert.equal((await talk.turn(turn!)).halted, true), { what: 'its halt' })
+  assert.equal((await talk.items()).at(-1)!.parts[0]!['text'], 'hello from afar')
+
+  await call('DELETE', `${agentsOn(talk.gateway)}/afar`)
+  assert.equal((await talk.ended((await talk.send('hi')).turn!)).error!.code, 'agent_unknown')
+  await call('POST', agentsOn(talk.gateway), { name: 'afar', url: 'http://127.0.0.1:1/' })
+  const { error, attempt } = await talk.ended((await talk.send('hi')).turn!)
+  assert.deepEqual([error!.code, attempt], ['unreachable', 4])
+  assert.doesNotMatch(error!.message, /127/, 'addresses are not told')
+})
+
+test('a pod whose key does not open the secret says so', async (t) => {
+  const server = await agentServer(t, (_, response) => lines(response))
+  const url = await databaseFor(t)
+  const first = await podOn(t, url, KEY)
+  await call('POST', agentsOn(first.gateway), { name: 'afar', url: server.url })
+  const other = { secretsKey: Buffer.alloc(32, 8).toString('base64') }
+  const { gateway } = await podOn(t, url, other, { agents: [] })
+  const talk = await talkOn(t, { url, gateway, agent: 'afar' })
+  const { error } = await talk.ended((await talk.send('hi')).turn!)
+  assert.deepEqual([error!.code, server.received.length], ['agent_unopened', 0])
+})

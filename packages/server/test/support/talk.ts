@@ -1,0 +1,42 @@
+// A session with an agent, as an application talks in it over HTTP.
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import type { Ack, Item, Page, Session, Turn } from '@fleetline/protocol'
+import { valueOf } from '../../src/store/database.ts'
+import { eventually } from './eventually.ts'
+import { call, makeSession } from './http.ts'
+import { openDatabase } from './store.ts'
+
+type Place = { readonly url: string; readonly gateway: string; readonly agent: string }
+
+export async function talkOn(t: TestContext, { url, gateway, agent }: Place) {
+  const { session } = await makeSession(gateway, { agent, title: 'A talk' })
+  const database = await openDatabase(t, url)
+  const run = async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run')
+  const turn = async (id: string) => (await call('GET', `${gateway}/v1/turns/${id}`)).body as unknown as Turn
+  return {
+    run,
+    gateway,
+    session,
+    turn,
+    send: async (text: string, more = {}) =>
+      (await call('POST', `${gateway}/v1/sessions/${session}/messages`, { text, ...more }))
+        .body as unknown as Ack,
+    get: async () => (await call('GET', `${gateway}/v1/sessions/${session}`)).body as unknown as Session,
+    items: async (): Promise<readonly Item[]> => {
+      const page = await call('GET', `${gateway}/v1/sessions/${session}/messages`)
+      return (page.body as unknown as Page).items
+    },
+    /** What waits for its next attempt need not wait longer. */
+    ended: (id: string) =>
+      eventually(
+        async () => {
+          await run(`update fleetline.tasks set run_at = now() where state = 'waiting'`)
+          const found = await turn(id)
+          assert.ok(found.endedAt !== null, JSON.stringify(found))
+          return found
+        },
+        { what: `the end of ${id}` },
+      ),
+  }
+}
