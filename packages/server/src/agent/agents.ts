@@ -1,5 +1,6 @@
 // Who answers in sessions: the agents that this pod was given in code, then those of the tenant's directory, which are
-// read anew for every attempt. A name that code has is not added to the directory, where nobody would ever see it.
+// read anew for every attempt. A name that the code of this pod has is not added to the directory, where it would never be
+// called; one that is deployed in code later takes the place of that in the directory.
 import type { Database } from '../store/database.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'

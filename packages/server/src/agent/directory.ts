@@ -7,7 +7,7 @@ import { Rejected } from '../errors.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
 import { seal, unseal } from './seal.ts'
-import { isSecret, SECRET_RULE, secretOf } from './signature.ts'
+import { isSecret, newSecret, SECRET_RULE } from './signature.ts'
 
 /** As people see it. */
 export type AgentEntry = { readonly name: string; readonly url: string; readonly createdAt: string }
@@ -47,7 +47,6 @@ type Deps = {
 
 /** Of a tenant: they are listed at once. */
 export const AGENT_LIMITS = { agents: 200, urlLength: 2_048 }
-const KEY_BYTES = 32 // of a secret made here
 
 const COLUMNS = 'name, url, created_at'
 // Adds of one tenant stand in line, so that their count holds.
@@ -85,7 +84,7 @@ export function createDirectory({ database, random, secretsKey }: Deps): Directo
     const [row] = await query<{ count: number }>(COUNT, [tenant])
     if (row!.count >= AGENT_LIMITS.agents)
       throw new Rejected('too_many', `There are ${AGENT_LIMITS.agents} agents: remove one first`)
-    const secret = given ?? secretOf(random.bytes(KEY_BYTES))
+    const secret = given ?? newSecret(random)
     const sealed = seal(secret, { key: keyFor(secretsKey), owner: ownerOf(tenant, name) }, random)
     const [made] = await query<Row>(INSERT, [tenant, name, url, sealed])
     return { agent: entryOf(made!), secret }

@@ -1,7 +1,8 @@
 // Signatures of Standard Webhooks 1.0: over the id, the time and the body's bytes as they are sent, so that none of them
-// can be changed on the way, and nothing that was sent can be sent again later. Made and checked with Web Crypto, which
+// can be changed on the way, and what was sent can be sent again for five minutes only, under the same id. Made and checked with Web Crypto, which
 // compares in constant time and is there wherever agents run.
 import type { webcrypto } from 'node:crypto'
+import type { Random } from '../lib/random.ts'
 
 export type Signed = {
   /** Without a dot. */
@@ -11,13 +12,17 @@ export type Signed = {
   readonly body: Uint8Array
 }
 
-/** Of a secret: as few as the standard allows, as many as it allows. */
-export const SECRET_BYTES = { min: 24, max: 64 }
+const SECRET_BYTES = { min: 24, made: 32, max: 64 } // as few and as many as the standard allows
 export const SECRET_RULE = `whsec_ and the base64 of ${SECRET_BYTES.min} to ${SECRET_BYTES.max} bytes`
 const SECRET = /^whsec_([A-Za-z0-9+/]{32,86}={0,2})$/
 const VERSION = 'v1,'
 const SIGNATURE = /^v1,([A-Za-z0-9+/]{43}=)$/
+const MOST_SIGNATURES = 8 // each costs a look at the whole body
 const HMAC = { name: 'HMAC', hash: 'SHA-256' }
+
+export function newSecret(random: Random): string {
+  return secretOf(random.bytes(SECRET_BYTES.made))
+}
 
 export function secretOf(key: Uint8Array): string {
   return `whsec_${toBase64(key)}`
@@ -38,7 +43,7 @@ export async function isSignedBy(
   header: string,
   signed: Signed,
 ): Promise<boolean> {
-  const macs = header.split(' ').flatMap((word) => bytesOf(SIGNATURE.exec(word)?.[1]) ?? [])
+  const macs = header.split(' ', MOST_SIGNATURES).flatMap((word) => bytesOf(SIGNATURE.exec(word)?.[1]) ?? [])
   const content = contentOf(signed)
   for (const secret of secrets) {
     const key = await importKey(secret, 'verify')

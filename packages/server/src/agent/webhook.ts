@@ -9,12 +9,11 @@
 //   none within the time to connect, or it breaks off      a fault to try again after
 // How long it may be silent, and take as a whole, is its caller's affair: turn/call.ts. Of an error nothing is told but its
 // code: messages of sockets name addresses.
-import { createChunkDecoder } from '@fleetline/protocol'
+import { ChunkError, createChunkDecoder } from '@fleetline/protocol'
 import { Client, errors, type Dispatcher } from 'undici'
-import { Retry } from '../errors.ts'
+import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
-import type { AgentAnswer, AgentCall, AgentDefinition } from './agent.ts'
-import { LIFE } from './agent.ts'
+import { LIFE, type AgentAnswer, type AgentCall, type AgentDefinition } from './agent.ts'
 import type { Located } from './directory.ts'
 import { AgentFault } from './fault.ts'
 import { sign } from './signature.ts'
@@ -27,7 +26,7 @@ const CONNECT_MS = 5_000
 const HEADER_BYTES = 16_384
 const ANSWER_BYTES = 64 * 1024 * 1024 // with all that stands around the chunks
 const LONGEST_WAIT_MS = 600_000
-const BUSY_MS = 5_000 // for a 429 that names no time
+const BUSY_MS = { least: 1_000, unsaid: 5_000 } // after a 429, also if it names no time, or none at all
 const TYPES = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
 
 export function createWebhooks(deps: Deps): Webhooks {
@@ -38,7 +37,8 @@ async function* answerOf(deps: Deps, { name, url, secret }: Located, call: Agent
   if (secret === undefined) throw unopened(name)
   const { origin, pathname, search } = new URL(url)
   const client = new Client(origin, {
-    connect: { timeout: CONNECT_MS },
+    connect: { timeout: CONNECT_MS, signal: call.signal },
+    allowH2: false, // there the limit on headers does not hold, and refused streams are repeated
     maxHeaderSize: HEADER_BYTES,
     headersTimeout: 0,
     bodyTimeout: 0,
@@ -96,10 +96,11 @@ async function headersOf(
 function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clock, 'now'>): void {
   const said = `The agent answered with status ${statusCode}`
   const afterMs = retryAfterMs(headers['retry-after'], clock)
-  if (statusCode === 429) throw new Retry('rate_limited', said, { afterMs: afterMs ?? BUSY_MS })
+  if (statusCode === 429)
+    throw new Retry('rate_limited', said, { afterMs: Math.max(BUSY_MS.least, afterMs ?? BUSY_MS.unsaid) })
   if (statusCode === 408 || statusCode === 425 || statusCode >= 500)
-    throw new AgentFault('agent_error', said, false, { afterMs })
-  if (statusCode !== 200) throw new AgentFault('agent_refused', said, true)
+    throw new AgentFault('agent_error', said, { isFinal: false, afterMs })
+  if (statusCode !== 200) throw new AgentFault('agent_refused', said, { isFinal: true })
   const type = String(headers['content-type'] ?? 'none')
     .split(';')[0]!
     .trim()
@@ -108,10 +109,10 @@ function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clo
     throw new AgentFault(
       'agent_protocol',
       `The agent answered with another content type than ${TYPES.join(', ')}`,
-      true,
+      { isFinal: true },
     )
   if ('content-encoding' in headers)
-    throw new AgentFault('agent_protocol', 'The agent answered with a content encoding', true)
+    throw new AgentFault('agent_protocol', 'The agent answered with a content encoding', { isFinal: true })
 }
 
 async function* chunksOf(body: AsyncIterable<Uint8Array>): AgentAnswer {
@@ -120,7 +121,7 @@ async function* chunksOf(body: AsyncIterable<Uint8Array>): AgentAnswer {
   for await (const piece of body) {
     bytes += piece.length
     if (bytes > ANSWER_BYTES)
-      throw new AgentFault('too_large', `An answer has at most ${ANSWER_BYTES} bytes`, true)
+      throw new AgentFault('too_large', `An answer has at most ${ANSWER_BYTES} bytes`, { isFinal: true })
     const chunks = decoder.push(piece)
     if (chunks.length === 0) yield LIFE
     else yield* chunks
@@ -128,26 +129,36 @@ async function* chunksOf(body: AsyncIterable<Uint8Array>): AgentAnswer {
   yield* decoder.end()
 }
 
+/** Of what undici, the socket or TLS threw; what we threw ourselves stays as it is. */
 function faultOf(error: unknown, isAnswered: boolean): unknown {
   const { code } = error as { readonly code?: unknown }
+  if (error instanceof AgentFault || error instanceof ChunkError || kindOf(error)) return error
   if (error instanceof errors.HeadersOverflowError)
-    return new AgentFault('too_large', `The headers of an answer have at most ${HEADER_BYTES} bytes`, true)
-  if (error instanceof errors.HTTPParserError)
-    return new AgentFault('agent_protocol', 'The agent does not answer in HTTP', true)
-  if (error instanceof errors.UndiciError || (error instanceof Error && 'syscall' in error))
-    return isAnswered
-      ? new AgentFault('incomplete', `The answer of the agent broke off: ${String(code)}`, false)
-      : new AgentFault('unreachable', `The agent cannot be reached: ${String(code)}`, false)
-  return error
+    return new AgentFault('too_large', `The headers of an answer have at most ${HEADER_BYTES} bytes`, {
+      isFinal: true,
+    })
+  const isUnparsed = error instanceof errors.HTTPParserError
+  // Behind its headers an answer that breaks off may be one, too.
+  if (isUnparsed && !isAnswered)
+    return new AgentFault('agent_protocol', 'The agent does not answer in HTTP', { isFinal: true })
+  if (typeof code !== 'string' && !isUnparsed) return error
+  const how = typeof code === 'string' ? code : 'in the middle'
+  return isAnswered
+    ? new AgentFault('incomplete', `The answer of the agent broke off (${how})`, { isFinal: false })
+    : new AgentFault('unreachable', `The agent cannot be reached (${how})`, { isFinal: false })
 }
 
 function unopened(name: string): AgentFault {
   const how = 'give every pod the FLEETLINE_SECRETS_KEY that it was added with, or remove and add it'
-  return new AgentFault('agent_unopened', `The secret of the agent ${name} does not open: ${how}`, false)
+  return new AgentFault('agent_unopened', `The secret of the agent ${name} does not open: ${how}`, {
+    isFinal: false,
+  })
 }
 
 function retryAfterMs(header: string | string[] | undefined, clock: Pick<Clock, 'now'>): number | undefined {
   if (typeof header !== 'string') return undefined
-  const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - clock.now()
+  const isDate = /^[A-Z]/i.test(header) // all else is read as some date, too
+  const isSeconds = /^\d{1,9}$/.test(header)
+  const ms = isSeconds ? Number(header) * 1000 : isDate ? Date.parse(header) - clock.now() : Number.NaN
   return Number.isNaN(ms) ? undefined : Math.min(LONGEST_WAIT_MS, Math.max(0, ms))
 }

@@ -1,7 +1,8 @@
 // fleetline dev: a fleet in this directory, until it is asked to stop. A second request to stop is not waited for.
+import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
 import { APP } from './app.ts'
-import type { Command } from './command.ts'
+import type { Command, Options } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
 import { wholeOf } from './options.ts'
 import { EXIT } from './output.ts'
@@ -27,7 +28,7 @@ export const DEV: Command = {
     const fleet = createFleet({
       flags,
       app,
-      agentUrl: typeof options['agent'] === 'string' ? options['agent'] : undefined,
+      agentUrl: urlOf(options['agent']),
       count: wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS }),
       output,
       clock,
@@ -46,4 +47,10 @@ export const DEV: Command = {
     say('stopped')
     return EXIT.done
   },
+}
+
+function urlOf(text: Options[string]): string | undefined {
+  if (text === undefined) return undefined
+  if (typeof text === 'string' && /^https?:\/\//.test(text) && URL.canParse(text)) return text
+  throw new Rejected('invalid', '--agent must be a URL that begins with http:// or https://')
 }

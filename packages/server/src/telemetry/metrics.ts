@@ -176,7 +176,7 @@ export const METRICS = {
   agentCalls: {
     kind: 'counter',
     name: 'fleetline_agent_calls_total',
-    help: 'Calls of agents ended: answered, aborted (stopped, fenced, or the pod drains), later, thrown (by code), or the code of the fault.',
+    help: 'Calls of agents ended: answered, aborted (stopped, fenced, or the pod drains), later (asked for by the agent), thrown (by an agent in code), or the code of the fault.',
     labels: ['outcome'],
   },
   turnsEnded: {

@@ -48,8 +48,8 @@ export const CALL_LIMITS: CallLimits = {
   messageBytes: MESSAGE_LIMITS.replyBytes,
 }
 
-const LATE = new AgentFault('timeout', 'The agent took too long', false)
-const SILENT = new AgentFault('timeout', 'The agent was silent for too long', false)
+const LATE = new AgentFault('timeout', 'The agent took too long', { isFinal: false })
+const SILENT = new AgentFault('timeout', 'The agent was silent for too long', { isFinal: false })
 
 const BREATH = 64 // chunks: an agent that has them all at once does not hold up the pod
 
@@ -82,7 +82,9 @@ export async function callAgent(
       return message
     } catch (error) {
       begun.then(leave).then(ended.resolve, ended.resolve) // it has none, or this was its failure
-      throw error instanceof ChunkError ? new AgentFault('agent_protocol', error.message, true) : error
+      throw error instanceof ChunkError
+        ? new AgentFault('agent_protocol', error.message, { isFinal: true })
+        : error
     }
   }
   try {
@@ -133,7 +135,8 @@ function createMeasure(limits: CallLimits) {
   const size = { chunks: 0, chunkBytes: 0, bytes: 0, metadataBytes: 0, parts: 0 }
   const check = () => {
     const [over] = (Object.keys(size) as (keyof typeof size)[]).filter((name) => size[name] > limits[name])
-    if (over) throw new AgentFault('too_large', `A reply has at most ${limits[over]} ${over}`, true)
+    if (over)
+      throw new AgentFault('too_large', `A reply has at most ${limits[over]} ${over}`, { isFinal: true })
   }
   return {
     /** Before it is looked at; answers how many there were. */
@@ -168,15 +171,18 @@ function ours(chunk: Chunk, messageId: string): Chunk {
 
 function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message | undefined {
   const { isFinished, finishReason, errorText } = end
-  if (errorText !== undefined) throw new AgentFault('agent_error', `The agent said: ${errorText}`, false)
+  if (errorText !== undefined)
+    throw new AgentFault('agent_error', `The agent said: ${errorText}`, { isFinal: false })
   if (!isFinished)
-    throw new AgentFault('incomplete', 'The stream of the agent ended before its finish', false)
+    throw new AgentFault('incomplete', 'The stream of the agent ended before its finish', { isFinal: false })
   if (finishReason === 'error' || finishReason === 'interrupted')
-    throw new AgentFault('agent_error', `The agent finished with ${finishReason}`, false)
+    throw new AgentFault('agent_error', `The agent finished with ${finishReason}`, { isFinal: false })
   const fault = messageFault(message)
   if (fault !== undefined)
-    throw new AgentFault('agent_protocol', `The reply cannot be stored: ${fault}`, true)
+    throw new AgentFault('agent_protocol', `The reply cannot be stored: ${fault}`, { isFinal: true })
   if (Buffer.byteLength(JSON.stringify(message)) > limits.messageBytes)
-    throw new AgentFault('too_large', `The reply is over ${limits.messageBytes} bytes of JSON`, true)
+    throw new AgentFault('too_large', `The reply is over ${limits.messageBytes} bytes of JSON`, {
+      isFinal: true,
+    })
   return hasContent(message) ? message : undefined
 }

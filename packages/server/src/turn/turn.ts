@@ -113,7 +113,7 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   if (leftMs <= 0) return endFailed(work, TOO_OLD)
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
   const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
-  if (!agent) return afterFault(work, new AgentFault('agent_unknown', UNKNOWN_AGENT, false))
+  if (!agent) return afterFault(work, new AgentFault('agent_unknown', UNKNOWN_AGENT, { isFinal: false }))
   const call = await gather({ ...deps.sessions, cell: deps.cell }, claim, turn)
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
@@ -143,16 +143,17 @@ async function listen(
     deps.metrics.count('agentCalls', { outcome: 'answered' })
     return message
   } catch (error) {
-    deps.metrics.count('agentCalls', { outcome: outcomeOf(error, ending.signal) })
+    deps.metrics.count('agentCalls', { outcome: outcomeOf(error, ending.signal, deps.clock) })
     throw error
   } finally {
     stream.close()
   }
 }
 
-function outcomeOf(error: unknown, { aborted }: AbortSignal): string {
+function outcomeOf(error: unknown, { aborted }: AbortSignal, clock: Clock): string {
   if (aborted) return 'aborted'
-  return error instanceof AgentFault ? error.code : kindOf(error) === 'Retry' ? 'later' : 'thrown'
+  if (error instanceof AgentFault) return error.code
+  return readThrown(error, clock).delayMs === undefined ? 'thrown' : 'later'
 }
 
 /** Which is fenced, too, as a rule. */

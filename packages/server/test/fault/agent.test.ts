@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { secretOf } from '../../src/agent/signature.ts'
+import { newSecret } from '../../src/agent/signature.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
@@ -46,7 +46,7 @@ async function portInFront(t: TestContext, target: () => number): Promise<number
 
 test('E5: an agent that is killed in the middle of its words is called again under the same key; there is one reply', async (t) => {
   const random = systemRandom()
-  const secret = secretOf(random.bytes(32))
+  const secret = newSecret(random)
   const [dying, next] = await Promise.all([startAgent(t, secret, 'holds'), startAgent(t, secret)])
   let target = dying.port
   const port = await portInFront(t, () => target)

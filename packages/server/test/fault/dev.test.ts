@@ -151,8 +151,11 @@ test('a pod that dies is started again; your agent answers in the session local'
   const options = { what: 'its second life', patienceMs: PATIENCE_MS, details: fleet.output }
   await eventually(() => assert.equal(lives().length, 2), options)
   const log = `${api}/sessions/local/messages`
-  await call('POST', log, { text: 'hi' })
-  await eventually(async () => assert.equal((await call('GET', log)).body['head'], 2), { what: 'the reply' })
+  const sent = { message: { id: 'once', parts: [{ type: 'text', text: 'hi' }] } }
+  await eventually(async () => {
+    assert.equal((await call('POST', log, sent)).status, 200) // the port leads to the pod a moment later
+    assert.equal((await call('GET', log)).body['head'], 2)
+  }, options)
   fleet.kill('SIGINT')
   assert.equal(await ended(fleet), 0, fleet.output())
   assert.deepEqual(globSync('.fleetline/*.pid', { cwd: home.path }), [])

@@ -1,6 +1,7 @@
 // Agents behind URLs: who they are, by REST and the command line, and how they are called.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
@@ -26,10 +27,10 @@ const agentsOn = (gateway: string) => `${gateway}/v1/agents`
 async function talkWith(t: TestContext, answer: Answer) {
   const server = await agentServer(t, answer)
   const url = await databaseFor(t)
-  const { gateway } = await podOn(t, url, KEY, { agents: [] })
+  const { gateway, admin } = await podOn(t, url, KEY, { agents: [] })
   const added = await call('POST', agentsOn(gateway), { name: 'afar', url: server.url, secret: SECRET })
   assert.equal(added.status, 201)
-  return { ...server, url, ...(await talkOn(t, { url, gateway, agent: 'afar' })) }
+  return { ...server, admin, ...(await talkOn(t, { url, gateway, agent: 'afar' })) }
 }
 
 test('an agent is added, listed, removed; its secret is shown once, and no row holds it', async (t) => {
@@ -85,7 +86,8 @@ test('what could never be called is refused, and so are a name that is taken, on
   const fill = `insert into fleetline.agents (tenant, name, url, secret)
     select 1, 'n' || n, '', '' from generate_series(1, ${AGENT_LIMITS.agents - 1}) n`
   await database.transaction((query) => query(fill))
-  assert.equal((await call('POST', agentsOn(gateway), { ...wanted, name: 'b' })).status, 400)
+  const full = await call('POST', agentsOn(gateway), { ...wanted, name: 'b' })
+  assert.equal((full.body['error'] as { code: string }).code, 'too_many')
   const bare = await podOn(t, url)
   const refused = await call('POST', agentsOn(bare.gateway), { ...wanted, name: 'b' })
   assert.deepEqual([refused.status, /FLEETLINE_SECRETS_KEY/.test(JSON.stringify(refused.body))], [400, true])
@@ -178,14 +180,17 @@ test('S11: called with a signed POST, whose body is that of the AI SDK and more;
   assert.ok(Number(named('x-fleetline-deadline-ms')) <= 900_000)
 })
 
+function breakOff(response: ServerResponse): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  response.write(`: open\n\ndata: ${JSON.stringify(SAID[0])}\n\n`, () => response.destroy())
+}
+
 test('one key over all attempts: 503 and a broken stream count, 429 does not; then it answers', async (t) => {
   const answers: Answer[] = [
     (_, response) => response.writeHead(503, { 'retry-after': '3600' }).end(),
     (_, response) => response.writeHead(429).end(),
-    (_, response) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' })
-      response.write(`: open\n\ndata: ${JSON.stringify(SAID[0])}\n\n`, () => response.destroy())
-    },
+    (_, response) => breakOff(response),
+    (_, response) => breakOff(response.setHeader('connection', 'close')),
     (_, response) => lines(response),
   ]
   const talk = await talkWith(t, (received, response) => answers.shift()!(received, response))
@@ -198,12 +203,20 @@ test('one key over all attempts: 503 and a broken stream count, 429 does not; th
   )) as unknown as [{ waits: string }]
   assert.ok(Number(waits) > 300 && Number(waits) <= 600, `Retry-After, but ten minutes at most: ${waits}`)
   const done = await talk.ended(ack.turn!)
-  assert.deepEqual([done.state, done.attempt], ['done', 4])
+  assert.deepEqual([done.state, done.attempt], ['done', 5])
   assert.deepEqual(
     talk.received.map(({ headers }) => [headers['idempotency-key'], headers['x-fleetline-attempt']]),
-    ['1', '2', '2', '3'].map((attempt) => [ack.turn, attempt]),
+    ['1', '2', '2', '3', '4'].map((attempt) => [ack.turn, attempt]),
   )
   assert.equal((await talk.items()).length, 2)
+  const metrics = await (await fetch(`${talk.admin}/metrics`)).text()
+  for (const [outcome, count] of [
+    ['agent_error', 1],
+    ['later', 1],
+    ['incomplete', 2],
+    ['answered', 1],
+  ] as const)
+    assert.match(metrics, new RegExp(`fleetline_agent_calls_total\\{outcome="${outcome}"\\} ${count}`))
 })
 
 test('what would come again is not asked for again: 302 is not followed, 401, another type', async (t) => {
@@ -222,13 +235,15 @@ test('what would come again is not asked for again: 302 is not followed, 401, an
     assert.deepEqual([state, error!.code, attempt], ['failed', end[2], 1], JSON.stringify(end))
   }
   assert.equal(talk.received.length, ends.length)
+  const metrics = await (await fetch(`${talk.admin}/metrics`)).text()
+  assert.match(metrics, /fleetline_agent_calls_total\{outcome="agent_refused"\} 3/)
   assert.ok(talk.received.every(({ path }) => path === '/api/chat?x=1'))
 })
 
 test('E8: stopped, its connection is closed at once; removed, it is nobody; nobody listens, nobody is reached', async (t) => {
-  const closed = Promise.withResolvers<void>()
+  let isClosed = false
   const talk = await talkWith(t, (_, response) => {
-    response.once('close', closed.resolve)
+    response.once('close', () => (isClosed = true))
     response.writeHead(200, { 'content-type': 'application/x-ndjson' })
     response.write(
       SAID.slice(0, 3)
@@ -241,7 +256,7 @@ test('E8: stopped, its connection is closed at once; removed, it is nobody; nobo
   await eventually(async () => assert.notEqual((await said()).length, 0), { what: 'its words' })
   const stopped = await call('POST', `${talk.gateway}/v1/sessions/${talk.session}/stop`, { turn, epoch })
   assert.equal(stopped.body['stopped'], true)
-  await closed.promise
+  await eventually(() => assert.ok(isClosed), { what: 'the end of the connection' })
   await eventually(async () => assert.equal((await talk.turn(turn!)).halted, true), { what: 'its halt' })
   assert.equal((await talk.items()).at(-1)!.parts[0]!['text'], 'hello from afar')
 

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { inspect } from 'node:util'
 import { createAssembler, chunkOf, formatId, type Chunk, type Item } from '@fleetline/protocol'
 import { simulateReadableStream } from 'ai'
-import { agent, agentsOf, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
+import { agent, agentsOf, LIFE, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
 import { AgentFault } from '../../src/agent/fault.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
 import { systemClock } from '../../src/lib/clock.ts'
@@ -171,6 +171,21 @@ test('silence and length have limits; the agent is told, and one that does not l
   await new Promise((resolve) => setImmediate(resolve))
   await clock.advance(5_000)
   await assert.rejects(whole, { message: 'The agent took too long' })
+  const thinking = agent('a', async function* () {
+    for (let comments = 0; comments < 5; comments += 1) {
+      yield LIFE
+      await clock.sleep(50_000)
+    }
+    yield* [OPEN, text('Hello'), CLOSE, FINISH]
+  })
+  const thought = callAgent({ ...limited(), clock }, thinking, callWith('hi'))
+  await new Promise((resolve) => setImmediate(resolve))
+  await clock.advance(5 * 50_000)
+  assert.equal(
+    (await thought)!.parts[0]!['text'],
+    'Hello',
+    'signs of life are none of silence, and no chunks',
+  )
   const never = agent('a', () => new Promise<never>(() => undefined))
   const unanswered = callAgent({ ...limited(), clock }, never, callWith('hi'))
   unanswered.catch(() => undefined)

@@ -84,7 +84,7 @@ export function createFleet({ flags, app, agentUrl, count, output, clock }: Wish
       logs: shortPath(folder.at('pod-N.log')),
       pids: shortPath(folder.at('pod-N.pid')),
       session: talk.session,
-      agent: talk.described(),
+      agent: talk.describe(),
     })
   const shown = { name: 'panel', start: async () => panel(), stop: async () => undefined }
   return compose('dev fleet', [...ground.services, migrations, gateway, admin, page, shown, pods, talk])

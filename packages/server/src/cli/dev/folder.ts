@@ -39,9 +39,12 @@ export function createFolder(path: string): Folder {
     path,
     at,
     secret: (name, make) => {
-      const kept = read(at(name)) ?? make()
-      writeFileSync(at(name), kept, { mode: 0o600 })
-      return kept
+      const kept = read(at(name))
+      if (kept) return kept
+      const made = make()
+      writeFileSync(at(`${name}.new`), made, { mode: 0o600 })
+      renameSync(at(`${name}.new`), at(name))
+      return made
     },
     start: async () => {
       mkdirSync(path, { recursive: true, mode: 0o755 })

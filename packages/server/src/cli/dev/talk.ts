@@ -2,7 +2,7 @@
 // agent's name. Made at the first start; without them the fleet is as good as any. The secret of your agent stays the same
 // from start to start, in a file for your eyes.
 import type { z } from 'zod'
-import { secretOf } from '../../agent/signature.ts'
+import { newSecret } from '../../agent/signature.ts'
 import { Rejected, Retry } from '../../errors.ts'
 import { addedSchema, agentParams } from '../../gateway/agent-schemas.ts'
 import { sessionSchema } from '../../gateway/session-schemas.ts'
@@ -17,7 +17,7 @@ export type Talk = Service & {
   /** The alias of the session. */
   readonly session: string
   /** Of the agent, and what to know about it. */
-  readonly described: () => readonly [agent: string, hint: string]
+  readonly describe: () => readonly [agent: string, hint: string]
   /** Whether the session was made, or could not be. */
   isTried(): boolean
 }
@@ -34,12 +34,11 @@ type Deps = {
 export const DEMO = 'demo'
 const LOCAL = 'local'
 const SECRET_FILE = 'agent-secret'
-const SECRET_BYTES = 32
 const [TRIES, AGAIN_MS] = [5, 200] // a repeat of any of it is harmless
 
 export function createTalk({ agentUrl, folder, origin, clock, random, onEvent }: Deps): Talk {
   const agent = agentUrl === undefined ? DEMO : LOCAL
-  const secret = () => folder.secret(SECRET_FILE, () => secretOf(random.bytes(SECRET_BYTES)))
+  const secret = () => folder.secret(SECRET_FILE, () => newSecret(random))
   let isTried = false
   const start = async () => {
     const ask = askerOf(origin(), clock)
@@ -52,7 +51,7 @@ export function createTalk({ agentUrl, folder, origin, clock, random, onEvent }:
   return {
     name: 'talk',
     session: agent,
-    described: () => {
+    describe: () => {
       if (agentUrl === undefined)
         return ['demo, built in', 'knows long, slow, fail and think; says anything else again']
       secret() // it is there when people look for it
@@ -89,7 +88,11 @@ async function place(ask: Ask, agent: { name: string; url: string; secret: strin
     await ask('POST', '/agents', addedSchema, agent)
   } catch (error) {
     if (!(error instanceof Rejected) || error.code !== 'conflict') throw error
-    await ask('DELETE', `/agents/${agent.name}`, agentParams)
+    await ask('DELETE', `/agents/${agent.name}`, agentParams).catch(unlessGone)
     await ask('POST', '/agents', addedSchema, agent)
   }
+}
+
+function unlessGone(error: unknown): void {
+  if (!(error instanceof Rejected) || error.code !== 'not_found') throw error
 }
