@@ -67,7 +67,7 @@ test('installed, with what its manifest names and nothing else, the command answ
   assert.ok(run('--input-type=module', '-e', read).includes('/dev/scene'))
 })
 
-test('bundled and minified, the client and what it needs take less than 8 KB of gzip', async (t) => {
+test('bundled and minified, the client and what it needs take less than 9 KB of gzip', async (t) => {
   const { outputFiles } = await build({
     entryPoints: [join(ROOT, 'packages/client/dist/index.js')],
     bundle: true,
@@ -78,5 +78,5 @@ test('bundled and minified, the client and what it needs take less than 8 KB of 
   })
   const { length } = gzipSync(outputFiles[0]!.contents)
   t.diagnostic(`${length} bytes`)
-  assert.ok(length < 8_192, `${length} bytes`)
+  assert.ok(length < 9_216, `${length} bytes`)
 })

@@ -1,22 +1,28 @@
 // Chunks become a message: the one that the AI SDK's own reducer makes of them (a test compares the two).
 //
 //   chunk                       the message
-//   start, finish               takes their metadata: objects merge, all else replaces; start may give the id
+//   start, finish, message-     takes their metadata: objects merge, all else replaces; start may give the id
+//   metadata
 //   start-step                  gets a part that says so
 //   reset-step                  loses the parts behind the last such part, and nothing is open any more
 //   text-start, reasoning-start gets a part, which is open under the chunk's id
 //   …-delta, …-end              the open part grows, or is done; without an open part they are refused
 //   data-…                      gets the chunk as a part; or its data replaces that of the part of the same type and id
-//   data-… that is transient, finish-step, error   stays as it is
-import { ChunkError, type Chunk, type DataChunk, type FinishReason, type TextChunk } from './chunk.ts'
+//   tool-…                      gets the call as a part, or changes it: tool-parts.ts
+//   file, source-url, …         gets the chunk as a part
+//   data-… that is transient,   stays as it is
+//   finish-step, abort, error
+import type { Chunk, DataChunk, FinishReason, StepChunk, TextChunk, ToolChunk, WholeChunk } from './chunk.ts'
 import { isFields, PROTOTYPE_KEYS } from './json.ts'
 import type { Message, Metadata, Part } from './message.ts'
+import { createTextParts, type TextParts } from './text-parts.ts'
+import { createToolParts, type OpenCall } from './tool-parts.ts'
 
 export type Assembler = {
   /** Throws a ChunkError, and changes nothing, if the chunk may not come now. */
   readonly push: (chunk: Chunk) => void
-  /** What would close all that is open: pushed now, the message is one that may be stored. */
-  readonly closing: () => Chunk[]
+  /** What may still change, for whoever closes it: closing.ts. */
+  readonly open: () => OpenParts
   /** How many parts it has so far. */
   readonly length: () => number
   /** So far; what is pushed later does not change it. */
@@ -24,20 +30,32 @@ export type Assembler = {
   /** How the stream says that it ended. */
   readonly end: () => StreamEnd
 }
+export type OpenParts = ReturnType<TextParts['open']> & { readonly calls: readonly OpenCall[] }
 export type StreamEnd = {
   readonly isFinished: boolean
   readonly finishReason?: FinishReason
+  /** The agent gave up by itself. */
+  readonly isAborted?: boolean
   /** Of the last error chunk. */
   readonly errorText?: string
 }
 
 type Fields = Record<string, unknown>
-type OpenPart = { type: string; text: string; state: string; [field: string]: unknown }
+
+/** What a chunk that is a part gives it: these fields, if it has them. */
+const WHOLE: Readonly<Record<WholeChunk['type'], readonly string[]>> = {
+  file: ['mediaType', 'url', 'providerMetadata'],
+  'reasoning-file': ['mediaType', 'url', 'providerMetadata'],
+  'source-url': ['sourceId', 'url', 'title', 'providerMetadata'],
+  'source-document': ['sourceId', 'mediaType', 'title', 'filename', 'providerMetadata'],
+  custom: ['kind', 'providerMetadata'],
+  'steering-message': ['id', 'parts'],
+}
 
 export function createAssembler(messageId: string): Assembler {
   const parts: Fields[] = []
   const data = new Map<string, Fields>() // those that have an id
-  const open = { text: new Map<string, OpenPart>(), reasoning: new Map<string, OpenPart>() }
+  const [texts, tools] = [createTextParts(parts), createToolParts(parts)]
   let [id, metadata, end]: [string, Metadata | undefined, StreamEnd] = [
     messageId,
     undefined,
@@ -46,26 +64,6 @@ export function createAssembler(messageId: string): Assembler {
 
   const merge = (more: Metadata | null | undefined) => {
     if (more) metadata = metadata ? merged(metadata, more) : more
-  }
-  const grow = (chunk: TextChunk) => {
-    const kind = chunk.type.startsWith('text') ? 'text' : 'reasoning'
-    const described = chunk.providerMetadata && { providerMetadata: chunk.providerMetadata }
-    if (chunk.type === 'text-start' || chunk.type === 'reasoning-start') {
-      const named = kind === 'reasoning' ? { id: chunk.id } : {}
-      const part: OpenPart = { type: kind, ...named, text: '', ...described, state: 'streaming' }
-      open[kind].set(chunk.id, part)
-      parts.push(part)
-      return
-    }
-    const part = open[kind].get(chunk.id)
-    if (!part) throw new ChunkError(`${chunk.type}: no ${kind} is open under its id`)
-    Object.assign(part, described)
-    if ('delta' in chunk) part.text += chunk.delta
-    else {
-      part.state = 'done'
-      if ('citations' in chunk && chunk.citations) part['citations'] = chunk.citations
-      open[kind].delete(chunk.id)
-    }
   }
   const put = (chunk: DataChunk) => {
     if (chunk.transient) return
@@ -79,55 +77,74 @@ export function createAssembler(messageId: string): Assembler {
     parts.push(part)
     if (name !== undefined) data.set(name, part)
   }
-  const resetStep = () => {
-    const gone = new Set(parts.splice(1 + parts.findLastIndex(({ type }) => type === 'step-start')))
+  const step = (type: StepChunk['type']) => {
+    if (type === 'start-step') {
+      parts.push({ type: 'step-start' })
+      tools.startStep()
+    }
+    if (type !== 'reset-step') return
+    const gone = new Set(parts.splice(1 + parts.findLastIndex((part) => part['type'] === 'step-start')))
     for (const [name, part] of data) if (gone.has(part)) data.delete(name)
-    open.text.clear()
-    open.reasoning.clear()
+    texts.forget()
+    tools.forget(gone)
+  }
+  const push = (chunk: Chunk) => {
+    if (isData(chunk)) return put(chunk)
+    if (isText(chunk)) return texts.push(chunk)
+    if (isTool(chunk)) return tools.push(chunk)
+    switch (chunk.type) {
+      case 'start':
+        id = chunk.messageId ?? id
+        return merge(chunk.messageMetadata)
+      case 'finish': {
+        const { finishReason = end.finishReason } = chunk
+        end = { ...end, isFinished: true, ...(finishReason && { finishReason }) }
+        return merge(chunk.messageMetadata)
+      }
+      case 'message-metadata':
+        return merge(chunk.messageMetadata)
+      case 'abort':
+        return void (end = { ...end, isAborted: true })
+      case 'error':
+        return void (end = { ...end, errorText: chunk.errorText })
+      case 'start-step':
+      case 'finish-step':
+      case 'reset-step':
+        return step(chunk.type)
+      case 'file':
+      case 'reasoning-file':
+      case 'source-url':
+      case 'source-document':
+      case 'custom':
+      case 'steering-message':
+        return void parts.push(wholeOf(chunk))
+    }
   }
   return {
-    push: (chunk) => {
-      if (isData(chunk)) return put(chunk)
-      switch (chunk.type) {
-        case 'start':
-          id = chunk.messageId ?? id
-          return merge(chunk.messageMetadata)
-        case 'finish': {
-          const { finishReason = end.finishReason } = chunk
-          end = { ...end, isFinished: true, ...(finishReason && { finishReason }) }
-          return merge(chunk.messageMetadata)
-        }
-        case 'error':
-          end = { ...end, errorText: chunk.errorText }
-          return
-        case 'start-step':
-          return void parts.push({ type: 'step-start' })
-        case 'reset-step':
-          return resetStep()
-        case 'finish-step':
-          return
-        case 'text-start':
-        case 'text-delta':
-        case 'text-end':
-        case 'reasoning-start':
-        case 'reasoning-delta':
-        case 'reasoning-end':
-          return grow(chunk)
-      }
-    },
-    closing: () => [
-      ...Array.from(open.text.keys(), (id): Chunk => ({ type: 'text-end', id })),
-      ...Array.from(open.reasoning.keys(), (id): Chunk => ({ type: 'reasoning-end', id })),
-    ],
+    push,
+    open: () => ({ ...texts.open(), calls: tools.calls() }),
     length: () => parts.length,
-    message: () => ({
-      id,
-      role: 'assistant',
-      parts: parts.map((part) => ({ ...part }) as Part),
-      ...(metadata && { metadata }),
-    }),
+    message: () => {
+      tools.look()
+      const copies = parts.map((part) => ({ ...part }) as Part)
+      return { id, role: 'assistant', parts: copies, ...(metadata && { metadata }) }
+    },
     end: () => end,
   }
+}
+
+function wholeOf(chunk: WholeChunk): Fields {
+  const fields: Fields = { ...chunk }
+  const kept = WHOLE[chunk.type].filter((name) => fields[name] !== undefined)
+  return { type: chunk.type, ...Object.fromEntries(kept.map((name) => [name, fields[name]])) }
+}
+
+function isText(chunk: Chunk): chunk is TextChunk {
+  return /^(?:text|reasoning)-(?:start|delta|end)$/.test(chunk.type)
+}
+
+function isTool(chunk: Chunk): chunk is ToolChunk {
+  return chunk.type.startsWith('tool-')
 }
 
 function isData(chunk: Chunk): chunk is DataChunk {

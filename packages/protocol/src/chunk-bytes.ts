@@ -1,6 +1,7 @@
 // An agent's answer as bytes, however they were split on the way, becomes chunks. It comes as server-sent events, as the
 // AI SDK sends them, or with one chunk a line; comments and blank lines are signs of life.
-import { ChunkError, chunkOf, type Chunk } from './chunk.ts'
+import { chunkOf } from './chunk-of.ts'
+import { ChunkError, type Chunk } from './chunk.ts'
 
 export type ChunkDecoder = {
   /** The chunks that are whole now. Throws a ChunkError if what came cannot be one. */

@@ -1,8 +1,6 @@
-// Chunks of the AI SDK's UI message stream, those that this release knows: what an agent answers with, and what its
-// readers see while it does. `chunkOf` lets nothing else through. Fields that a known chunk has beside these are kept and
-// passed on; a chunk of another type is refused, since every reader would have to know what it does to the message.
-import { isFields } from './json.ts'
-import type { Metadata } from './message.ts'
+// Chunks of the AI SDK's UI message stream, those of its release 7: what an agent answers with, and what its readers see
+// while it does.
+import type { Metadata, Part } from './message.ts'
 
 /** Whatever the agent's provider says about a part. */
 export type ProviderMetadata = { readonly [provider: string]: unknown }
@@ -12,6 +10,8 @@ type WithMetadata = { readonly messageMetadata?: Metadata | null }
 
 export type StartChunk = WithMetadata & { readonly type: 'start'; readonly messageId?: string }
 export type FinishChunk = WithMetadata & { readonly type: 'finish'; readonly finishReason?: FinishReason }
+export type MetadataChunk = WithMetadata & { readonly type: 'message-metadata' }
+export type AbortChunk = { readonly type: 'abort'; readonly reason?: string }
 export type ErrorChunk = { readonly type: 'error'; readonly errorText: string }
 export type StepChunk = { readonly type: 'start-step' | 'finish-step' | 'reset-step' }
 export type TextChunk =
@@ -23,6 +23,79 @@ export type TextChunk =
     })
   | (Described & { readonly type: 'text-end'; readonly id: string; readonly citations?: readonly unknown[] })
   | (Described & { readonly type: 'reasoning-end'; readonly id: string })
+
+type OfCall = { readonly toolCallId: string }
+/** What stays with a call once it was said. */
+export type ToolFacts = {
+  readonly title?: string
+  readonly toolMetadata?: { readonly [field: string]: unknown }
+  readonly providerExecuted?: boolean
+}
+type ToolInput = OfCall & ToolFacts & Described & { readonly toolName: string; readonly dynamic?: boolean }
+export type ToolInputStart = ToolInput & {
+  readonly type: 'tool-input-start'
+  /** How the deltas are meant: JSON, unless it is said. */
+  readonly inputEncoding?: 'json' | 'text'
+}
+export type ToolInputDelta = OfCall & { readonly type: 'tool-input-delta'; readonly inputTextDelta: string }
+export type ToolOutput = OfCall &
+  ToolFacts &
+  Described & { readonly dynamic?: boolean } & (
+    | { readonly type: 'tool-output-available'; readonly output: unknown; readonly preliminary?: boolean }
+    | { readonly type: 'tool-output-error'; readonly errorText: string }
+  )
+export type ApprovalRequest = OfCall & {
+  readonly type: 'tool-approval-request'
+  readonly approvalId: string
+  readonly approvalDescriptor?: unknown
+  readonly inputSchemaInput?: unknown
+  readonly reason?: string
+  readonly isAutomatic?: boolean
+  readonly signature?: string
+}
+export type ApprovalResponse = Described & {
+  readonly type: 'tool-approval-response'
+  readonly approvalId: string
+  readonly approved: boolean
+  readonly reason?: string
+  readonly providerExecuted?: boolean
+}
+export type ToolChunk =
+  | ToolInputStart
+  | ToolInputDelta
+  | (ToolInput & { readonly type: 'tool-input-available'; readonly input: unknown })
+  | (ToolInput & {
+      readonly type: 'tool-input-error'
+      readonly input: unknown
+      readonly errorText: string
+    })
+  | ApprovalRequest
+  | ApprovalResponse
+  | ToolOutput
+  | (OfCall & { readonly type: 'tool-output-denied' })
+
+/** A part of the message, as it is. */
+export type WholeChunk =
+  | (Described & {
+      readonly type: 'file' | 'reasoning-file'
+      readonly url: string
+      readonly mediaType: string
+    })
+  | (Described & {
+      readonly type: 'source-url'
+      readonly sourceId: string
+      readonly url: string
+      readonly title?: string
+    })
+  | (Described & {
+      readonly type: 'source-document'
+      readonly sourceId: string
+      readonly mediaType: string
+      readonly title: string
+      readonly filename?: string
+    })
+  | (Described & { readonly type: 'custom'; readonly kind: string })
+  | { readonly type: 'steering-message'; readonly id: string; readonly parts: readonly Part[] }
 export type DataChunk = {
   readonly type: `data-${string}`
   readonly id?: string
@@ -30,7 +103,17 @@ export type DataChunk = {
   /** For those who look now: no part of the message. */
   readonly transient?: boolean
 }
-export type Chunk = StartChunk | FinishChunk | ErrorChunk | StepChunk | TextChunk | DataChunk
+export type Chunk =
+  | StartChunk
+  | FinishChunk
+  | MetadataChunk
+  | AbortChunk
+  | ErrorChunk
+  | StepChunk
+  | TextChunk
+  | ToolChunk
+  | WholeChunk
+  | DataChunk
 
 export const FINISH_REASONS = [
   'stop',
@@ -46,49 +129,4 @@ export type FinishReason = (typeof FINISH_REASONS)[number]
 /** An agent has sent what is no chunk, or a chunk that may not stand where it stands. */
 export class ChunkError extends Error {
   override readonly name = 'ChunkError'
-}
-
-const CHECKS = {
-  text: (value: unknown) => typeof value === 'string',
-  flag: (value: unknown) => typeof value === 'boolean',
-  list: (value: unknown) => Array.isArray(value),
-  fields: isFields,
-  'fields or null': (value: unknown) => value === null || isFields(value),
-  reason: (value: unknown) => FINISH_REASONS.includes(value as FinishReason),
-} as const
-
-/** What the fields of each type hold. One with `?` may be missing. */
-const FIELDS: Readonly<Record<string, Readonly<Record<string, keyof typeof CHECKS>>>> = {
-  start: { 'messageId?': 'text', 'messageMetadata?': 'fields or null' },
-  finish: { 'finishReason?': 'reason', 'messageMetadata?': 'fields or null' },
-  error: { errorText: 'text' },
-  'start-step': {},
-  'finish-step': {},
-  'reset-step': {},
-  'text-start': { id: 'text', 'providerMetadata?': 'fields' },
-  'text-delta': { id: 'text', delta: 'text', 'providerMetadata?': 'fields' },
-  'text-end': { id: 'text', 'citations?': 'list', 'providerMetadata?': 'fields' },
-  'reasoning-start': { id: 'text', 'providerMetadata?': 'fields' },
-  'reasoning-delta': { id: 'text', delta: 'text', 'providerMetadata?': 'fields' },
-  'reasoning-end': { id: 'text', 'providerMetadata?': 'fields' },
-}
-const DATA_FIELDS = { 'id?': 'text', 'transient?': 'flag' } as const
-
-/** The value itself, if it is a chunk. */
-export function chunkOf(value: unknown): Chunk {
-  if (!isFields(value)) throw new ChunkError('A chunk is a JSON object')
-  const { type } = value
-  if (typeof type !== 'string') throw new ChunkError('A chunk has a type')
-  const fields = type.startsWith('data-')
-    ? DATA_FIELDS
-    : Object.hasOwn(FIELDS, type)
-      ? FIELDS[type]!
-      : undefined
-  if (!fields) throw new ChunkError(`Chunks of the type ${type.slice(0, 64)} are not known`)
-  for (const [field, check] of Object.entries(fields)) {
-    const name = field.replace('?', '')
-    if (value[name] === undefined ? name !== field : CHECKS[check](value[name])) continue
-    throw new ChunkError(`${type}: ${name} is not what it should be (${check})`)
-  }
-  return value as unknown as Chunk
 }

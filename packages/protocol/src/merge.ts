@@ -1,21 +1,31 @@
 // Fewer chunks, the same message: a delta right behind one of the same part becomes one with it, as the assembler would make
 // of both. What a reader has missed costs it the size of the message, not the number of its words.
-import type { Chunk } from './chunk.ts'
+import type { Chunk, ToolInputDelta } from './chunk.ts'
 
 export function mergeDeltas(chunks: Iterable<Chunk>): Chunk[] {
   const merged: Chunk[] = []
   for (const chunk of chunks) {
     const last = merged.at(-1)
-    if (last && isDelta(last) && isDelta(chunk) && chunk.type === last.type && chunk.id === last.id)
-      merged[merged.length - 1] = { ...last, ...chunk, delta: last.delta + chunk.delta }
+    const both = last && mergeOf(last, chunk)
+    if (both) merged[merged.length - 1] = both
     else merged.push(chunk)
   }
   return merged
 }
 
-type Delta = Extract<Chunk, { readonly delta: string }>
+/** By their types: any chunk may have a field that is called like a delta's. */
+function mergeOf(last: Chunk, next: Chunk): Chunk | undefined {
+  if (isText(next) && isText(last) && last.type === next.type && last.id === next.id)
+    return { ...last, ...next, delta: last.delta + next.delta }
+  if (isInput(next) && isInput(last) && last.toolCallId === next.toolCallId)
+    return { ...last, ...next, inputTextDelta: last.inputTextDelta + next.inputTextDelta }
+  return undefined
+}
 
-/** By its type: any chunk may have a field of that name. */
-function isDelta(chunk: Chunk): chunk is Delta {
+function isText(chunk: Chunk): chunk is Extract<Chunk, { readonly delta: string }> {
   return chunk.type === 'text-delta' || chunk.type === 'reasoning-delta'
+}
+
+function isInput(chunk: Chunk): chunk is ToolInputDelta {
+  return chunk.type === 'tool-input-delta'
 }

@@ -2,8 +2,9 @@
 // be sent, and answers with chunks of the AI SDK's UI message stream.
 //   the agent's stream                                        its turn
 //   ends behind `finish`                                      done, with the message that its chunks make
-//   ends without it, breaks, says `error`, finishes with      called again after a growing pause, until its attempts are
-//   `error` or `interrupted`, is silent for too long          used up: then failed
+//   ends without it, breaks, says `error` or `abort`,         called again after a growing pause, until its attempts are
+//   finishes with `error` or `interrupted`, is silent for     used up: then failed
+//   too long
 //   holds what is no chunk, a chunk at a wrong place, or      failed, and not called again: `agent_protocol`, `too_large`
 //   too much
 // The handler may also throw: retryAfter(…) is called again then, which counts as nothing; abort(…) ends the turn as failed.

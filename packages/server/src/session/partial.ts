@@ -4,6 +4,7 @@
 import {
   ChunkError,
   chunkOf,
+  closingOf,
   createAssembler,
   hasContent,
   MESSAGE_LIMITS,
@@ -36,7 +37,7 @@ function sealed(id: string, batches: readonly Batch[]): Message | undefined {
     if (error instanceof ChunkError || error instanceof SyntaxError) return undefined
     throw error
   }
-  assembler.closing().forEach(assembler.push)
+  closingOf(assembler).forEach(assembler.push)
   const message = assembler.message()
   return { ...message, parts: message.parts.map(wellFormed) }
 }

@@ -2,8 +2,9 @@
 // send and how long it may be silent has a limit, and one that goes on after its signal is left behind, at once.
 //   the stream                                             answer
 //   ended behind `finish`                                  the message that its chunks make, or nothing if that is empty
-//   ended without `finish`, said `error`, finished with    a fault to try again after
-//   `error` or `interrupted`; was silent, or took, too long
+//   ended without `finish`, said `error` or `abort`,       a fault to try again after
+//   finished with `error` or `interrupted`; was silent, or
+//   took, too long
 //   held what is no chunk, a chunk at a wrong place, or    a fault that stays: `agent_protocol`, `too_large`
 //   more than its limits
 //   threw                                                  what it threw, as it is
@@ -56,7 +57,7 @@ const BREATH = 64 // chunks: an agent that has them all at once does not hold up
 type Deps = {
   readonly clock: Clock
   readonly limits: CallLimits
-  /** Each chunk of the reply, in its order, as it comes; but for `error`, after which another attempt may come. */
+  /** Each chunk of the reply, in its order, as it comes; but for those after which another attempt may come. */
   readonly onChunk: (chunk: Chunk) => void
   /** It is called now. Resolves when it has ended its stream, which one that was left behind may do later. */
   readonly onCalled?: (ended: Promise<void>) => void
@@ -125,7 +126,7 @@ async function read(
     const chunk = ours(chunkOf(JSON.parse(text)), messageId)
     assembler.push(chunk)
     measure.look(chunk, assembler.length())
-    if (chunk.type !== 'error') onChunk(chunk)
+    if (chunk.type !== 'error' && chunk.type !== 'abort') onChunk(chunk)
     await crashPoint('turn.chunk')
   }
 }
@@ -170,9 +171,10 @@ function ours(chunk: Chunk, messageId: string): Chunk {
 }
 
 function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message | undefined {
-  const { isFinished, finishReason, errorText } = end
+  const { isFinished, isAborted, finishReason, errorText } = end
   if (errorText !== undefined)
     throw new AgentFault('agent_error', `The agent said: ${errorText}`, { isFinal: false })
+  if (isAborted) throw new AgentFault('agent_error', 'The agent gave up by itself', { isFinal: false })
   if (!isFinished)
     throw new AgentFault('incomplete', 'The stream of the agent ended before its finish', { isFinal: false })
   if (finishReason === 'error' || finishReason === 'interrupted')

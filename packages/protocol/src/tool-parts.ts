@@ -1,0 +1,223 @@
+// Calls of tools in a message in the making, each a part: of the type `tool-NAME`, or `dynamic-tool` with the name as a field.
+//
+//   chunk                      its part                                          the part's state
+//   tool-input-start           of that call and kind in this step, or a new one  input-streaming, input forgotten
+//   tool-input-delta           the same; refused if no start came                input-streaming, rawInput grows
+//   tool-input-available       the same                                          input-available
+//   tool-input-error           of that call in this step, or a new one           output-error
+//   tool-approval-request      of that call in this step, or its newest          approval-requested
+//   tool-approval-response     the one that was asked about under that id        approval-responded
+//   tool-output-available      as for a request                                  output-available
+//   tool-output-error          as for a request                                  output-error
+//   tool-output-denied         as for a request                                  output-denied
+// Without their part the last five are refused. A part keeps its title, metadata, who runs the tool, and what was asked and
+// decided about it; all else is that of the last chunk. The input of a call that still grows is the partial value of its
+// text: it is made when somebody looks, since a text may grow a hundred thousand times.
+import {
+  ChunkError,
+  type ApprovalRequest,
+  type ApprovalResponse,
+  type ToolChunk,
+  type ToolInputDelta,
+  type ToolInputStart,
+  type ToolOutput,
+} from './chunk.ts'
+import { isFields } from './json.ts'
+import { partialJson } from './partial-json.ts'
+
+type Fields = Record<string, unknown>
+type Placed = { readonly part: Fields; readonly at: number }
+type InputChunk = Exclude<Extract<ToolChunk, { readonly toolName: string }>, ToolOutput>
+type Called = Pick<InputChunk, 'toolCallId' | 'toolName' | 'dynamic'>
+type Growing = { readonly start: ToolInputStart; readonly text: string }
+
+export type OpenCall = {
+  readonly call: string
+  readonly part: Readonly<Fields>
+  /** Else a chunk of its input would begin it anew. */
+  readonly isInStep: boolean
+}
+
+export type ToolParts = {
+  readonly push: (chunk: ToolChunk) => void
+  /** A step begins behind the parts that are there. */
+  readonly startStep: () => void
+  /** These parts were taken away, and no input grows any more. */
+  readonly forget: (gone: ReadonlySet<Fields>) => void
+  /** Every input is as it should be now. */
+  readonly look: () => void
+  /** Each that a chunk of its output would reach. */
+  readonly calls: () => OpenCall[]
+}
+
+/** What the next chunk does not leave as it was. */
+const FORGOTTEN = {
+  input: undefined,
+  output: undefined,
+  errorText: undefined,
+  rawInput: undefined,
+  inputEncoding: undefined,
+  preliminary: undefined,
+}
+const DYNAMIC = 'dynamic-tool'
+
+export function createToolParts(parts: Fields[]): ToolParts {
+  const placed = new Map<string, Placed[]>() // by their calls
+  const growing = new Map<string, Growing>() // by their calls
+  const unread = new Map<Fields, Growing>() // grown since their input was made
+  let stepFrom = 0
+
+  const inStep = (call: string, isFit: (part: Fields) => boolean = () => true) =>
+    placed.get(call)?.find(({ part, at }) => at >= stepFrom && isFit(part))?.part
+  const newest = (call: string) => inStep(call) ?? placed.get(call)?.at(-1)?.part
+  const look = (part: Fields) => {
+    const grown = unread.get(part)
+    if (grown) set(part, { input: inputOf(grown) })
+    unread.delete(part)
+    return part
+  }
+  const found = (type: string, part: Fields | undefined) => {
+    if (part) return look(part)
+    throw new ChunkError(`${type}: no call of a tool has its id`)
+  }
+  const put = ({ toolCallId, toolName, dynamic = false }: Called, fields: Fields): Fields => {
+    const named = dynamic ? { type: DYNAMIC, toolName } : { type: `tool-${toolName}` }
+    const before = inStep(toolCallId, (part) => isDynamic(part) === dynamic)
+    const part = before ?? { ...named, toolCallId }
+    if (!before) {
+      placed.set(toolCallId, [...(placed.get(toolCallId) ?? []), { part, at: parts.length }])
+      parts.push(part)
+    }
+    unread.delete(part)
+    set(part, { ...FORGOTTEN, ...named, ...fields })
+    if (!before && dynamic) delete part['rawInput'] // as the AI SDK does
+    return part
+  }
+  const grow = ({ type, toolCallId, inputTextDelta }: ToolInputDelta) => {
+    const before = growing.get(toolCallId)
+    if (!before) throw new ChunkError(`${type}: no tool-input-start came for its call`)
+    const grown = { ...before, text: before.text + inputTextDelta }
+    growing.set(toolCallId, grown)
+    const { inputEncoding, title, toolMetadata } = grown.start
+    const fields = { state: 'input-streaming', inputEncoding, rawInput: grown.text }
+    unread.set(put(grown.start, { ...fields, ...given({ title, toolMetadata }) }), grown)
+  }
+  const push = (chunk: ToolChunk) => {
+    switch (chunk.type) {
+      case 'tool-input-start':
+        growing.set(chunk.toolCallId, { start: chunk, text: '' })
+        return void put(chunk, inputFields(chunk))
+      case 'tool-input-delta':
+        return grow(chunk)
+      case 'tool-input-available':
+        return void put(chunk, inputFields(chunk))
+      case 'tool-input-error': {
+        const before = inStep(chunk.toolCallId)
+        return void put({ ...chunk, ...(before && { dynamic: isDynamic(before) }) }, inputFields(chunk))
+      }
+      case 'tool-approval-request':
+        return set(found(chunk.type, newest(chunk.toolCallId)), requested(chunk))
+      case 'tool-approval-response': {
+        const asked = parts.find((part) => isTool(part) && approvalOf(part)?.['id'] === chunk.approvalId)
+        return respond(found(chunk.type, asked), chunk)
+      }
+      case 'tool-output-available':
+      case 'tool-output-error':
+        return settle(found(chunk.type, newest(chunk.toolCallId)), chunk)
+      case 'tool-output-denied':
+        return set(found(chunk.type, newest(chunk.toolCallId)), { state: 'output-denied' })
+    }
+  }
+  return {
+    push,
+    startStep: () => void (stepFrom = parts.length),
+    forget: (gone) => {
+      growing.clear()
+      for (const part of gone) unread.delete(part)
+      for (const [call, all] of placed)
+        placed.set(
+          call,
+          all.filter(({ part }) => !gone.has(part)),
+        )
+    },
+    look: () => [...unread.keys()].forEach(look),
+    calls: () =>
+      [...placed.keys()].flatMap((call) => {
+        const part = newest(call)
+        return part ? [{ call, part: look(part), isInStep: inStep(call) === part }] : []
+      }),
+  }
+}
+
+/** What becomes of the part by a chunk that bears its input. */
+function inputFields(chunk: InputChunk): Fields {
+  const { providerMetadata, title, toolMetadata, providerExecuted } = chunk
+  const facts = given({ toolMetadata, providerExecuted })
+  if (chunk.type === 'tool-input-error') {
+    const { input, errorText } = chunk
+    const result = given({ resultProviderMetadata: providerMetadata })
+    return { state: 'output-error', input, errorText, ...facts, ...result }
+  }
+  const call = given({ title, callProviderMetadata: providerMetadata })
+  return chunk.type === 'tool-input-start'
+    ? { state: 'input-streaming', inputEncoding: chunk.inputEncoding, ...facts, ...call }
+    : { state: 'input-available', input: chunk.input, ...facts, ...call }
+}
+
+function settle(part: Fields, chunk: ToolOutput): void {
+  const { toolMetadata, providerExecuted, providerMetadata: resultProviderMetadata } = chunk
+  const facts = given({ toolMetadata, providerExecuted, resultProviderMetadata })
+  const { input, rawInput } = part
+  if (chunk.type === 'tool-output-available') {
+    const { output, preliminary } = chunk
+    return set(part, { ...FORGOTTEN, state: 'output-available', input, output, preliminary, ...facts })
+  }
+  const { errorText } = chunk
+  const raw = isDynamic(part) ? {} : { rawInput }
+  return set(part, { ...FORGOTTEN, state: 'output-error', input, errorText, ...raw, ...facts })
+}
+
+function requested(chunk: ApprovalRequest): Fields {
+  const { approvalId: id, approvalDescriptor, reason: requestReason, isAutomatic, signature } = chunk
+  const approval = {
+    id,
+    ...given({ descriptor: approvalDescriptor ?? undefined, requestReason, signature }),
+    ...('inputSchemaInput' in chunk && { inputSchemaInput: chunk.inputSchemaInput }),
+    ...(isAutomatic && { isAutomatic }),
+  }
+  return { state: 'approval-requested', approval }
+}
+
+function respond(part: Fields, chunk: ApprovalResponse): void {
+  const { approved, reason, providerExecuted, providerMetadata: callProviderMetadata } = chunk
+  const approval = { ...approvalOf(part), approved, ...given({ reason }) }
+  set(part, { state: 'approval-responded', approval, ...given({ providerExecuted, callProviderMetadata }) })
+}
+
+function inputOf({ start, text }: Growing): unknown {
+  return start.inputEncoding === 'text' ? text : partialJson(text)
+}
+
+function approvalOf({ approval }: Fields): Fields | undefined {
+  return isFields(approval) ? approval : undefined
+}
+
+function isDynamic({ type }: Fields): boolean {
+  return type === DYNAMIC
+}
+
+function isTool(part: Fields): boolean {
+  return isDynamic(part) || String(part['type']).startsWith('tool-')
+}
+
+/** Without what was not said. */
+function given(fields: Fields): Fields {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+}
+
+/** What is undefined is taken away. */
+function set(part: Fields, fields: Fields): void {
+  for (const [name, value] of Object.entries(fields))
+    if (value === undefined) delete part[name]
+    else part[name] = value
+}
