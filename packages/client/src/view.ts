@@ -118,7 +118,8 @@ export function messagesOf({ log, rows, open }: View): readonly Message[] {
 
 export function statusOf(view: View): Status {
   const { turn, open } = view
-  if (turn && hasReply(view, turn.id)) return 'idle' // that it has ended is told next
+  const reply = turn?.endedAt === null ? replyOf(view, turn.id) : undefined
+  if (reply) return reply.status === 'failed' ? 'failed' : 'idle' // that its turn has ended is told next
   switch (turn?.state) {
     case 'queued':
       return turn.attempt === 0 ? 'waiting' : 'recovering'
@@ -196,7 +197,7 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   const { turn, open } = view
   const { attempt, index, count } = frame
   const isLive = turn?.id === frame.turn && turn.endedAt === null
-  if (!isLive || hasReply(view, frame.turn)) return only(view)
+  if (!isLive || replyOf(view, frame.turn)) return only(view)
   const known = open?.attempt === attempt ? open.next : 0
   if ((open && attempt < open.attempt) || index + count <= known) return only(view)
   if (index !== 0 && index !== known) return missed(view)
@@ -206,9 +207,10 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   return only({ ...view, open: { attempt, next: index + count, chunks, message } })
 }
 
-/** Whether the log ends with what this turn has written, but for what users said since. */
-function hasReply({ log }: View, turn: string): boolean {
-  return log.findLast((message) => message.turn !== undefined)?.turn === turn
+/** What this turn has written, if nobody but users said anything since. */
+function replyOf({ log }: View, turn: string): Message | undefined {
+  const last = log.findLast((message) => message.turn !== undefined)
+  return last?.turn === turn ? last : undefined
 }
 
 /** Undefined: they do not fit together. */

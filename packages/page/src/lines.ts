@@ -48,7 +48,7 @@ function committed({ messages }: Snapshot, head: number, openedMs: number): Told
   )
   return fresh.map(({ seq, role, status }) => {
     const what =
-      role === 'user' ? 'a message' : status === 'stopped' ? 'what the reply had said' : 'the reply'
+      role === 'user' ? 'a message' : status === undefined ? 'the reply' : 'what the reply had said'
     return [role === 'user' ? 'plain' : 'good', `seq ${seq}: ${what} is committed`]
   })
 }

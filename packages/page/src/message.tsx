@@ -43,7 +43,7 @@ export function Attempts({ trail, message, halt }: Pick<Props, 'trail' | 'halt'>
   const marks = trail ? marksOf(trail, halt !== null) : []
   return (
     <div class="trail">
-      {message?.status === 'stopped' && <b class="stopped">stopped</b>}
+      {message?.status && <b class={message.status}>{message.status}</b>}
       {marks.map(({ isLost, text }, index) => (
         <Fragment key={index}>
           {index > 0 && <i>→</i>}

@@ -1,16 +1,16 @@
-// An agent's answer as bytes, however they were split on the way, becomes chunks. It comes as server-sent events, as the
-// AI SDK sends them, or with one chunk a line; comments and blank lines are signs of life.
-import { chunkOf } from './chunk-of.ts'
-import { ChunkError, type Chunk } from './chunk.ts'
+// An agent's answer as bytes, however they were split on the way, becomes the texts of its chunks. It comes as server-sent
+// events, as the AI SDK sends them, or with one chunk a line; comments and blank lines are signs of life. What it holds at
+// any time is bounded, also of an event that has a million lines.
+import { ChunkError } from './chunk.ts'
 
 export type ChunkDecoder = {
-  /** The chunks that are whole now. Throws a ChunkError if what came cannot be one. */
-  readonly push: (bytes: Uint8Array) => Chunk[]
+  /** Those that are whole now. Throws a ChunkError if what came cannot be one. */
+  readonly push: (bytes: Uint8Array) => string[]
   /** What was left when the bytes ended: a last line may come without its end, an event may not. */
-  readonly end: () => Chunk[]
+  readonly end: () => string[]
 }
 
-/** Of a line, or of an event: characters. */
+/** Of a line, or of an event with the ends of its lines: characters. */
 export const CHUNK_LENGTH = 1_048_576
 
 const IGNORED = /^(?::|event:|id:|retry:)/
@@ -18,14 +18,17 @@ const DONE = '[DONE]'
 
 export function createChunkDecoder(): ChunkDecoder {
   const decoder = new TextDecoder('utf-8', { fatal: true })
-  let [rest, event]: [string, string[]] = ['', []]
+  let [rest, event, length]: [string, string[], number] = ['', [], 0]
 
-  const take = (line: string): Chunk[] => {
-    if (line.startsWith('{')) return [parse(line)]
-    if (line.startsWith('data:')) event.push(line.slice(line.startsWith('data: ') ? 6 : 5))
-    else if (line === '' && event.length > 0) {
-      const data = event.splice(0).join('\n')
-      return data === DONE ? [] : [parse(data)]
+  const take = (line: string): string[] => {
+    if (line.startsWith('{')) return [line]
+    if (line.startsWith('data:')) {
+      event.push(line.slice(line.startsWith('data: ') ? 6 : 5))
+      length += line.length
+    } else if (line === '' && event.length > 0) {
+      const data = event.join('\n')
+      ;[event, length] = [[], 0]
+      return data === DONE ? [] : [data]
     } else if (line !== '' && !IGNORED.test(line))
       throw new ChunkError('A line is neither a chunk nor an event')
     return []
@@ -43,8 +46,8 @@ export function createChunkDecoder(): ChunkDecoder {
       lines[0] = rest + lines[0]!
       rest = lines.pop()!
       const chunks = lines.flatMap((line) => take(line.endsWith('\r') ? line.slice(0, -1) : line))
-      const length = event.reduce((sum, line) => sum + line.length, rest.length)
-      if (length > CHUNK_LENGTH) throw new ChunkError(`A chunk is longer than ${CHUNK_LENGTH} characters`)
+      if (length + rest.length > CHUNK_LENGTH)
+        throw new ChunkError(`A chunk is longer than ${CHUNK_LENGTH} characters`)
       return chunks
     },
     end: () => {
@@ -53,14 +56,4 @@ export function createChunkDecoder(): ChunkDecoder {
       return last === '' ? [] : take(last)
     },
   }
-}
-
-function parse(text: string): Chunk {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (cause) {
-    throw new ChunkError('A chunk is not JSON', { cause })
-  }
-  return chunkOf(value)
 }

@@ -1,7 +1,7 @@
 // What an agent sends is looked at before anybody believes it. Fields that a known chunk has beside those of its type are
 // kept and passed on; a chunk of another type is refused, since every reader would have to know what it does to the message.
 import { ChunkError, FINISH_REASONS, type Chunk, type FinishReason } from './chunk.ts'
-import { isFields } from './json.ts'
+import { isFields, jsonTextFault } from './json.ts'
 
 const CHECKS = {
   text: (value: unknown) => typeof value === 'string',
@@ -100,4 +100,17 @@ export function chunkOf(value: unknown): Chunk {
     throw new ChunkError(`${type}: ${name} is not what it should be (${check})`)
   }
   return value as unknown as Chunk
+}
+
+/** The chunk that the text is. */
+export function chunkOfText(text: string): Chunk {
+  const fault = jsonTextFault(text)
+  if (fault !== undefined) throw new ChunkError(`A chunk is ${fault}`)
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (cause) {
+    throw new ChunkError('A chunk is not JSON', { cause })
+  }
+  return chunkOf(value)
 }

@@ -1,5 +1,5 @@
-// What may be stored as JSON, and what may not: `jsonFault` says so before anything is written. It is bounded, whatever
-// it is given.
+// What may be stored as JSON, and what may not: `jsonFault` says so before anything is written, `jsonTextFault` before
+// anything is parsed. Both are bounded, whatever they are given.
 
 /** How deep objects and arrays may stand in each other, and how many fields and entries all of them may have. */
 export const JSON_LIMITS = { depth: 64, keys: 10_000 } as const
@@ -10,6 +10,11 @@ export const PROTOTYPE_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constr
 /** An object with named fields: no list, and not null. */
 export function isFields(value: unknown): value is { readonly [field: string]: unknown } {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Without the fields that hold nothing. */
+export function given(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }
 
 /** Why a value cannot be stored, or undefined if it can. Sizes in bytes are the server's to count. */
@@ -30,6 +35,31 @@ export function jsonFault(whole: unknown): string | undefined {
     return undefined
   }
   return walk(whole, 0)
+}
+
+/** Why a text is not to be parsed, if it is JSON: it is nested too deep, or may hold too much. */
+export function jsonTextFault(text: string): string | undefined {
+  let [depth, entries] = [0, 0]
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at]!
+    if (char === '"') at = endOfString(text, at)
+    else if (char === '{' || char === '[') depth += 1
+    else if (char === '}' || char === ']') depth -= 1
+    if (char === '{' || char === '[' || char === ',') entries += 1
+    if (depth > JSON_LIMITS.depth) return `nested deeper than ${JSON_LIMITS.depth}`
+    if (entries > JSON_LIMITS.keys) return `more than ${JSON_LIMITS.keys} fields and entries`
+  }
+  return undefined
+}
+
+/** Where its closing quote stands, or the end of the text. */
+function endOfString(text: string, from: number): number {
+  for (let at = text.indexOf('"', from + 1); at >= 0; at = text.indexOf('"', at + 1)) {
+    let slashes = 0
+    while (text[at - 1 - slashes] === '\\') slashes += 1
+    if (slashes % 2 === 0) return at
+  }
+  return text.length
 }
 
 function keyFault(key: string): string | undefined {

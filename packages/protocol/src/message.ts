@@ -29,11 +29,11 @@ export type Item = Message & {
   /** Of an agent's reply: the turn that wrote it, and the last seq that it answers. */
   readonly turn?: Id<'turn'>
   readonly answers?: number
-  /** Of a reply that was stopped: what its agent had said by then. */
+  /** Of a reply that was stopped, or failed: it is what its agent had said by then. */
   readonly status?: ItemStatus
 }
 
-export const ITEM_STATUSES = ['stopped'] as const
+export const ITEM_STATUSES = ['stopped', 'failed'] as const
 export type ItemStatus = (typeof ITEM_STATUSES)[number]
 
 /** What a sender hears, after commit only. */

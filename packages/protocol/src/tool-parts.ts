@@ -22,7 +22,7 @@ import {
   type ToolInputStart,
   type ToolOutput,
 } from './chunk.ts'
-import { isFields } from './json.ts'
+import { given, isFields } from './json.ts'
 import { partialJson } from './partial-json.ts'
 
 type Fields = Record<string, unknown>
@@ -208,11 +208,6 @@ function isDynamic({ type }: Fields): boolean {
 
 function isTool(part: Fields): boolean {
   return isDynamic(part) || String(part['type']).startsWith('tool-')
-}
-
-/** Without what was not said. */
-function given(fields: Fields): Fields {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }
 
 /** What is undefined is taken away. */

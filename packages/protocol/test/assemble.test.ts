@@ -10,15 +10,19 @@ import {
   ChunkError,
   CHUNK_LENGTH,
   chunkOf,
+  chunkOfText,
   closingOf,
+  condense,
   createAssembler,
   createChunkDecoder,
   FINISH_REASONS,
   jsonFault,
+  jsonTextFault,
   mergeDeltas,
   messageFault,
   type Chunk,
   type Message,
+  type Part,
 } from '../src/index.ts'
 import { partialJson } from '../src/partial-json.ts'
 
@@ -299,6 +303,93 @@ test('what was open is closed: every call ends, so that the message may stand in
   assert.equal(messageFault({ parts }), undefined)
 })
 
+/** A part of a message that an agent might send as a whole. */
+function part(type: string, ...fields: readonly fc.Arbitrary<object>[]): fc.Arbitrary<Part> {
+  return chunk(type, ...fields) as fc.Arbitrary<object> as fc.Arbitrary<Part>
+}
+const done = fc.constant({ state: 'done' })
+const asks = field(
+  'approval',
+  fc.constantFrom<object>({ id: 'a' }, { id: 'a', descriptor: 1, isAutomatic: true }),
+)
+const decided = field(
+  'approval',
+  fc.constantFrom({ id: 'a', requestReason: 'why', approved: false, reason: 'no' }),
+)
+const sometimes = (fields: fc.Arbitrary<object>) => fc.oneof(fc.constant({}), fields)
+const result = optional('resultProviderMetadata', fc.constant({ p: { n: 1 } }))
+const ofCall = (state: string, ...fields: readonly fc.Arbitrary<object>[]) =>
+  fc.oneof(
+    ...['tool-find-it', 'dynamic-tool'].map((type) => {
+      const name = fc.constant(type === 'dynamic-tool' ? { state, toolName: 'find-it' } : { state })
+      const facts = [optional('title', texts), flag('providerExecuted'), result.map(callsOwn)]
+      return part(type, name, ...facts, ...fields)
+    }),
+  )
+function callsOwn(fields: Readonly<Record<string, unknown>>): object {
+  const [callProviderMetadata] = Object.values(fields)
+  return callProviderMetadata === undefined ? {} : { callProviderMetadata }
+}
+const anyPart = fc.oneof(
+  part('text', field('text', texts), described, done, optional('citations', fc.constant([{ type: 'x' }]))),
+  part('reasoning', id, field('text', texts), described, done),
+  part('step-start'),
+  part('file', url, mediaType, described),
+  part('data-weather', field('data', values)),
+  ofCall('input-streaming', fc.constant({ rawInput: '{"a":[1', input: { a: [1] } })),
+  ofCall('input-streaming', fc.constant({ rawInput: '{"a', input: '{"a', inputEncoding: 'text' })),
+  ofCall('input-available', input),
+  ofCall('approval-requested', input, asks),
+  ofCall('approval-responded', input, decided),
+  ofCall('output-available', input, field('output', values), flag('preliminary'), result, sometimes(decided)),
+  ofCall('output-error', input, errorText, result, sometimes(decided)),
+  ofCall('output-denied', input, decided),
+)
+/** Calls and questions have ids of their own. */
+function numbered(parts: readonly Part[]): Part[] {
+  return parts.map((one, n) => {
+    if (one['state'] === undefined || one['state'] === 'done') return one
+    const approval = one['approval'] ? { approval: { ...one['approval'], id: `a${n}` } } : {}
+    return { ...one, toolCallId: `call-${n}`, ...approval }
+  })
+}
+
+test('a message as chunks again makes the same message', () => {
+  fc.assert(
+    fc.property(fc.array(anyPart), (some) => {
+      const message: Message = { id: 'm', role: 'assistant', parts: numbered(some), metadata: { a: 1 } }
+      const chunks = condense(message).map((one) => chunkOfText(JSON.stringify(one)))
+      assert.deepEqual(assembled(chunks), json({ message, isRefused: false }))
+    }),
+    { numRuns: 500, seed: 20 },
+  )
+  const text = `${'x'.repeat(65_535)}👋${'y'.repeat(70_000)}`
+  const long = condense({ parts: [{ type: 'text', text }] })
+  assert.deepEqual(
+    long.map(({ type, delta = '' }) => [type, (delta as string).length]),
+    [
+      ['start', 0],
+      ['text-start', 0],
+      ['text-delta', 65_537],
+      ['text-delta', 65_536],
+      ['text-delta', 4_464],
+      ['text-end', 0],
+    ],
+  )
+})
+
+test('depth and width of a JSON text are known without parsing it', () => {
+  const anyJson = fc.jsonValue({ maxDepth: 5 }).map((value) => JSON.stringify(value))
+  fc.assert(
+    fc.property(anyJson, (text) => assert.equal(jsonTextFault(text), undefined)),
+    { numRuns: 300, seed: 20 },
+  )
+  const brackets = JSON.stringify('[\\"{,'.repeat(20_000))
+  assert.equal(jsonTextFault(brackets), undefined, 'in a string they are nothing')
+  assert.match(jsonTextFault('['.repeat(1_000_000))!, /nested/)
+  assert.match(jsonTextFault('"\\\\",'.repeat(10_001))!, /more than/)
+})
+
 const encoder = new TextEncoder()
 const FRAMINGS: Readonly<Record<string, (stream: readonly Chunk[]) => string>> = {
   'server-sent events': (stream) =>
@@ -317,7 +408,7 @@ test('300 streams, in every framing: the message that the AI SDK makes, for ever
       for (let at = 0; at <= bytes.length; at += 1) {
         const decoder = createChunkDecoder()
         const [first, second] = [decoder.push(bytes.subarray(0, at)), decoder.push(bytes.subarray(at))]
-        const chunks = [...first, ...second, ...decoder.end()]
+        const chunks = [...first, ...second, ...decoder.end()].map(chunkOfText)
         assert.deepEqual(json(assembled(chunks).message), expected, `split at ${at}`)
       }
     }),
@@ -330,7 +421,7 @@ test('bytes that came one by one give the same chunks', () => {
   for (const frame of Object.values(FRAMINGS)) {
     const decoder = createChunkDecoder()
     const chunks = Array.from(encoder.encode(frame(stream)), (byte) => decoder.push(Uint8Array.of(byte)))
-    assert.deepEqual([...chunks.flat(), ...decoder.end()], stream)
+    assert.deepEqual([...chunks.flat(), ...decoder.end()].map(chunkOfText), stream)
   }
 })
 
@@ -367,7 +458,8 @@ test('bytes that cannot be chunks are refused, and so is a line without an end',
   const refuses = (text: string | Uint8Array, fault: RegExp) => {
     const decoder = createChunkDecoder()
     const bytes = typeof text === 'string' ? encoder.encode(text) : text
-    assert.throws(() => [...decoder.push(bytes), ...decoder.end()], { name: 'ChunkError', message: fault })
+    const chunks = () => [...decoder.push(bytes), ...decoder.end()].map(chunkOfText)
+    assert.throws(chunks, { name: 'ChunkError', message: fault })
   }
   refuses('<html>\n', /neither a chunk nor an event/)
   refuses('data: {"type"\n\n', /not JSON/)
@@ -375,7 +467,10 @@ test('bytes that cannot be chunks are refused, and so is a line without an end',
   refuses(Uint8Array.of(0x7b, 0xff, 0x0a), /not UTF-8/)
   refuses(Uint8Array.of(0x7b, 0xc3), /not UTF-8/)
   refuses(`{"type":"error","errorText":"${'x'.repeat(CHUNK_LENGTH)}`, /longer than/)
-  refuses(`data: x\n`.repeat(CHUNK_LENGTH + 1), /longer than/)
+  refuses('data: x\n'.repeat(CHUNK_LENGTH / 7 + 1), /longer than/)
+  refuses('data:\n'.repeat(CHUNK_LENGTH / 5 + 1), /longer than/)
+  refuses(`{"type":"data-x","data":${'['.repeat(65)}${']'.repeat(65)}}\n`, /nested deeper than 64/)
+  refuses(`{"type":"data-x","data":[${'0,'.repeat(10_000)}0]}\n`, /more than 10000 fields/)
   assert.deepEqual(
     createChunkDecoder().push(encoder.encode('data: {"type":"finish"}\n')),
     [],

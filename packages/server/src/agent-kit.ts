@@ -1,5 +1,7 @@
 // The public entry of `fleetline/agent`: for those who answer, wherever they run. Nothing of a pod is loaded with it.
 import type { AgentCall } from './agent/agent.ts'
+import { ownErrorText } from './agent/own-error.ts'
+import { retryAfterMs, waitMs } from './agent/retry-after.ts'
 import { isSignedBy } from './agent/signature.ts'
 import { systemClock } from './lib/clock.ts'
 
@@ -31,6 +33,38 @@ export async function verify(
   if (id === '' || !(await isSignedBy(secrets, header('webhook-signature'), signed)))
     throw new SignatureError('webhook-signature is missing, or not by this secret')
   return JSON.parse(new TextDecoder().decode(signed.body)) as AgentRequest
+}
+
+type ApiError = {
+  readonly name?: unknown
+  readonly statusCode?: unknown
+  readonly isRetryable?: unknown
+  readonly responseHeaders?: { readonly [name: string]: unknown } | undefined
+  /** Of the AI SDK's RetryError. */
+  readonly lastError?: unknown
+}
+
+/**
+ * For the AI SDK's `toUIMessageStream({ onError })`, which else hides why a call of the model failed: whether to call this
+ * agent again, and when. Readers are not shown it.
+ */
+export function onError(error: unknown): string {
+  const outer = fieldsOf(error)
+  const { name, statusCode, isRetryable, responseHeaders } = outer.lastError
+    ? fieldsOf(outer.lastError)
+    : outer
+  const ms = Number.parseFloat(String(responseHeaders?.['retry-after-ms']))
+  const retryAfter = waitMs(ms) ?? retryAfterMs(responseHeaders?.['retry-after'], systemClock().now())
+  return ownErrorText({
+    ...(typeof name === 'string' && { code: name }),
+    ...(typeof statusCode === 'number' && { status: statusCode }),
+    ...(typeof isRetryable === 'boolean' && { retryable: isRetryable }),
+    ...(retryAfter !== undefined && { retryAfterMs: retryAfter }),
+  })
+}
+
+function fieldsOf(error: unknown): ApiError {
+  return typeof error === 'object' && error !== null ? error : {}
 }
 
 async function bodyOf({ body }: Request): Promise<Uint8Array> {

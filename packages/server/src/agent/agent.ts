@@ -54,6 +54,16 @@ export type DefinedAgents = ReadonlyMap<string, AgentDefinition>
 /** Among the chunks of an agent behind a URL: it has sent something, and no chunk yet. */
 export const LIFE = Object.freeze({ type: 'life' })
 
+/** Among them: a chunk as it came. Whoever reads it parses it. */
+export class ChunkText {
+  readonly [field: string]: unknown
+  readonly type = 'text of a chunk'
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
 const MARK = Symbol.for('fleetline.agent') // of any copy of this module
 
 export function agent(name: string, answer: AgentDefinition['answer']): AgentDefinition {

@@ -1,4 +1,5 @@
 // What went wrong with an agent: its own doing, or that of the way to it, never ours.
+import { Retry } from '../errors.ts'
 
 type What = {
   /** The same would come again. */
@@ -19,4 +20,11 @@ export class AgentFault extends Error {
     this.isFinal = isFinal
     this.afterMs = afterMs
   }
+}
+
+const BUSY_MS = { least: 1_000, unsaid: 5_000 }
+
+/** Of an agent, or of what it relies on, that has enough to do: it is called later, which does not count. */
+export function busy(message: string, afterMs = BUSY_MS.unsaid): Retry {
+  return new Retry('rate_limited', message, { afterMs: Math.max(BUSY_MS.least, afterMs) })
 }

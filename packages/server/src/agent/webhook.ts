@@ -2,20 +2,22 @@
 // own, which ends with the call: at once when its signal is aborted. Redirects are not followed. Every attempt of a turn has
 // the same id and idempotency key, and a new time.
 //   the answer                                             the call
-//   200, as server-sent events or with a chunk a line      its chunks
+//   200, 204                                               its chunks: answer.ts
 //   429                                                    asks for later; does not count
 //   408, 425, 5xx                                          a fault to try again after, not before its Retry-After
-//   any other status, any other type of content            a fault that stays
+//   any other status                                       a fault that stays
 //   none within the time to connect, or it breaks off      a fault to try again after
 // How long it may be silent, and take as a whole, is its caller's affair: turn/call.ts. Of an error nothing is told but its
 // code: messages of sockets name addresses.
-import { ChunkError, createChunkDecoder } from '@fleetline/protocol'
+import { ChunkError } from '@fleetline/protocol'
 import { Client, errors, type Dispatcher } from 'undici'
-import { kindOf, Retry } from '../errors.ts'
+import { kindOf } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
-import { LIFE, type AgentAnswer, type AgentCall, type AgentDefinition } from './agent.ts'
+import type { AgentAnswer, AgentCall, AgentDefinition } from './agent.ts'
+import { chunksOf, TYPES } from './answer.ts'
 import type { Located } from './directory.ts'
-import { AgentFault } from './fault.ts'
+import { AgentFault, busy } from './fault.ts'
+import { retryAfterMs } from './retry-after.ts'
 import { sign } from './signature.ts'
 
 type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string }
@@ -24,10 +26,6 @@ export type Webhooks = { agentAt(located: Located): AgentDefinition }
 
 const CONNECT_MS = 5_000
 const HEADER_BYTES = 16_384
-const ANSWER_BYTES = 64 * 1024 * 1024 // with all that stands around the chunks
-const LONGEST_WAIT_MS = 600_000
-const BUSY_MS = { least: 1_000, unsaid: 5_000 } // after a 429, also if it names no time, or none at all
-const TYPES = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
 
 export function createWebhooks(deps: Deps): Webhooks {
   return { agentAt: (located) => ({ name: located.name, answer: (call) => answerOf(deps, located, call) }) }
@@ -57,7 +55,7 @@ async function* answerOf(deps: Deps, { name, url, secret }: Located, call: Agent
     const answer = await client.request(request)
     isAnswered = true
     check(answer, deps.clock)
-    yield* chunksOf(answer.body)
+    yield* chunksOf(answer)
   } catch (error) {
     throw call.signal.aborted ? error : faultOf(error, isAnswered)
   } finally {
@@ -92,41 +90,14 @@ async function headersOf(
   }
 }
 
-/** Throws unless chunks follow. */
+/** Throws unless it is an answer. */
 function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clock, 'now'>): void {
   const said = `The agent answered with status ${statusCode}`
-  const afterMs = retryAfterMs(headers['retry-after'], clock)
-  if (statusCode === 429)
-    throw new Retry('rate_limited', said, { afterMs: Math.max(BUSY_MS.least, afterMs ?? BUSY_MS.unsaid) })
+  const afterMs = retryAfterMs(headers['retry-after'], clock.now())
+  if (statusCode === 429) throw busy(said, afterMs)
   if (statusCode === 408 || statusCode === 425 || statusCode >= 500)
     throw new AgentFault('agent_error', said, { isFinal: false, afterMs })
-  if (statusCode !== 200) throw new AgentFault('agent_refused', said, { isFinal: true })
-  const type = String(headers['content-type'] ?? 'none')
-    .split(';')[0]!
-    .trim()
-    .toLowerCase()
-  if (!TYPES.includes(type))
-    throw new AgentFault(
-      'agent_protocol',
-      `The agent answered with another content type than ${TYPES.join(', ')}`,
-      { isFinal: true },
-    )
-  if ('content-encoding' in headers)
-    throw new AgentFault('agent_protocol', 'The agent answered with a content encoding', { isFinal: true })
-}
-
-async function* chunksOf(body: AsyncIterable<Uint8Array>): AgentAnswer {
-  const decoder = createChunkDecoder()
-  let bytes = 0
-  for await (const piece of body) {
-    bytes += piece.length
-    if (bytes > ANSWER_BYTES)
-      throw new AgentFault('too_large', `An answer has at most ${ANSWER_BYTES} bytes`, { isFinal: true })
-    const chunks = decoder.push(piece)
-    if (chunks.length === 0) yield LIFE
-    else yield* chunks
-  }
-  yield* decoder.end()
+  if (statusCode !== 200 && statusCode !== 204) throw new AgentFault('agent_refused', said, { isFinal: true })
 }
 
 /** Of what undici, the socket or TLS threw; what we threw ourselves stays as it is. */
@@ -153,12 +124,4 @@ function unopened(name: string): AgentFault {
   return new AgentFault('agent_unopened', `The secret of the agent ${name} does not open: ${how}`, {
     isFinal: false,
   })
-}
-
-function retryAfterMs(header: string | string[] | undefined, clock: Pick<Clock, 'now'>): number | undefined {
-  if (typeof header !== 'string') return undefined
-  const isDate = /^[A-Z]/i.test(header) // all else is read as some date, too
-  const isSeconds = /^\d{1,9}$/.test(header)
-  const ms = isSeconds ? Number(header) * 1000 : isDate ? Date.parse(header) - clock.now() : Number.NaN
-  return Number.isNaN(ms) ? undefined : Math.min(LONGEST_WAIT_MS, Math.max(0, ms))
 }

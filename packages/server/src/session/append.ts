@@ -145,7 +145,7 @@ export function createAppender(deps: Deps): Appender {
       }
     },
     endTurn: async (item) => {
-      if (item.outcome === 'done' && item.draft && !isReplyOf(item.turn, item.draft))
+      if (item.draft && !isReplyOf(item.turn, item.draft))
         throw new Bug('A reply does not have the id of its turn')
       const ended = (await batcher.add({ type: 'end', ...item })) as TurnEnded // what place answers to an end
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? item.outcome : ended.type })
@@ -161,7 +161,7 @@ export function createAppender(deps: Deps): Appender {
 
 function weightOf(item: Item): number {
   if (item.type === 'stop') return STOP_BYTES
-  return 'draft' in item ? (item.draft?.bytes ?? 0) : item.error.message.length
+  return (item.draft?.bytes ?? 0) + ('error' in item ? item.error.message.length : 0)
 }
 
 function toSender(error: unknown): unknown {

@@ -15,7 +15,8 @@
 //   this attempt has ended before                                   ended
 //   another claim holds by now, or is not the live one (E1)         fenced
 //   is done, and has read nothing                                   fenced: nobody knows what it answers
-//   is held and live                                                ended: its message at head + 1, and the next step
+//   is held and live                                                ended: its message, or what it had said when it failed, at
+//                                                                   head + 1, and the next step
 //
 //   the stop of a turn that                                         becomes
 //   was stopped before, in this epoch                               stopped, where its words are
@@ -58,7 +59,12 @@ export type TurnEnd = SessionKey &
     readonly pod: number
   } & (
     | { readonly outcome: 'done'; /** Nothing: it had nothing to say. */ readonly draft: Draft | undefined }
-    | { readonly outcome: 'failed'; readonly error: TurnError }
+    | {
+        readonly outcome: 'failed'
+        readonly error: TurnError
+        /** What it had said, if it had read anything. */
+        readonly draft: Draft | undefined
+      }
   )
 export type TurnError = { readonly code: string; readonly message: string }
 export type TurnEnded = { readonly type: 'ended' } | { readonly type: 'fenced' }
@@ -220,8 +226,9 @@ function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
   const readTo = row.readTo ?? state.head // it failed before it read: the failure is of all that was there
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
   if (!stepped) return { type: 'fenced' }
-  const draft = end.outcome === 'done' ? end.draft : undefined
-  batch.put(draft ? batch.write(stepped, { draft, turn, answers: readTo }) : stepped)
+  const failed = end.outcome === 'failed' ? ({ status: 'failed' } as const) : {}
+  const { draft } = end
+  batch.put(draft ? batch.write(stepped, { draft, turn, answers: readTo, ...failed }) : stepped)
   const { tenant, session, attempt, pod } = end
   const closed = { tenant, session, turn, attempt, pod, readTo }
   batch.closed.push(

@@ -179,6 +179,12 @@ export const METRICS = {
     help: 'Calls of agents ended: answered, aborted (stopped, fenced, or the pod drains), later (asked for by the agent), thrown (by an agent in code), or the code of the fault.',
     labels: ['outcome'],
   },
+  agentChunksIgnored: {
+    kind: 'counter',
+    name: 'fleetline_agent_chunks_ignored_total',
+    help: 'Chunks that agents sent behind their finish, which nobody is shown.',
+    labels: [],
+  },
   turnsEnded: {
     kind: 'counter',
     name: 'fleetline_turns_ended_total',

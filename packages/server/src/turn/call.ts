@@ -1,7 +1,9 @@
 // One call of an agent, from the first chunk to the last. Nothing of it is believed: every value is looked at, what it may
 // send and how long it may be silent has a limit, and one that goes on after its signal is left behind, at once.
 //   the stream                                             answer
-//   ended behind `finish`                                  the message that its chunks make, or nothing if that is empty
+//   said `finish`, and ended, broke or went on for some     the message that its chunks make, or nothing if that is empty
+//   time, which is waited for
+//   said `error` as `fleetline:{…}`                        what that says: agent/own-error.ts
 //   ended without `finish`, said `error` or `abort`,       a fault to try again after
 //   finished with `error` or `interrupted`; was silent, or
 //   took, too long
@@ -10,17 +12,18 @@
 //   threw                                                  what it threw, as it is
 import {
   ChunkError,
-  chunkOf,
-  createAssembler,
+  chunkOfText,
   hasContent,
   MESSAGE_LIMITS,
   messageFault,
+  type Assembler,
   type Chunk,
   type Message,
   type StreamEnd,
 } from '@fleetline/protocol'
-import { LIFE, type AgentAnswer, type AgentCall, type AgentDefinition } from '../agent/agent.ts'
+import { ChunkText, LIFE, type AgentAnswer, type AgentCall, type AgentDefinition } from '../agent/agent.ts'
 import { AgentFault } from '../agent/fault.ts'
+import { faultOfText } from '../agent/own-error.ts'
 import { breathe, within, type Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 
@@ -28,6 +31,7 @@ type LimitName =
   | 'firstMs'
   | 'silenceMs'
   | 'wholeMs'
+  | 'tailMs'
   | 'chunks'
   | 'chunkBytes'
   | 'bytes'
@@ -39,6 +43,8 @@ export const CALL_LIMITS: CallLimits = {
   firstMs: 30_000,
   silenceMs: 60_000,
   wholeMs: 900_000,
+  /** Behind its `finish`: an agent may have something to put away, and nobody waits for it without end. */
+  tailMs: 10_000,
   chunks: 100_000,
   /** Of one: what is written, read and told at once. */
   chunkBytes: 1024 * 1024,
@@ -57,18 +63,23 @@ const BREATH = 64 // chunks: an agent that has them all at once does not hold up
 type Deps = {
   readonly clock: Clock
   readonly limits: CallLimits
+  /** Of the reply: it holds what was said, also if the call fails. */
+  readonly assembler: Assembler
   /** Each chunk of the reply, in its order, as it comes; but for those after which another attempt may come. */
   readonly onChunk: (chunk: Chunk) => void
   /** It is called now. Resolves when it has ended its stream, which one that was left behind may do later. */
   readonly onCalled?: (ended: Promise<void>) => void
+  /** A chunk came behind `finish`. */
+  readonly onIgnored?: () => void
 }
 
 /** Rejects with the signal's reason when that is aborted. The signal that the agent gets is aborted when this ends. */
 export async function callAgent(
-  { clock, limits, onChunk, onCalled }: Deps,
+  deps: Deps,
   { answer }: AgentDefinition,
   call: AgentCall,
 ): Promise<Message | undefined> {
+  const { clock, limits, onCalled } = deps
   const over = new AbortController()
   const signal = AbortSignal.any([call.signal, over.signal])
   const { messageId } = call.turn // before the agent has the call in its hands
@@ -78,9 +89,10 @@ export async function callAgent(
     onCalled?.(ended.promise)
     try {
       const stream = await within(clock, limits.firstMs, begun, SILENT, signal)
-      const message = await read(stream, { clock, limits, onChunk, signal, messageId })
+      await read(stream, { ...deps, signal, messageId })
+      await drain(stream, { ...deps, signal, messageId })
       ended.resolve()
-      return message
+      return replyOf(deps.assembler.message(), deps.assembler.end(), limits)
     } catch (error) {
       begun.then(leave).then(ended.resolve, ended.resolve) // it has none, or this was its failure
       throw error instanceof ChunkError
@@ -109,31 +121,57 @@ async function leave(stream: AsyncIterator<unknown>): Promise<void> {
 
 type Reading = Deps & { readonly signal: AbortSignal; readonly messageId: string }
 
+/** Up to its `finish`, or to its end. */
 async function read(
   stream: AsyncIterator<unknown>,
-  { clock, limits, onChunk, signal, messageId }: Reading,
-): Promise<Message | undefined> {
-  const assembler = createAssembler(messageId)
-  const measure = createMeasure(limits)
-  const next = async () => (await stream.next()) as Partial<IteratorResult<unknown>> | undefined
-  for (let waitMs = limits.firstMs; ; waitMs = limits.silenceMs) {
-    const step = await within(clock, waitMs, next(), SILENT, signal)
-    if (step?.done) return replyOf(assembler.message(), assembler.end(), limits)
+  { clock, limits, assembler, onChunk, signal, messageId }: Reading,
+): Promise<void> {
+  const measure = createMeasure(limits, assembler)
+  for (let waitMs = limits.firstMs; !assembler.end().isFinished; waitMs = limits.silenceMs) {
+    const step = await within(clock, waitMs, next(stream), SILENT, signal)
+    if (step?.done) return
     if (step?.value === LIFE) continue
-    const text = jsonOf(step?.value)
+    const text = step?.value instanceof ChunkText ? step.value.text : jsonOf(step?.value)
     if (measure.count(text) % BREATH === 0) await breathe()
-    if (assembler.end().isFinished) continue // behind `finish` nothing counts, but for its size
-    const chunk = ours(chunkOf(JSON.parse(text)), messageId)
+    const chunk = ours(chunkOfText(text), messageId)
+    measure.look(chunk)
     assembler.push(chunk)
-    measure.look(chunk, assembler.length())
+    measure.weigh()
     if (chunk.type !== 'error' && chunk.type !== 'abort') onChunk(chunk)
     await crashPoint('turn.chunk')
   }
 }
 
+/** Behind `finish` nothing counts: not what it says, not how it ends. Rejects if the call was ended meanwhile. */
+async function drain(
+  stream: AsyncIterator<unknown>,
+  { clock, limits, signal, onIgnored }: Reading,
+): Promise<void> {
+  const isEnded = async () => {
+    for (let left = limits.chunks; left > 0 && !signal.aborted; left -= 1) {
+      const step = await next(stream)
+      if (step?.done) return true
+      if (step?.value !== LIFE) onIgnored?.()
+      if (left % BREATH === 0) await breathe()
+    }
+    return false
+  }
+  const isLeft = await within(clock, limits.tailMs, isEnded(), SILENT, signal).then(
+    (ended) => !ended,
+    () => true,
+  )
+  signal.throwIfAborted()
+  if (isLeft) leave(stream).catch(() => undefined)
+}
+
+async function next(stream: AsyncIterator<unknown>): Promise<Partial<IteratorResult<unknown>> | undefined> {
+  return await stream.next()
+}
+
 /** Throws when the stream is more than a reply may be. */
-function createMeasure(limits: CallLimits) {
-  const size = { chunks: 0, chunkBytes: 0, bytes: 0, metadataBytes: 0, parts: 0 }
+function createMeasure(limits: CallLimits, assembler: Assembler) {
+  const size = { chunks: 0, chunkBytes: 0, bytes: 0, metadataBytes: 0, parts: 0, messageBytes: 0 }
+  let unweighed = 0
   const check = () => {
     const [over] = (Object.keys(size) as (keyof typeof size)[]).filter((name) => size[name] > limits[name])
     if (over)
@@ -145,12 +183,21 @@ function createMeasure(limits: CallLimits) {
       size.chunks += 1
       size.chunkBytes = Buffer.byteLength(text)
       size.bytes += size.chunkBytes
+      unweighed += size.chunkBytes
       check()
       return size.chunks
     },
-    look: (chunk: Chunk, parts: number) => {
-      size.parts = parts
+    look: (chunk: Chunk) => {
       if ('messageMetadata' in chunk) size.metadataBytes += JSON.stringify(chunk.messageMetadata).length
+      check()
+    },
+    /** Of the message so far: its bytes when there may be too many. */
+    weigh: () => {
+      size.parts = assembler.length()
+      if (unweighed > limits.messageBytes) {
+        size.messageBytes = bytesOf(assembler.message())
+        unweighed = 0
+      }
       check()
     },
   }
@@ -172,8 +219,7 @@ function ours(chunk: Chunk, messageId: string): Chunk {
 
 function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message | undefined {
   const { isFinished, isAborted, finishReason, errorText } = end
-  if (errorText !== undefined)
-    throw new AgentFault('agent_error', `The agent said: ${errorText}`, { isFinal: false })
+  if (errorText !== undefined) throw faultOfText(errorText)
   if (isAborted) throw new AgentFault('agent_error', 'The agent gave up by itself', { isFinal: false })
   if (!isFinished)
     throw new AgentFault('incomplete', 'The stream of the agent ended before its finish', { isFinal: false })
@@ -182,9 +228,13 @@ function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message 
   const fault = messageFault(message)
   if (fault !== undefined)
     throw new AgentFault('agent_protocol', `The reply cannot be stored: ${fault}`, { isFinal: true })
-  if (Buffer.byteLength(JSON.stringify(message)) > limits.messageBytes)
+  if (bytesOf(message) > limits.messageBytes)
     throw new AgentFault('too_large', `The reply is over ${limits.messageBytes} bytes of JSON`, {
       isFinal: true,
     })
   return hasContent(message) ? message : undefined
+}
+
+function bytesOf(message: Message): number {
+  return Buffer.byteLength(JSON.stringify(message))
 }

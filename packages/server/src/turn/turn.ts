@@ -12,13 +12,14 @@
 //   is the fifth that counts: the fourth never got to its end    failed: `attempts_used_up`
 //   the agent is none that this pod knows                        as if it had failed
 //   the agent answered                                           done, with its message, or with none if it has nothing to say
-//   the agent failed                                             waits, and is called again; at the fourth attempt failed
-//   the agent failed for good (its protocol, abort)              failed
+//   the agent failed                                             waits, and is called again; at the fourth attempt failed,
+//                                                                with what it had said
+//   the agent failed for good (its protocol, abort)              failed, with what it had said
 //   the agent asked for later                                    waits until then; does not count
 //   the pod stops, or must not trust itself                      handed back; does not count
 // The end is sent until PostgreSQL answers: an end that was there already, by this attempt, is known again. Task rows keep
 // the code of a fault, never its message, which may quote what was said.
-import type { Message } from '@fleetline/protocol'
+import { createAssembler, type Assembler, type Message } from '@fleetline/protocol'
 import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
 import type { Agents } from '../agent/agents.ts'
 import { AgentFault } from '../agent/fault.ts'
@@ -27,7 +28,8 @@ import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import { insist } from '../lib/insist.ts'
 import type { Random } from '../lib/random.ts'
-import { draftOf } from '../session/draft.ts'
+import { draftOf, type Draft } from '../session/draft.ts'
+import { sealed } from '../session/partial.ts'
 import type { TurnEnd, TurnError } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { openTurn, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
@@ -117,13 +119,14 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   const call = await gather({ ...deps.sessions, cell: deps.cell }, claim, turn)
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
+  const said = createAssembler(call.turn.messageId)
   try {
-    const message = await listen(work, agent, { ...call, deadlineMs: leftMs, signal: ending.signal })
+    const message = await listen(work, agent, { ...call, deadlineMs: leftMs, signal: ending.signal }, said)
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
     return await end(work, { outcome: 'done', draft })
   } catch (error) {
-    return afterFault(work, error)
+    return afterFault(work, error, () => sealed(said, agent.name))
   }
 }
 
@@ -132,13 +135,15 @@ async function listen(
   { claim, pod, ending, deps, onCalled }: Work,
   agent: AgentDefinition,
   call: AgentCall,
+  assembler: Assembler,
 ): Promise<Message | undefined> {
   const { id: turn, tenant, attempt } = claim
   const onFenced = () => ending.abort(OVERTAKEN)
   const stream = deps.sessions.openStream({ tenant, turn, attempt, pod, onFenced })
   try {
     const limits = { ...CALL_LIMITS, wholeMs: call.deadlineMs }
-    const around = { clock: deps.clock, limits, onChunk: stream.push, onCalled }
+    const onIgnored = () => deps.metrics.count('agentChunksIgnored', {})
+    const around = { clock: deps.clock, limits, assembler, onChunk: stream.push, onCalled, onIgnored }
     const message = await callAgent(around, agent, call)
     deps.metrics.count('agentCalls', { outcome: 'answered' })
     return message
@@ -169,29 +174,34 @@ function notBegun(attempt: Attempt, error: unknown): Settlement {
   return { type: 'retry', delayMs: retryMs(attempt.claim.spent, attempt.random), error: fault }
 }
 
-async function afterFault(work: Work, error: unknown): Promise<Settlement | Ended> {
+/** `said`: what is kept of the attempt, if it was the last. */
+async function afterFault(
+  work: Work,
+  error: unknown,
+  said: () => Draft | undefined = () => undefined,
+): Promise<Settlement | Ended> {
   const { claim, ending, clock, random } = work
   if (ending.signal.reason === OVERTAKEN) return { type: 'failed', answer: 'fenced' }
   if (ending.signal.aborted) return { type: 'back' }
   const { code, message, kind, delayMs } = readThrown(error, clock)
-  if (kind === 'Abort') return endFailed(work, { code: 'aborted', message })
+  if (kind === 'Abort') return endFailed(work, { code: 'aborted', message }, said())
   if (delayMs !== undefined)
     return { type: 'later', delayMs: Math.min(delayMs, DEADLINE_MS), error: faultOfTask(work, 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
-  if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message })
+  if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message }, said())
   const askedMs = error instanceof AgentFault ? (error.afterMs ?? 0) : 0
   const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 
-function endFailed(work: Work, error: TurnError): Promise<Ended> {
+function endFailed(work: Work, error: TurnError, draft?: Draft): Promise<Ended> {
   work.log.warn('a turn failed', { code: error.code })
-  return end(work, { outcome: 'failed', error })
+  return end(work, { outcome: 'failed', error, draft })
 }
 
 type Ending =
   | Pick<Extract<TurnEnd, { outcome: 'done' }>, 'outcome' | 'draft'>
-  | Pick<Extract<TurnEnd, { outcome: 'failed' }>, 'outcome' | 'error'>
+  | Pick<Extract<TurnEnd, { outcome: 'failed' }>, 'outcome' | 'error' | 'draft'>
 
 async function end({ claim, pod, log, gaveUp: signal, turn, deps }: Work, ending: Ending): Promise<Ended> {
   const { session, epoch } = turn
@@ -199,8 +209,9 @@ async function end({ claim, pod, log, gaveUp: signal, turn, deps }: Work, ending
   let sent = ending
   const onFailure = (error: unknown, failures: number) => {
     if (failures === 0) log.warn('a turn could not be ended yet', { error })
-    if (isValueFault(error)) sent = { outcome: 'failed', error: UNSTORABLE }
-    else if (failures >= PATIENCE && kindOf(error) !== 'Retry') sent = { outcome: 'failed', error: BROKEN }
+    if (isValueFault(error)) sent = { outcome: 'failed', error: UNSTORABLE, draft: undefined }
+    else if (failures >= PATIENCE && kindOf(error) !== 'Retry')
+      sent = { outcome: 'failed', error: BROKEN, draft: undefined }
   }
   const ended = await insist({ ...deps, signal, onFailure }, () => deps.sessions.endTurn({ ...key, ...sent }))
   const answer = ended === undefined ? 'unanswered' : ended.type === 'ended' ? 'settled' : 'fenced'

@@ -240,6 +240,78 @@ test('what would come again is not asked for again: 302 is not followed, 401, an
   assert.ok(talk.received.every(({ path }) => path === '/api/chat?x=1'))
 })
 
+test('JSON and 204 are answers, too; calls of tools are parts; what it had said before it failed is kept', async (t) => {
+  const json = (value: object) => (response: ServerResponse) =>
+    response.writeHead(200, { 'content-type': 'application/json; charset=utf-8' }).end(JSON.stringify(value))
+  const call = { toolCallId: 'c', toolName: 'weather' }
+  const part = {
+    type: 'tool-weather',
+    toolCallId: 'c',
+    state: 'output-available',
+    input: { a: 1 },
+    output: 'sun',
+  }
+  const failing = (errorText: string) => [
+    ...SAID.slice(0, 3),
+    { type: 'tool-input-available', ...call, input: 1 },
+    { type: 'error', errorText },
+  ]
+  const ends: readonly (readonly [
+    answer: (response: ServerResponse) => unknown,
+    state: string,
+    said?: object,
+  ])[] = [
+    [json({ text: 'plain' }), 'done', { parts: [{ type: 'text', text: 'plain', state: 'done' }] }],
+    [
+      json({ id: 'x', role: 'assistant', parts: [part], metadata: { n: 1 } }),
+      'done',
+      { parts: [part], metadata: { n: 1 } },
+    ],
+    [(response) => response.writeHead(204).end(), 'done'],
+    [json({ error: 'no' }), 'failed agent_protocol'],
+    [json({ role: 'user', parts: [part] }), 'failed agent_protocol'],
+    [json({ role: 'assistant', parts: [{ type: 'nonsense' }] }), 'failed agent_protocol'],
+    [
+      (response) =>
+        lines(response, [
+          { type: 'tool-input-start', ...call },
+          { type: 'tool-input-delta', toolCallId: 'c', inputTextDelta: '{"a":1}' },
+          { type: 'tool-output-available', toolCallId: 'c', output: 'sun' },
+          { type: 'finish' },
+          { type: 'behind it' },
+        ]),
+      'done',
+      { parts: [part] },
+    ],
+    [
+      (response) => lines(response, failing('fleetline:{"status":400,"code":"of our own"}')),
+      'failed agent_error',
+      {
+        status: 'failed',
+        parts: [
+          { type: 'text', text: 'hello from afar', state: 'done' },
+          { type: 'tool-weather', toolCallId: 'c', state: 'output-error', input: 1, errorText: 'stopped' },
+        ],
+      },
+    ],
+  ]
+  let answer = ends[0]![0]
+  const talk = await talkWith(t, (_, response) => answer(response))
+  for (const [how, state, said] of ends) {
+    answer = how
+    const ack = await talk.send('hi')
+    const { error, ...turn } = await talk.ended(ack.turn!)
+    assert.equal(error ? `${turn.state} ${error.code}` : turn.state, state)
+    assert.doesNotMatch(error?.message ?? '', /of our own/)
+    const reply = (await talk.items()).find(({ turn: id }) => id === ack.turn)
+    const { parts, metadata, status } = reply ?? {}
+    assert.deepEqual(reply && JSON.parse(JSON.stringify({ parts, metadata, status })), said)
+  }
+  assert.equal(talk.received.length, ends.length)
+  const metrics = await (await fetch(`${talk.admin}/metrics`)).text()
+  assert.match(metrics, /fleetline_agent_chunks_ignored_total 1\n/)
+})
+
 test('E8: stopped, its connection is closed at once; removed, it is nobody; nobody listens, nobody is reached', async (t) => {
   let isClosed = false
   const talk = await talkWith(t, (_, response) => {

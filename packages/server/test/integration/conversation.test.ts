@@ -81,6 +81,7 @@ test('a turn that failed is over: its message is none, and the next send is answ
     pod,
     outcome: 'failed',
     error: '{"code":"x"}',
+    draft: undefined,
   } as const
   assert.deepEqual(await endTurn({ ...failed, error: { code: 'x', message: 'Quoting what ada said' } }), {
     type: 'ended',

@@ -89,8 +89,13 @@ function createLogs(agent: string | null) {
         epoch: misses === 'epoch' ? epoch - 1 : epoch,
       }
       if (wish.isStop) return [{ type: 'stop', tenant: 1, turn: id, ...missed }]
-      if (wish.hasFailed) return [{ ...end, ...missed, outcome: 'failed', error: { code: 'x', message: '' } }]
-      return [{ ...end, ...missed, outcome: 'done', draft: textDraft(`reply-${id}-${wish.attempt}`) }]
+      const draft = textDraft(`reply-${id}-${wish.attempt}`)
+      const error = { code: 'x', message: '' }
+      return [
+        wish.hasFailed
+          ? { ...end, ...missed, outcome: 'failed', error, draft: wish.attempt > 1 ? draft : undefined }
+          : { ...end, ...missed, outcome: 'done', draft },
+      ]
     },
     /** Turns that have not read yet read all there is; every fourth never does. */
     gather: () => {

@@ -7,7 +7,7 @@ import { simulateReadableStream } from 'ai'
 import { agent, agentsOf, LIFE, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
 import { AgentFault } from '../../src/agent/fault.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
-import { systemClock } from '../../src/lib/clock.ts'
+import { breathe, systemClock } from '../../src/lib/clock.ts'
 import { CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
 import { inOrder } from '../../src/turn/gather.ts'
 import { manualClock } from '../support/clock.ts'
@@ -52,6 +52,7 @@ const text = (delta: string) => ({ type: 'text-delta', id: '1', delta })
 const limited = (limits: Partial<CallLimits> = {}) => ({
   clock: systemClock(),
   limits: { ...CALL_LIMITS, ...limits },
+  assembler: createAssembler(MESSAGE),
   onChunk: () => undefined,
 })
 
@@ -94,6 +95,14 @@ test('every other stream is a fault, and says whether calling again may help', a
     [[START, { type: 'error', errorText: 'overloaded' }], 'agent_error', false],
     [[START, { type: 'finish', finishReason: 'error' }], 'agent_error', false],
     [[START, { type: 'finish', finishReason: 'interrupted' }], 'agent_error', false],
+    [[START, { type: 'error', errorText: 'fleetline:{"status":503}' }], 'agent_error', false],
+    [[START, { type: 'error', errorText: 'fleetline:{"status":400}' }], 'agent_error', true],
+    [
+      [START, { type: 'error', errorText: 'fleetline:{"retryable":false,"status":503}' }],
+      'agent_error',
+      true,
+    ],
+    [[START, { type: 'error', errorText: 'fleetline:no JSON' }], 'agent_error', false],
     [[START, { type: 'abort', reason: 'out of time' }], 'agent_error', false],
     [[START, { type: 'abort' }, FINISH], 'agent_error', false],
     [[START, { type: 'tool-input-start' }], 'agent_protocol', true],
@@ -107,6 +116,12 @@ test('every other stream is a fault, and says whether calling again may help', a
     [whole, 'too_large', true, { bytes: 100 }],
     [whole, 'too_large', true, { chunkBytes: 30 }],
     [whole, 'too_large', true, { messageBytes: 100 }],
+    [
+      [START, OPEN, ...Array<object>(50).fill(text('x'.repeat(100)))] as Chunks,
+      'too_large',
+      true,
+      { messageBytes: 1_000 },
+    ],
   ]
   for (const [chunks, code, isFinal, limits] of cases) {
     const fault = await callAgent(limited(limits), saying(chunks), callWith('hi')).catch(
@@ -134,13 +149,44 @@ test('a stream that never waits and never ends is cut by its size, also behind f
       return: () => left.resolve(),
     }
     const odd = agent('a', () => ({ [Symbol.asyncIterator]: () => endless }) as never)
-    await assert.rejects(callAgent(limited({ chunks: 5_000, parts: 1e9 }), odd, callWith('hi')), {
-      code: 'too_large',
-    })
+    const answered = callAgent(limited({ chunks: 5_000, parts: 1e9 }), odd, callWith('hi'))
+    if (first === FINISH) assert.equal(await answered, undefined)
+    else await assert.rejects(answered, { code: 'too_large' })
     await left.promise
   }
   clearInterval(timer)
   assert.ok(ticks > 1, `${ticks} ticks`)
+})
+
+test('behind finish nothing counts: a stream that breaks, or does not end, has answered', async () => {
+  const spoken = [START, OPEN, text('Hello'), CLOSE, FINISH]
+  const left = Promise.withResolvers<void>()
+  const breaking = agent('a', async function* () {
+    yield* spoken
+    throw new Error('broken')
+  })
+  const clock = manualClock()
+  const hanging = agent('a', async function* ({ signal }) {
+    yield* spoken
+    yield { type: 'nonsense' }
+    signal.addEventListener('abort', () => left.resolve())
+    await new Promise(() => undefined)
+  })
+  assert.equal((await callAgent(limited(), breaking, callWith('hi')))?.parts.length, 1)
+  let ignored = 0
+  const around = { ...limited(), clock, onIgnored: () => void (ignored += 1) }
+  const answered = callAgent(around, hanging, callWith('hi'))
+  while (ignored === 0) await breathe()
+  await clock.advance(CALL_LIMITS.tailMs)
+  assert.equal((await answered)?.parts.length, 1)
+  await left.promise
+  const stopping = new AbortController()
+  const stopped = callAgent({ ...around, ...limited(), clock }, hanging, {
+    ...callWith('hi'),
+    signal: stopping.signal,
+  })
+  stopping.abort(new Error('stopped'))
+  await assert.rejects(stopped, { message: 'stopped' })
 })
 
 test('silence and length have limits; the agent is told, and one that does not listen is left behind', async () => {

@@ -27,8 +27,8 @@ import { phraseOf } from './frames.ts'
 export type ReplyEnd =
   | { readonly type: 'answered'; readonly item: Item }
   | { readonly type: 'silent' }
-  | { readonly type: 'failed'; readonly turn: Turn }
   /** `item`: what was said by then, if anything. */
+  | { readonly type: 'failed'; readonly turn: Turn; readonly item: Item | undefined }
   | { readonly type: 'stopped'; readonly item: Item | undefined }
   | { readonly type: 'untold' }
 
@@ -61,8 +61,8 @@ export function createReply(seq: number, paper: Paper): Reply {
     noted = phrase
     live = isOf(turn) ? turn : undefined
     if (to === null || to < seq) return undefined
-    if (turn.state === 'failed') return { type: 'failed', turn }
     const item = items.get(turn.message)
+    if (turn.state === 'failed') return { type: 'failed', turn, item }
     if (turn.state === 'stopped') return { type: 'stopped', item }
     if (turn.state === 'done') return item ? { type: 'answered', item } : { type: 'silent' }
     return undefined
@@ -89,7 +89,7 @@ export function createReply(seq: number, paper: Paper): Reply {
   }
   const finish = ({ parts, status }: Item) => {
     const text = textOf(parts)
-    if (status === 'stopped') {
+    if (status !== undefined) {
       print(text, false) // some that is printed may have been said too late to be stored
       return print.closeLine()
     }

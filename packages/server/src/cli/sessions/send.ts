@@ -51,7 +51,7 @@ export async function send({ flags, args, options, output }: Call): Promise<numb
   const reply = createReply(ack.seq, output.isJson ? SILENT : output)
   const end = ack.turn === undefined ? UNTOLD : await follow(asking, ack, reply)
   const item = end.type === 'untold' ? await findReply(asking, ack) : undefined
-  return tell(asking, item ? { type: item.status ?? 'answered', item } : end, reply)
+  return tell(asking, item ? { type: item.status === 'stopped' ? 'stopped' : 'answered', item } : end, reply)
 }
 
 /** It was sent before, to an agent: what became of it is in the log. */
@@ -113,16 +113,19 @@ async function findReply({ api, path }: Asking, { seq }: Ack): Promise<Item | un
 
 function tell({ output }: Asking, end: End, reply: Reply): number {
   switch (end.type) {
-    case 'answered':
+    case 'answered': {
+      const { status, turn } = end.item
       reply.finish(end.item)
       if (output.isJson) output.one(end.item)
+      if (status === 'failed') throw new Abort('internal', `${turn} failed. ${keptOf(end.item)} ${GOES_ON}`)
       return EXIT.done
+    }
     case 'interrupted':
     case 'stopped': {
       if (end.item) reply.finish(end.item)
       else reply.closeLine()
       if (end.item && output.isJson) output.one(end.item)
-      const kept = end.item ? `What it had said is kept, at seq ${end.item.seq}.` : 'Nothing of it is kept.'
+      const kept = keptOf(end.item)
       if (end.type === 'stopped') throw new Abort('internal', `The reply was stopped. ${kept} ${GOES_ON}`)
       output.note(`Stopped. ${kept}`)
       return EXIT.interrupted
@@ -135,7 +138,9 @@ function tell({ output }: Asking, end: End, reply: Reply): number {
       return EXIT.done
     case 'failed': {
       const { id, error } = end.turn
-      throw new Abort('internal', `${id} failed: ${error?.message}. ${GOES_ON}`)
+      if (end.item) reply.finish(end.item)
+      if (end.item && output.isJson) output.one(end.item)
+      throw new Abort('internal', `${id} failed: ${error?.message}. ${keptOf(end.item)} ${GOES_ON}`)
     }
     case 'untold':
       throw new Abort(
@@ -143,6 +148,10 @@ function tell({ output }: Asking, end: End, reply: Reply): number {
         `There is no reply to it: its turn failed, was stopped, had nothing to say, or was not asked for. ${GOES_ON}`,
       )
   }
+}
+
+function keptOf(item: Item | undefined): string {
+  return item ? `What it had said is kept, at seq ${item.seq}.` : 'Nothing of it is kept.'
 }
 
 function newId(): string {

@@ -1,0 +1,129 @@
+// A message as chunks again: the fewest that make it. An agent that answers with a whole message has said these.
+//
+//   part                                        chunks
+//   step-start                                  start-step
+//   text, reasoning                             start, deltas, and its end unless it is streaming
+//   a call: input-streaming                     tool-input-start, a delta of the text so far
+//   a call: input-available, approval-…,        tool-input-available, what was asked and decided, tool-output-denied
+//   output-denied
+//   a call: output-available, output-error      tool-input-start, a delta of the input, what was asked and decided, then
+//                                               the output, or the error
+//   any other                                   the part itself
+// A call that is settled comes without tool-input-available, at which clients run their tools. Nothing is checked: what was
+// no part becomes no chunk, and is refused as one. Long texts come in pieces.
+import { given, isFields } from './json.ts'
+import type { Message } from './message.ts'
+
+type Fields = { readonly [field: string]: unknown }
+/** A chunk, if its part was one. */
+export type Condensed = Fields & { readonly type: string }
+
+const PIECE = 65_536 // characters
+
+/** Without a `finish`: whether the message has ended is not in it. */
+export function condense({ id, parts, metadata }: Partial<Message>): Condensed[] {
+  const start = { type: 'start', ...given({ messageId: id, messageMetadata: metadata }) }
+  return [start, ...(parts ?? []).flatMap((part, index) => chunksOf(part, String(index)))]
+}
+
+function chunksOf(part: Condensed, index: string): Condensed[] {
+  const { type } = part
+  if (type === 'step-start') return [{ type: 'start-step' }]
+  if (type === 'text') return wordsOf(part, 'text', index)
+  if (type === 'reasoning')
+    return wordsOf(part, 'reasoning', typeof part['id'] === 'string' ? part['id'] : index)
+  return type === 'dynamic-tool' || type.startsWith('tool-') ? callOf(part) : [part]
+}
+
+function wordsOf(
+  { text, state, providerMetadata, citations }: Fields,
+  kind: string,
+  id: string,
+): Condensed[] {
+  return [
+    { type: `${kind}-start`, id, ...given({ providerMetadata }) },
+    ...(text === '' ? [] : piecesOf(text)).map((delta) => ({ type: `${kind}-delta`, id, delta })),
+    ...(state === 'streaming' ? [] : [{ type: `${kind}-end`, id, ...given({ citations }) }]),
+  ]
+}
+
+function callOf(part: Condensed): Condensed[] {
+  const { toolCallId, state, input, rawInput, inputEncoding, output, errorText, preliminary } = part
+  const { toolMetadata, resultProviderMetadata: providerMetadata } = part
+  const call = callFields(part)
+  const start = (encoding = inputEncoding) => ({
+    type: 'tool-input-start',
+    ...call,
+    ...given({ inputEncoding: encoding }),
+  })
+  const deltas = (text: unknown) =>
+    piecesOf(text).map((inputTextDelta) => ({ type: 'tool-input-delta', toolCallId, inputTextDelta }))
+  const whole = input === undefined ? [] : deltas(JSON.stringify(input))
+  const result = { toolCallId, ...given({ toolMetadata, providerMetadata }) }
+  switch (state) {
+    case 'input-streaming':
+      return [start(), ...(rawInput === undefined ? [] : deltas(rawInput))]
+    case 'output-available':
+      return [
+        start(),
+        ...whole,
+        ...asked(part),
+        { type: 'tool-output-available', ...result, output, ...given({ preliminary }) },
+      ]
+    case 'output-error': {
+      if (rawInput === undefined)
+        return [
+          start(),
+          ...asked(part),
+          { ...call, type: 'tool-input-error', input, errorText, providerMetadata },
+        ]
+      const encoding = input === rawInput ? 'text' : undefined
+      return [
+        start(encoding),
+        ...deltas(rawInput),
+        ...asked(part),
+        { type: 'tool-output-error', ...result, errorText },
+      ]
+    }
+    default: {
+      const denied = state === 'output-denied' ? [{ type: 'tool-output-denied', toolCallId }] : []
+      return [{ type: 'tool-input-available', ...call, input }, ...asked(part), ...denied]
+    }
+  }
+}
+
+function callFields({
+  type,
+  toolCallId,
+  toolName,
+  title,
+  toolMetadata,
+  providerExecuted,
+  callProviderMetadata,
+}: Condensed) {
+  const named =
+    type === 'dynamic-tool' ? { toolName, dynamic: true } : { toolName: type.slice('tool-'.length) }
+  const facts = given({ title, toolMetadata, providerExecuted, providerMetadata: callProviderMetadata })
+  return { toolCallId, ...named, ...facts }
+}
+
+/** What somebody was asked about the call, and what was decided. */
+function asked({ toolCallId, approval }: Fields): Condensed[] {
+  if (!isFields(approval)) return []
+  const { id: approvalId, descriptor, requestReason, isAutomatic, signature, approved, reason } = approval
+  const request = given({ approvalDescriptor: descriptor, reason: requestReason, isAutomatic, signature })
+  const schema = 'inputSchemaInput' in approval ? { inputSchemaInput: approval['inputSchemaInput'] } : {}
+  const response = { type: 'tool-approval-response', approvalId, approved, ...given({ reason }) }
+  return [
+    { type: 'tool-approval-request', toolCallId, approvalId, ...request, ...schema },
+    ...(approved === undefined ? [] : [response]),
+  ]
+}
+
+/** A pair of surrogates stays together. What is no text is left to be refused. */
+function piecesOf(text: unknown): unknown[] {
+  if (typeof text !== 'string' || text.length <= PIECE) return [text]
+  const isPair = /[\uD800-\uDBFF]/.test(text[PIECE - 1]!)
+  const length = PIECE + (isPair ? 1 : 0)
+  return [text.slice(0, length), ...piecesOf(text.slice(length))]
+}

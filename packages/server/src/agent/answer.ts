@@ -1,0 +1,112 @@
+// What an agent behind a URL answers with, as the chunks that it means.
+//   status   content type                                    chunks
+//   200      text/event-stream, application/x-ndjson,        those that it sends, as they come
+//            application/jsonl
+//   200      application/json                                those of a message: `{"text": …}`, or one of the AI SDK's with the
+//                                                            role assistant
+//   204                                                      those of a reply that says nothing
+// Bytes are counted before they are kept; what came without a chunk is a sign of life.
+import {
+  ChunkError,
+  condense,
+  createChunkDecoder,
+  jsonTextFault,
+  MESSAGE_LIMITS,
+  type Message,
+} from '@fleetline/protocol'
+import type { Dispatcher } from 'undici'
+import { ChunkText, LIFE, type AgentAnswer } from './agent.ts'
+import { AgentFault } from './fault.ts'
+
+type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
+  readonly body: AsyncIterable<Uint8Array>
+}
+
+const STREAMS = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
+export const TYPES: readonly string[] = [...STREAMS, 'application/json']
+
+const STREAM_BYTES = 64 * 1024 * 1024 // with all that stands around the chunks
+const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // with all that is not kept of it
+const NOTHING = [{ type: 'start' }, { type: 'finish' }]
+
+/** Of an answer with the status 200 or 204. */
+export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
+  if (statusCode === 204) return nothing()
+  const type = String(headers['content-type'] ?? 'none')
+    .split(';')[0]!
+    .trim()
+    .toLowerCase()
+  if (!TYPES.includes(type))
+    throw broken(`The agent answered with another content type than ${TYPES.join(', ')}`)
+  if ('content-encoding' in headers) throw broken('The agent answered with a content encoding')
+  return STREAMS.includes(type) ? streamed(body) : whole(body)
+}
+
+async function* nothing(): AgentAnswer {
+  yield* NOTHING
+}
+
+async function* streamed(body: AsyncIterable<Uint8Array>): AgentAnswer {
+  const decoder = createChunkDecoder()
+  for await (const piece of counted(body, STREAM_BYTES)) {
+    const texts = decoder.push(piece)
+    if (texts.length === 0) yield LIFE
+    for (const text of texts) yield new ChunkText(text)
+  }
+  for (const text of decoder.end()) yield new ChunkText(text)
+}
+
+async function* whole(body: AsyncIterable<Uint8Array>): AgentAnswer {
+  const pieces: Uint8Array[] = []
+  for await (const piece of counted(body, JSON_BYTES)) {
+    pieces.push(piece)
+    yield LIFE
+  }
+  yield* condense(messageOf(Buffer.concat(pieces)))
+  yield { type: 'finish' }
+}
+
+function messageOf(bytes: Uint8Array): Pick<Message, 'parts' | 'metadata'> {
+  const { text, role, parts, metadata } = fieldsOf(bytes)
+  if (typeof text === 'string') return { parts: [{ type: 'text', text }] }
+  if (role !== 'assistant' || !Array.isArray(parts) || !parts.every(isPart))
+    throw new ChunkError(
+      'The answer is neither {"text": …} nor a message of the role assistant with its parts',
+    )
+  return { parts, ...(metadata !== undefined && { metadata: metadata as Message['metadata'] & object }) }
+}
+
+function isPart(value: unknown): value is Message['parts'][number] {
+  return typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string'
+}
+
+function fieldsOf(bytes: Uint8Array): { readonly [field: string]: unknown } {
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    throw new ChunkError('The answer is not UTF-8')
+  }
+  const fault = jsonTextFault(text)
+  if (fault !== undefined) throw new ChunkError(`The answer is ${fault}`)
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? { ...value } : {}
+  } catch {
+    throw new ChunkError('The answer is not JSON')
+  }
+}
+
+async function* counted(body: AsyncIterable<Uint8Array>, most: number): AsyncGenerator<Uint8Array> {
+  let bytes = 0
+  for await (const piece of body) {
+    bytes += piece.length
+    if (bytes > most)
+      throw new AgentFault('too_large', `An answer has at most ${most} bytes`, { isFinal: true })
+    yield piece
+  }
+}
+
+function broken(message: string): AgentFault {
+  return new AgentFault('agent_protocol', message, { isFinal: true })
+}
