@@ -15,14 +15,12 @@
 import type { Chunk, DataChunk, FinishReason, StepChunk, TextChunk, ToolChunk, WholeChunk } from './chunk.ts'
 import { isFields, PROTOTYPE_KEYS } from './json.ts'
 import type { Message, Metadata, Part } from './message.ts'
-import { createTextParts, type TextParts } from './text-parts.ts'
-import { createToolParts, type OpenCall } from './tool-parts.ts'
+import { createTextParts } from './text-parts.ts'
+import { createToolParts } from './tool-parts.ts'
 
 export type Assembler = {
   /** Throws a ChunkError, and changes nothing, if the chunk may not come now. */
   readonly push: (chunk: Chunk) => void
-  /** What may still change, for whoever closes it: closing.ts. */
-  readonly open: () => OpenParts
   /** How many parts it has so far. */
   readonly length: () => number
   /** So far; what is pushed later does not change it. */
@@ -30,7 +28,6 @@ export type Assembler = {
   /** How the stream says that it ended. */
   readonly end: () => StreamEnd
 }
-export type OpenParts = ReturnType<TextParts['open']> & { readonly calls: readonly OpenCall[] }
 export type StreamEnd = {
   readonly isFinished: boolean
   readonly finishReason?: FinishReason
@@ -43,7 +40,7 @@ export type StreamEnd = {
 type Fields = Record<string, unknown>
 
 /** What a chunk that is a part gives it: these fields, if it has them. */
-const WHOLE: Readonly<Record<WholeChunk['type'], readonly string[]>> = {
+export const WHOLE: Readonly<Record<WholeChunk['type'], readonly string[]>> = {
   file: ['mediaType', 'url', 'providerMetadata'],
   'reasoning-file': ['mediaType', 'url', 'providerMetadata'],
   'source-url': ['sourceId', 'url', 'title', 'providerMetadata'],
@@ -122,7 +119,6 @@ export function createAssembler(messageId: string): Assembler {
   }
   return {
     push,
-    open: () => ({ ...texts.open(), calls: tools.calls() }),
     length: () => parts.length,
     message: () => {
       tools.look()

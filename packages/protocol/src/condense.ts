@@ -8,9 +8,11 @@
 //   output-denied
 //   a call: output-available, output-error      tool-input-start, a delta of the input, what was asked and decided, then
 //                                               the output, or the error
-//   any other                                   the part itself
-// A call that is settled comes without tool-input-available, at which clients run their tools. Nothing is checked: what was
-// no part becomes no chunk, and is refused as one. Long texts come in pieces.
+//   file, source-url, data-…, and so on         the part itself
+// A call that is settled comes without tool-input-available, at which clients run their tools. Long texts come in pieces.
+// Of parts nothing is checked but their type: what they hold is checked with the chunks.
+import { WHOLE } from './assemble.ts'
+import { ChunkError } from './chunk.ts'
 import { given, isFields } from './json.ts'
 import type { Message } from './message.ts'
 
@@ -32,7 +34,9 @@ function chunksOf(part: Condensed, index: string): Condensed[] {
   if (type === 'text') return wordsOf(part, 'text', index)
   if (type === 'reasoning')
     return wordsOf(part, 'reasoning', typeof part['id'] === 'string' ? part['id'] : index)
-  return type === 'dynamic-tool' || type.startsWith('tool-') ? callOf(part) : [part]
+  if (type === 'dynamic-tool' || type.startsWith('tool-')) return callOf(part)
+  if (type.startsWith('data-') || Object.hasOwn(WHOLE, type)) return [part]
+  throw new ChunkError(`Parts of the type ${type.slice(0, 64)} are not known`)
 }
 
 function wordsOf(
@@ -71,7 +75,7 @@ function callOf(part: Condensed): Condensed[] {
         { type: 'tool-output-available', ...result, output, ...given({ preliminary }) },
       ]
     case 'output-error': {
-      if (rawInput === undefined)
+      if (typeof rawInput !== 'string')
         return [
           start(),
           ...asked(part),

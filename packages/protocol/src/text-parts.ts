@@ -9,8 +9,6 @@ export type TextParts = {
   readonly push: (chunk: TextChunk) => void
   /** Nothing is open any more. */
   readonly forget: () => void
-  /** The ids of those that are open. */
-  readonly open: () => { readonly texts: readonly string[]; readonly reasonings: readonly string[] }
 }
 
 export function createTextParts(parts: Fields[]): TextParts {
@@ -40,6 +38,5 @@ export function createTextParts(parts: Fields[]): TextParts {
       open.text.clear()
       open.reasoning.clear()
     },
-    open: () => ({ texts: [...open.text.keys()], reasonings: [...open.reasoning.keys()] }),
   }
 }

@@ -31,13 +31,6 @@ type InputChunk = Exclude<Extract<ToolChunk, { readonly toolName: string }>, Too
 type Called = Pick<InputChunk, 'toolCallId' | 'toolName' | 'dynamic'>
 type Growing = { readonly start: ToolInputStart; readonly text: string }
 
-export type OpenCall = {
-  readonly call: string
-  readonly part: Readonly<Fields>
-  /** Else a chunk of its input would begin it anew. */
-  readonly isInStep: boolean
-}
-
 export type ToolParts = {
   readonly push: (chunk: ToolChunk) => void
   /** A step begins behind the parts that are there. */
@@ -46,8 +39,6 @@ export type ToolParts = {
   readonly forget: (gone: ReadonlySet<Fields>) => void
   /** Every input is as it should be now. */
   readonly look: () => void
-  /** Each that a chunk of its output would reach. */
-  readonly calls: () => OpenCall[]
 }
 
 /** What the next chunk does not leave as it was. */
@@ -62,30 +53,36 @@ const FORGOTTEN = {
 const DYNAMIC = 'dynamic-tool'
 
 export function createToolParts(parts: Fields[]): ToolParts {
-  const placed = new Map<string, Placed[]>() // by their calls
+  const placed = new Map<unknown, Placed[]>() // by their calls, in the order of the message
   const growing = new Map<string, Growing>() // by their calls
+  const asked = new Map<unknown, Placed[]>() // by the ids of their approvals, in that order, too
   const unread = new Map<Fields, Growing>() // grown since their input was made
   let stepFrom = 0
 
-  const inStep = (call: string, isFit: (part: Fields) => boolean = () => true) =>
-    placed.get(call)?.find(({ part, at }) => at >= stepFrom && isFit(part))?.part
-  const newest = (call: string) => inStep(call) ?? placed.get(call)?.at(-1)?.part
+  const inStep = (call: string, isFit: (part: Fields) => boolean = () => true) => {
+    const all = placed.get(call) ?? []
+    let found: Placed | undefined
+    for (let n = all.length - 1; n >= 0 && all[n]!.at >= stepFrom; n -= 1)
+      if (isFit(all[n]!.part)) found = all[n]
+    return found
+  }
+  const newest = (call: string) => inStep(call) ?? placed.get(call)?.at(-1)
   const look = (part: Fields) => {
     const grown = unread.get(part)
     if (grown) set(part, { input: inputOf(grown) })
     unread.delete(part)
     return part
   }
-  const found = (type: string, part: Fields | undefined) => {
-    if (part) return look(part)
+  const found = (type: string, one: Placed | undefined) => {
+    if (one) return look(one.part)
     throw new ChunkError(`${type}: no call of a tool has its id`)
   }
   const put = ({ toolCallId, toolName, dynamic = false }: Called, fields: Fields): Fields => {
     const named = dynamic ? { type: DYNAMIC, toolName } : { type: `tool-${toolName}` }
-    const before = inStep(toolCallId, (part) => isDynamic(part) === dynamic)
+    const before = inStep(toolCallId, (one) => isDynamic(one) === dynamic)?.part
     const part = before ?? { ...named, toolCallId }
     if (!before) {
-      placed.set(toolCallId, [...(placed.get(toolCallId) ?? []), { part, at: parts.length }])
+      insert(placed, toolCallId, { part, at: parts.length })
       parts.push(part)
     }
     unread.delete(part)
@@ -102,6 +99,12 @@ export function createToolParts(parts: Fields[]): ToolParts {
     const fields = { state: 'input-streaming', inputEncoding, rawInput: grown.text }
     unread.set(put(grown.start, { ...fields, ...given({ title, toolMetadata }) }), grown)
   }
+  const request = (one: Placed | undefined, chunk: ApprovalRequest) => {
+    const part = found(chunk.type, one)
+    remove(asked, approvalOf(part)?.['id'], part)
+    insert(asked, chunk.approvalId, one!)
+    set(part, requested(chunk))
+  }
   const push = (chunk: ToolChunk) => {
     switch (chunk.type) {
       case 'tool-input-start':
@@ -113,14 +116,12 @@ export function createToolParts(parts: Fields[]): ToolParts {
         return void put(chunk, inputFields(chunk))
       case 'tool-input-error': {
         const before = inStep(chunk.toolCallId)
-        return void put({ ...chunk, ...(before && { dynamic: isDynamic(before) }) }, inputFields(chunk))
+        return void put({ ...chunk, ...(before && { dynamic: isDynamic(before.part) }) }, inputFields(chunk))
       }
       case 'tool-approval-request':
-        return set(found(chunk.type, newest(chunk.toolCallId)), requested(chunk))
-      case 'tool-approval-response': {
-        const asked = parts.find((part) => isTool(part) && approvalOf(part)?.['id'] === chunk.approvalId)
-        return respond(found(chunk.type, asked), chunk)
-      }
+        return request(newest(chunk.toolCallId), chunk)
+      case 'tool-approval-response':
+        return respond(found(chunk.type, asked.get(chunk.approvalId)?.[0]), chunk)
       case 'tool-output-available':
       case 'tool-output-error':
         return settle(found(chunk.type, newest(chunk.toolCallId)), chunk)
@@ -133,19 +134,13 @@ export function createToolParts(parts: Fields[]): ToolParts {
     startStep: () => void (stepFrom = parts.length),
     forget: (gone) => {
       growing.clear()
-      for (const part of gone) unread.delete(part)
-      for (const [call, all] of placed)
-        placed.set(
-          call,
-          all.filter(({ part }) => !gone.has(part)),
-        )
+      for (const part of gone) {
+        unread.delete(part)
+        shorten(placed, part['toolCallId'], gone)
+        shorten(asked, approvalOf(part)?.['id'], gone)
+      }
     },
     look: () => [...unread.keys()].forEach(look),
-    calls: () =>
-      [...placed.keys()].flatMap((call) => {
-        const part = newest(call)
-        return part ? [{ call, part: look(part), isInStep: inStep(call) === part }] : []
-      }),
   }
 }
 
@@ -206,8 +201,25 @@ function isDynamic({ type }: Fields): boolean {
   return type === DYNAMIC
 }
 
-function isTool(part: Fields): boolean {
-  return isDynamic(part) || String(part['type']).startsWith('tool-')
+/** At its place in the message; nearly always that is the last one. */
+function insert(lists: Map<unknown, Placed[]>, key: string, one: Placed): void {
+  const list = lists.get(key) ?? []
+  const after = list.findLastIndex(({ at }) => at < one.at)
+  list.splice(after + 1, 0, one)
+  lists.set(key, list)
+}
+
+function remove(lists: Map<unknown, Placed[]>, key: unknown, part: Fields): void {
+  const list = lists.get(key)?.filter((one) => one.part !== part) ?? []
+  if (list.length === 0) lists.delete(key)
+  else lists.set(key, list)
+}
+
+/** Those that are gone stood behind the others. */
+function shorten(lists: Map<unknown, Placed[]>, key: unknown, gone: ReadonlySet<Fields>): void {
+  const list = lists.get(key) ?? []
+  while (list.length > 0 && gone.has(list.at(-1)!.part)) list.pop()
+  if (list.length === 0) lists.delete(key)
 }
 
 /** What is undefined is taken away. */

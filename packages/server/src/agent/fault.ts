@@ -6,6 +6,8 @@ type What = {
   readonly isFinal: boolean
   /** It asked not to be called before. */
   readonly afterMs?: number | undefined
+  /** For operators. */
+  readonly detail?: string | undefined
 }
 
 export class AgentFault extends Error {
@@ -13,12 +15,14 @@ export class AgentFault extends Error {
   readonly code: string
   readonly isFinal: boolean
   readonly afterMs: number | undefined
+  readonly detail: string | undefined
 
-  constructor(code: string, message: string, { isFinal, afterMs }: What) {
+  constructor(code: string, message: string, { isFinal, afterMs, detail }: What) {
     super(message)
     this.code = code
     this.isFinal = isFinal
     this.afterMs = afterMs
+    this.detail = detail
   }
 }
 

@@ -3,10 +3,11 @@
 //   fleetline:{"code":"rate_limited","status":429,"retryAfterMs":2000,"retryable":true}
 //   it says                          the turn
 //   status 429                       waits as long as it asks for, which does not count
-//   retryable false, or a status     failed
-//   below 500 that is no time-out
+//   retryable false; or, unless it   failed
+//   says so, a status of 400 to 499
+//   that is no time-out
 //   anything else                    called again, not before the time that it asks for
-// All fields may be missing. Any other text is what people are told.
+// All fields may be missing; its code is for the log of the pod. Any other text is what people are told.
 import type { Retry } from '../errors.ts'
 import { AgentFault, busy } from './fault.ts'
 import { waitMs } from './retry-after.ts'
@@ -28,10 +29,11 @@ export function ownErrorText(error: OwnError): string {
 export function faultOfText(text: string): AgentFault | Retry {
   if (!text.startsWith(FORM))
     return new AgentFault('agent_error', `The agent said: ${text}`, { isFinal: false })
-  const { status, afterMs, retryable } = read(text.slice(FORM.length))
+  const { code, status, afterMs, retryable } = read(text.slice(FORM.length))
   if (status === 429) return busy('The agent asks for later', afterMs)
   const isFinal = retryable === undefined ? isRefusal(status) : !retryable
-  return new AgentFault('agent_error', 'The agent could not answer', { isFinal, afterMs })
+  const detail = [code, status].filter((word) => word !== undefined).join(' ')
+  return new AgentFault('agent_error', 'The agent could not answer', { isFinal, afterMs, detail })
 }
 
 function read(json: string) {
@@ -42,8 +44,9 @@ function read(json: string) {
   } catch {
     // an error without a reason, to try again after
   }
-  const { status, retryAfterMs, retryable } = fields
+  const { code, status, retryAfterMs, retryable } = fields
   return {
+    code: typeof code === 'string' ? code.slice(0, 64) : undefined,
     status: typeof status === 'number' ? status : undefined,
     afterMs: waitMs(retryAfterMs),
     retryable: typeof retryable === 'boolean' ? retryable : undefined,

@@ -1,12 +1,20 @@
-// What a turn that is stopped, or fails, had said, sealed: its open parts are closed by the chunks that its agent would have closed them
-// with, so that it is a message like any other, and legal input for the next turn. What lies behind a hole is not taken:
-// readers elsewhere have not seen it either. Neither is the first half of a character whose second one was not said. Pure.
+// What a turn that is stopped, or fails, had said, sealed: a message like any other, and legal input for the next turn, whose
+// model takes no call without an end.
+//
+//   a part                                              becomes
+//   a text or a reasoning that was not done             done, without the first half of a character
+//   a call whose input grew                             output-error, with the input as far as it came
+//   a call that had its input, or was allowed           output-error
+//   a call about which somebody was asked               output-denied, and refused
+//   a call that was refused                             output-denied
+//   any other                                           stays as it is
+// What lies behind a hole is not taken: readers elsewhere have not seen it either. Pure.
 import {
   ChunkError,
   chunkOf,
-  closingOf,
   createAssembler,
   hasContent,
+  jsonFault,
   MESSAGE_LIMITS,
   messageFault,
   type Assembler,
@@ -15,17 +23,18 @@ import {
 import type { Batch } from './chunks.ts'
 import { draftOf, type Draft } from './draft.ts'
 
+const STOPPED = 'stopped'
+
 /** Undefined: it had said nothing, or nothing that can be stored. */
 export function partialOf(id: string, agent: string, batches: readonly Batch[]): Draft | undefined {
   const said = assembled(id, batches)
   return said && sealed(said, agent)
 }
 
-/** The same, of all that was said: nothing is to be said after that. */
+/** The same, of all that was said. */
 export function sealed(said: Assembler, agent: string): Draft | undefined {
-  closingOf(said).forEach(said.push)
   const open = said.message()
-  const message = { ...open, parts: open.parts.map(wellFormed) }
+  const message = { ...open, parts: open.parts.map(ended) }
   if (!hasContent(message) || messageFault(message) !== undefined) return undefined
   const draft = draftOf({ ...message, author: { kind: 'agent', id: agent } })
   return draft.bytes <= MESSAGE_LIMITS.replyBytes ? draft : undefined
@@ -48,8 +57,32 @@ function assembled(id: string, batches: readonly Batch[]): Assembler | undefined
   return assembler
 }
 
-function wellFormed(part: Part): Part {
-  return typeof part['text'] === 'string'
-    ? { ...part, text: part['text'].replace(/[\uD800-\uDBFF]$/, '') }
-    : part
+function ended(part: Part): Part {
+  if (part.type === 'text' || part.type === 'reasoning') return endedText(part)
+  return part.type === 'dynamic-tool' || part.type.startsWith('tool-') ? endedCall(part) : part
+}
+
+function endedText(part: Part): Part {
+  const text = String(part['text']).replace(/[\uD800-\uDBFF]$/, '')
+  return { ...part, text, ...(part['state'] === 'streaming' && { state: 'done' }) }
+}
+
+function endedCall(part: Part): Part {
+  const { rawInput: _rawInput, inputEncoding: _inputEncoding, ...call } = part
+  const { state, input = {} } = call
+  const approval = call['approval'] as { readonly approved?: boolean } | undefined
+  const failed = { ...call, state: 'output-error', errorText: STOPPED }
+  const denied = { ...call, state: 'output-denied' }
+  switch (state) {
+    case 'input-streaming':
+      return { ...failed, input: jsonFault(input) === undefined ? input : {} } // models take no call without one
+    case 'input-available':
+      return failed
+    case 'approval-requested':
+      return { ...denied, approval: { ...approval, approved: false, reason: STOPPED } }
+    case 'approval-responded':
+      return approval?.approved ? failed : denied
+    default:
+      return part
+  }
 }

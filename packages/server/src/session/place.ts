@@ -62,7 +62,7 @@ export type TurnEnd = SessionKey &
     | {
         readonly outcome: 'failed'
         readonly error: TurnError
-        /** What it had said, if it had read anything. */
+        /** What it had said. */
         readonly draft: Draft | undefined
       }
   )

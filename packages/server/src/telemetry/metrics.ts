@@ -182,7 +182,7 @@ export const METRICS = {
   agentChunksIgnored: {
     kind: 'counter',
     name: 'fleetline_agent_chunks_ignored_total',
-    help: 'Chunks that agents sent behind their finish, which nobody is shown.',
+    help: 'Chunks that agents sent behind their finish, error or abort, which nobody is shown.',
     labels: [],
   },
   turnsEnded: {

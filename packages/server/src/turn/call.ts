@@ -1,8 +1,7 @@
 // One call of an agent, from the first chunk to the last. Nothing of it is believed: every value is looked at, what it may
 // send and how long it may be silent has a limit, and one that goes on after its signal is left behind, at once.
 //   the stream                                             answer
-//   said `finish`, and ended, broke or went on for some     the message that its chunks make, or nothing if that is empty
-//   time, which is waited for
+//   said `finish`                                          the message that its chunks make, or nothing if that is empty
 //   said `error` as `fleetline:{…}`                        what that says: agent/own-error.ts
 //   ended without `finish`, said `error` or `abort`,       a fault to try again after
 //   finished with `error` or `interrupted`; was silent, or
@@ -10,6 +9,7 @@
 //   held what is no chunk, a chunk at a wrong place, or    a fault that stays: `agent_protocol`, `too_large`
 //   more than its limits
 //   threw                                                  what it threw, as it is
+// Behind `finish`, `error` and `abort` it has some time to end by itself; what it does then changes nothing.
 import {
   ChunkError,
   chunkOfText,
@@ -43,7 +43,7 @@ export const CALL_LIMITS: CallLimits = {
   firstMs: 30_000,
   silenceMs: 60_000,
   wholeMs: 900_000,
-  /** Behind its `finish`: an agent may have something to put away, and nobody waits for it without end. */
+  /** Behind what ends the reply: an agent may have something to put away, and nobody waits for it without end. */
   tailMs: 10_000,
   chunks: 100_000,
   /** Of one: what is written, read and told at once. */
@@ -69,7 +69,7 @@ type Deps = {
   readonly onChunk: (chunk: Chunk) => void
   /** It is called now. Resolves when it has ended its stream, which one that was left behind may do later. */
   readonly onCalled?: (ended: Promise<void>) => void
-  /** A chunk came behind `finish`. */
+  /** A chunk came behind what ended the reply. */
   readonly onIgnored?: () => void
 }
 
@@ -79,31 +79,29 @@ export async function callAgent(
   { answer }: AgentDefinition,
   call: AgentCall,
 ): Promise<Message | undefined> {
-  const { clock, limits, onCalled } = deps
-  const over = new AbortController()
+  const { clock, limits, assembler, onCalled } = deps
+  call.signal.throwIfAborted()
+  const [over, ended] = [new AbortController(), Promise.withResolvers<void>()]
   const signal = AbortSignal.any([call.signal, over.signal])
-  const { messageId } = call.turn // before the agent has the call in its hands
-  const begin = async () => iteratorOf(await answer({ ...call, signal }))
+  const around = { ...deps, signal, messageId: call.turn.messageId } // before the agent has the call in its hands
+  const begun = (async () => iteratorOf(await answer({ ...call, signal })))()
+  onCalled?.(ended.promise)
   const reading = async () => {
-    const [begun, ended] = [begin(), Promise.withResolvers<void>()]
-    onCalled?.(ended.promise)
-    try {
-      const stream = await within(clock, limits.firstMs, begun, SILENT, signal)
-      await read(stream, { ...deps, signal, messageId })
-      await drain(stream, { ...deps, signal, messageId })
-      ended.resolve()
-      return replyOf(deps.assembler.message(), deps.assembler.end(), limits)
-    } catch (error) {
-      begun.then(leave).then(ended.resolve, ended.resolve) // it has none, or this was its failure
-      throw error instanceof ChunkError
-        ? new AgentFault('agent_protocol', error.message, { isFinal: true })
-        : error
-    }
+    const stream = await within(clock, limits.firstMs, begun, SILENT, signal)
+    return { stream, isRead: await read(stream, around) }
   }
+  let isEnded = false
   try {
-    call.signal.throwIfAborted()
-    return await within(clock, limits.wholeMs, reading(), LATE, call.signal)
+    const { stream, isRead } = await within(clock, limits.wholeMs, reading(), LATE, call.signal)
+    isEnded = isRead || (await drain(stream, around))
+    return replyOf(assembler.message(), assembler.end(), limits)
+  } catch (error) {
+    throw error instanceof ChunkError
+      ? new AgentFault('agent_protocol', error.message, { isFinal: true })
+      : error
   } finally {
+    if (isEnded) ended.resolve()
+    else begun.then(leave).then(ended.resolve, ended.resolve) // it has none, or this was its failure
     over.abort(new Error('the call has ended'))
   }
 }
@@ -121,15 +119,15 @@ async function leave(stream: AsyncIterator<unknown>): Promise<void> {
 
 type Reading = Deps & { readonly signal: AbortSignal; readonly messageId: string }
 
-/** Up to its `finish`, or to its end. */
+/** Up to the chunk that says how it ends, or to its end, which is answered with true. */
 async function read(
   stream: AsyncIterator<unknown>,
   { clock, limits, assembler, onChunk, signal, messageId }: Reading,
-): Promise<void> {
+): Promise<boolean> {
   const measure = createMeasure(limits, assembler)
-  for (let waitMs = limits.firstMs; !assembler.end().isFinished; waitMs = limits.silenceMs) {
+  for (let waitMs = limits.firstMs; !isOver(assembler.end()); waitMs = limits.silenceMs) {
     const step = await within(clock, waitMs, next(stream), SILENT, signal)
-    if (step?.done) return
+    if (step?.done) return true
     if (step?.value === LIFE) continue
     const text = step?.value instanceof ChunkText ? step.value.text : jsonOf(step?.value)
     if (measure.count(text) % BREATH === 0) await breathe()
@@ -140,14 +138,22 @@ async function read(
     if (chunk.type !== 'error' && chunk.type !== 'abort') onChunk(chunk)
     await crashPoint('turn.chunk')
   }
+  return false
 }
 
-/** Behind `finish` nothing counts: not what it says, not how it ends. Rejects if the call was ended meanwhile. */
+function isOver({ isFinished, isAborted, errorText }: StreamEnd): boolean {
+  return isFinished || isAborted === true || errorText !== undefined
+}
+
+/**
+ * Behind that nothing counts: not what it says, not how it ends, nor that the call is ended meanwhile, since whether the
+ * reply may still be stored is not decided here. Answers whether it ended by itself.
+ */
 async function drain(
   stream: AsyncIterator<unknown>,
   { clock, limits, signal, onIgnored }: Reading,
-): Promise<void> {
-  const isEnded = async () => {
+): Promise<boolean> {
+  const rest = async () => {
     for (let left = limits.chunks; left > 0 && !signal.aborted; left -= 1) {
       const step = await next(stream)
       if (step?.done) return true
@@ -156,12 +162,7 @@ async function drain(
     }
     return false
   }
-  const isLeft = await within(clock, limits.tailMs, isEnded(), SILENT, signal).then(
-    (ended) => !ended,
-    () => true,
-  )
-  signal.throwIfAborted()
-  if (isLeft) leave(stream).catch(() => undefined)
+  return within(clock, limits.tailMs, rest(), SILENT, signal).catch(() => false)
 }
 
 async function next(stream: AsyncIterator<unknown>): Promise<Partial<IteratorResult<unknown>> | undefined> {
@@ -188,7 +189,8 @@ function createMeasure(limits: CallLimits, assembler: Assembler) {
       return size.chunks
     },
     look: (chunk: Chunk) => {
-      if ('messageMetadata' in chunk) size.metadataBytes += JSON.stringify(chunk.messageMetadata).length
+      if ('messageMetadata' in chunk)
+        size.metadataBytes += Buffer.byteLength(JSON.stringify(chunk.messageMetadata) ?? '')
       check()
     },
     /** Of the message so far: its bytes when there may be too many. */

@@ -8,7 +8,8 @@
 //   found by the check, by the flush of its chunks, or at its
 //   end
 //   PostgreSQL cannot be read                                    waits; does not count
-//   comes when the turn is 15 minutes old                        failed: `deadline`
+//   comes when the turn is 15 minutes old, or would wait for     failed: `deadline`
+//   longer than that
 //   is the fifth that counts: the fourth never got to its end    failed: `attempts_used_up`
 //   the agent is none that this pod knows                        as if it had failed
 //   the agent answered                                           done, with its message, or with none if it has nothing to say
@@ -78,6 +79,8 @@ type Work = Attempt & {
   readonly turn: OpenTurn
   readonly deps: Deps
   readonly onCalled: (ended: Promise<void>) => void
+  /** How much of the turn's time is left by now. */
+  readonly leftMs: () => number
 }
 
 export function createTurnRunner(deps: Deps): OwnRunner {
@@ -90,7 +93,9 @@ export function createTurnRunner(deps: Deps): OwnRunner {
       const onCalled = (ended: Promise<void>) => void (callEnded = ended)
       try {
         const turn = await open(deps, attempt)
-        const end = turn ? await answer({ ...attempt, turn, deps, onCalled }) : gone(attempt)
+        const openedMs = deps.clock.monotonicMs()
+        const leftMs = () => Math.floor(DEADLINE_MS - turn!.ageMs - (deps.clock.monotonicMs() - openedMs))
+        const end = turn ? await answer({ ...attempt, turn, deps, onCalled, leftMs }) : gone(attempt)
         isFenced = !turn || ('answer' in end && end.answer === 'fenced')
         return end
       } catch (error) {
@@ -111,8 +116,7 @@ async function open({ database }: Deps, { claim, pod }: Attempt): Promise<OpenTu
 /** Rejects if the conversation could not be read. */
 async function answer(work: Work): Promise<Settlement | Ended> {
   const { claim, ending, turn, deps } = work
-  const leftMs = Math.floor(DEADLINE_MS - turn.ageMs)
-  if (leftMs <= 0) return endFailed(work, TOO_OLD)
+  if (work.leftMs() <= 0) return endFailed(work, TOO_OLD)
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
   const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
   if (!agent) return afterFault(work, new AgentFault('agent_unknown', UNKNOWN_AGENT, { isFinal: false }))
@@ -121,7 +125,12 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   if (work.isFenced()) return { type: 'back' }
   const said = createAssembler(call.turn.messageId)
   try {
-    const message = await listen(work, agent, { ...call, deadlineMs: leftMs, signal: ending.signal }, said)
+    const message = await listen(
+      work,
+      agent,
+      { ...call, deadlineMs: work.leftMs(), signal: ending.signal },
+      said,
+    )
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
     return await end(work, { outcome: 'done', draft })
@@ -188,9 +197,12 @@ async function afterFault(
   if (delayMs !== undefined)
     return { type: 'later', delayMs: Math.min(delayMs, DEADLINE_MS), error: faultOfTask(work, 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
+  const detail = error instanceof AgentFault ? error.detail : undefined
+  work.log.info('an agent failed', { code, attempt: claim.attempt, ...(detail && { reason: detail }) })
   if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message }, said())
   const askedMs = error instanceof AgentFault ? (error.afterMs ?? 0) : 0
   const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
+  if (pauseMs >= work.leftMs()) return endFailed(work, TOO_OLD, said())
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 
@@ -209,13 +221,19 @@ async function end({ claim, pod, log, gaveUp: signal, turn, deps }: Work, ending
   let sent = ending
   const onFailure = (error: unknown, failures: number) => {
     if (failures === 0) log.warn('a turn could not be ended yet', { error })
-    if (isValueFault(error)) sent = { outcome: 'failed', error: UNSTORABLE, draft: undefined }
+    if (isValueFault(error))
+      sent = { outcome: 'failed', error: errorOf(ending, UNSTORABLE), draft: undefined }
     else if (failures >= PATIENCE && kindOf(error) !== 'Retry')
-      sent = { outcome: 'failed', error: BROKEN, draft: undefined }
+      sent = { outcome: 'failed', error: errorOf(ending, BROKEN), draft: undefined }
   }
   const ended = await insist({ ...deps, signal, onFailure }, () => deps.sessions.endTurn({ ...key, ...sent }))
   const answer = ended === undefined ? 'unanswered' : ended.type === 'ended' ? 'settled' : 'fenced'
   return { type: sent.outcome, answer }
+}
+
+/** What it failed with before, if it did. */
+function errorOf(ending: Ending, error: TurnError): TurnError {
+  return ending.outcome === 'failed' ? ending.error : error
 }
 
 function faultOfTask({ claim, clock }: Attempt, code: string): string {

@@ -2,39 +2,10 @@
 // changed on the way.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { APICallError, RetryError } from 'ai'
-import { onError, SignatureError, verify } from '../../src/agent-kit.ts'
+import { SignatureError, verify } from '../../src/agent-kit.ts'
 import { seal, unseal } from '../../src/agent/seal.ts'
 import { isSecret, isSignedBy, secretOf, sign } from '../../src/agent/signature.ts'
 import { systemRandom } from '../../src/lib/random.ts'
-
-test('onError of the kit says what a turn needs to know of an error of the AI SDK, and nothing else', () => {
-  const url = 'https://model.example/?key=secret'
-  const busy = new APICallError({
-    message: 'Too many',
-    url,
-    requestBodyValues: {},
-    statusCode: 429,
-    responseHeaders: { 'retry-after': '3' },
-  })
-  const retried = new RetryError({ message: 'gave up', reason: 'maxRetriesExceeded', errors: [busy, busy] })
-  const cases = [
-    [busy, '"status":429,"retryable":true,"retryAfterMs":3000'],
-    [retried, '"status":429,"retryable":true,"retryAfterMs":3000'],
-    [
-      new APICallError({ message: 'No', url, requestBodyValues: {}, statusCode: 401 }),
-      '"status":401,"retryable":false',
-    ],
-    [new TypeError('of our own'), ''],
-    ['a text', ''],
-  ] as const
-  for (const [error, fields] of cases) {
-    const text = onError(error)
-    assert.match(text, /^fleetline:\{/)
-    assert.ok(text.includes(fields), text)
-    assert.doesNotMatch(text, /secret|of our own|a text/)
-  }
-})
 
 const encoder = new TextEncoder()
 // The first as the standard publishes it, the second as our documentation does.

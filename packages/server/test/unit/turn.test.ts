@@ -180,13 +180,32 @@ test('behind finish nothing counts: a stream that breaks, or does not end, has a
   await clock.advance(CALL_LIMITS.tailMs)
   assert.equal((await answered)?.parts.length, 1)
   await left.promise
-  const stopping = new AbortController()
-  const stopped = callAgent({ ...around, ...limited(), clock }, hanging, {
-    ...callWith('hi'),
-    signal: stopping.signal,
+
+  const ending = new AbortController()
+  ignored = 0
+  const again = { ...around, assembler: createAssembler(MESSAGE) }
+  const ended = callAgent(again, hanging, { ...callWith('hi'), signal: ending.signal })
+  while (ignored === 0) await breathe()
+  ending.abort(new Error('the pod stops'))
+  assert.equal((await ended)?.parts.length, 1, 'a whole reply is one, whatever ends the call then')
+})
+
+test('an error says what it says, also if the stream then breaks or hangs', async () => {
+  const said = { type: 'error', errorText: 'fleetline:{"status":429,"retryAfterMs":9000}' }
+  const breaking = agent('a', async function* () {
+    yield* [START, said]
+    throw new Error('broken')
   })
-  stopping.abort(new Error('stopped'))
-  await assert.rejects(stopped, { message: 'stopped' })
+  await assert.rejects(callAgent(limited(), breaking, callWith('hi')), {
+    code: 'rate_limited',
+    afterMs: 9_000,
+  })
+  const hanging = agent('a', async function* () {
+    yield* [START, said]
+    await new Promise(() => undefined)
+  })
+  const quick = limited({ tailMs: 1 })
+  await assert.rejects(callAgent(quick, hanging, callWith('hi')), { code: 'rate_limited' })
 })
 
 test('silence and length have limits; the agent is told, and one that does not listen is left behind', async () => {

@@ -139,6 +139,7 @@ function tell({ output }: Asking, end: End, reply: Reply): number {
     case 'failed': {
       const { id, error } = end.turn
       if (end.item) reply.finish(end.item)
+      else reply.closeLine()
       if (end.item && output.isJson) output.one(end.item)
       throw new Abort('internal', `${id} failed: ${error?.message}. ${keptOf(end.item)} ${GOES_ON}`)
     }

@@ -1,0 +1,95 @@
+// What is kept of a reply that was stopped, or failed: whatever was open in it, the next turn's model may be given it.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createAssembler, type Chunk, type Message } from '@fleetline/protocol'
+import { convertToModelMessages, type UIMessage } from 'ai'
+import { sealed } from '../../src/session/partial.ts'
+
+const start = (toolCallId: string) => ({ type: 'tool-input-start' as const, toolCallId, toolName: 'x' })
+const delta = (toolCallId: string, inputTextDelta: string): Chunk => ({
+  type: 'tool-input-delta',
+  toolCallId,
+  inputTextDelta,
+})
+const ready = (toolCallId: string): Chunk => ({
+  ...start(toolCallId),
+  type: 'tool-input-available',
+  input: 1,
+})
+const ask = (toolCallId: string, approvalId = toolCallId): Chunk => ({
+  type: 'tool-approval-request',
+  toolCallId,
+  approvalId,
+})
+const decide = (approvalId: string, approved: boolean): Chunk => ({
+  type: 'tool-approval-response',
+  approvalId,
+  approved,
+})
+
+function kept(stream: readonly Chunk[]): Message | undefined {
+  const assembler = createAssembler('m')
+  stream.forEach(assembler.push)
+  const draft = sealed(assembler, 'demo')
+  return draft && { id: draft.id, role: 'assistant', ...(JSON.parse(draft.body) as Pick<Message, 'parts'>) }
+}
+
+test('every call ends, every text is done, and half a character is left out', async () => {
+  const message = kept([
+    { type: 'text-start', id: '1' },
+    { type: 'text-start', id: '1' },
+    { type: 'text-delta', id: '1', delta: 'so far \ud83d' },
+    { type: 'text-start', id: '2' },
+    { ...start('early'), dynamic: true },
+    ready('twice'),
+    { type: 'start-step' },
+    ...['ready', 'asked', 'asked too', 'agreed', 'refused', 'done'].map(ready),
+    { ...start('twice'), dynamic: true },
+    start('streaming'),
+    delta('streaming', '{"city":"Be'),
+    { ...start('text'), inputEncoding: 'text' },
+    delta('text', '\ud83d'),
+    ask('asked'),
+    ask('asked too', 'asked'),
+    ask('agreed'),
+    ask('refused'),
+    decide('agreed', true),
+    decide('refused', false),
+    { type: 'tool-output-available', toolCallId: 'done', output: 2 },
+  ])
+  const told = message!.parts.map((part) => [
+    part['toolCallId'] ?? part['text'],
+    part['state'],
+    part['input'],
+  ])
+  assert.deepEqual(told, [
+    ['', 'done', undefined],
+    ['so far ', 'done', undefined],
+    ['', 'done', undefined],
+    ['early', 'output-error', {}],
+    ['twice', 'output-error', 1],
+    [undefined, undefined, undefined],
+    ['ready', 'output-error', 1],
+    ['asked', 'output-denied', 1],
+    ['asked too', 'output-denied', 1],
+    ['agreed', 'output-error', 1],
+    ['refused', 'output-denied', 1],
+    ['done', 'output-available', 1],
+    ['twice', 'output-error', {}],
+    ['streaming', 'output-error', { city: 'Be' }],
+    ['text', 'output-error', {}],
+  ])
+  const prompt = await convertToModelMessages([message as unknown as UIMessage])
+  const types = prompt.flatMap(({ content }) =>
+    typeof content === 'string' ? [] : content.map(({ type }) => type),
+  )
+  const count = (type: string) => types.filter((one) => one === type).length
+  assert.equal(count('tool-call'), 11)
+  assert.equal(count('tool-result'), 11, 'each call has a result, which models insist on')
+})
+
+test('nothing was said, or nothing that can be stored: nothing is kept', () => {
+  assert.equal(kept([{ type: 'start' }, { type: 'start-step' }, { type: 'text-start', id: '1' }]), undefined)
+  assert.equal(kept([{ type: 'data-x', data: '\0' }]), undefined)
+  assert.equal(kept([{ type: 'data-x', data: 'x'.repeat(5_000_000) }]), undefined)
+})
