@@ -103,7 +103,7 @@ test('D4: readers here and elsewhere see each word, who joins in the middle all 
   await untilEnd([behind], turn!, 'done') // and one who was away hears how it ended
 })
 
-test('D4: a new attempt begins the message anew for every reader; a failure that moves no head is told', async (t) => {
+test('D4: a new attempt begins the message anew for every reader; a failure is told behind what it had said', async (t) => {
   const steps = createSteps()
   const pods = await twoPodsOn(t, async function* ({ turn: { attempt } }) {
     yield { type: 'text-start', id: '1' }
@@ -135,9 +135,17 @@ test('D4: a new attempt begins the message anew for every reader; a failure that
       'chunks',
       'running 2 here',
       'chunks',
+      'messages',
       'failed 2 null',
     ])
-    assert.ok(frames.every((frame) => frame.type !== 'messages' || frame.head === 1))
+    const items = frames.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
+    assert.deepEqual(
+      items.map(({ parts, status }) => [parts[0]!['text'], status]),
+      [
+        ['hi', undefined],
+        ['words of 2', 'failed'],
+      ],
+    )
   }
 })
 
