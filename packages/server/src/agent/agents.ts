@@ -4,9 +4,11 @@
 import type { Database } from '../store/database.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
+import type { Hosts } from '../lib/hosts.ts'
 import type { Random } from '../lib/random.ts'
 import type { AgentDefinition, DefinedAgents } from './agent.ts'
 import { createDirectory, type Directory } from './directory.ts'
+import { createGuard } from './guard.ts'
 import { createWebhooks } from './webhook.ts'
 
 export type Agents = Pick<Directory, 'add' | 'list' | 'find' | 'remove'> & {
@@ -23,11 +25,14 @@ type Deps = {
   readonly random: Random
   readonly secretsKey: Uint8Array | null
   readonly version: string
+  /** Those that may be called although they are not public. */
+  readonly agentHosts: Hosts
 }
 
-export function createAgents({ defined, ...deps }: Deps): Agents {
-  const directory = createDirectory(deps)
-  const webhooks = createWebhooks(deps)
+export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {
+  const guard = createGuard({ open: agentHosts, clock: deps.clock })
+  const directory = createDirectory({ ...deps, guard })
+  const webhooks = createWebhooks({ ...deps, guard })
   return {
     ...directory,
     add: async (tenant, wanted) => {

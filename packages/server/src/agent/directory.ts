@@ -6,6 +6,7 @@ import { TASK_NAME } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { Guard } from './guard.ts'
 import { seal, unseal } from './seal.ts'
 import { isSecret, newSecret, SECRET_RULE } from './signature.ts'
 
@@ -43,6 +44,7 @@ type Deps = {
   readonly database: Pick<Database, 'transaction'>
   readonly random: Random
   readonly secretsKey: Uint8Array | null
+  readonly guard: Pick<Guard, 'check'>
 }
 
 /** Of a tenant: they are listed at once. */
@@ -61,7 +63,7 @@ const REMOVE = 'delete from fleetline.agents where tenant = $1 and name = $2 ret
 type Row = { readonly name: string; readonly url: string; readonly created_at: Date }
 type SealedRow = Row & { readonly secret: Buffer }
 
-export function createDirectory({ database, random, secretsKey }: Deps): Directory {
+export function createDirectory({ database, random, secretsKey, guard }: Deps): Directory {
   const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work), failed)
   const read = (tenant: number, name: string) =>
@@ -91,7 +93,7 @@ export function createDirectory({ database, random, secretsKey }: Deps): Directo
   }
   return {
     add: async (tenant, wanted) => {
-      const checked = { ...checkedOf(wanted), secret: wanted.secret }
+      const checked = { ...checkedOf(wanted, guard), secret: wanted.secret }
       keyFor(secretsKey)
       return run((query) => insert(query, tenant, checked), 'Whether the agent was added is not known')
     },
@@ -112,7 +114,10 @@ export function createDirectory({ database, random, secretsKey }: Deps): Directo
 }
 
 /** Refuses what could never be called. */
-function checkedOf({ name, url: text, secret }: NewAgent): { readonly name: string; readonly url: string } {
+function checkedOf(
+  { name, url: text, secret }: NewAgent,
+  guard: Deps['guard'],
+): { readonly name: string; readonly url: string } {
   if (!TASK_NAME.test(name)) throw new Rejected('invalid', `name: must match ${TASK_NAME.source}`)
   if (secret !== undefined && !isSecret(secret))
     throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
@@ -124,6 +129,7 @@ function checkedOf({ name, url: text, secret }: NewAgent): { readonly name: stri
     )
   if (url.username !== '' || url.password !== '')
     throw new Rejected('invalid', 'url: must not hold a password: calls are signed with the secret')
+  guard.check(url)
   url.hash = ''
   return { name, url: url.href }
 }

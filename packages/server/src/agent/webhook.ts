@@ -1,11 +1,11 @@
 // The call of an agent behind a URL: a signed POST with what an agent in code is called with, over a connection of its
-// own, which ends with the call: at once when its signal is aborted. Redirects are not followed. Every attempt of a turn has
-// the same id and idempotency key, and a new time.
+// own, which ends with the call: at once when its signal is aborted. It leads to an address that guard.ts allows; redirects
+// are not followed. Every attempt of a turn has the same id and idempotency key, and a new time.
 //   the answer                                             the call
 //   200, 204                                               its chunks: answer.ts
 //   429                                                    asks for later; does not count
 //   408, 425, 5xx                                          a fault to try again after, not before its Retry-After
-//   any other status                                       a fault that stays
+//   any other status, no such address                      a fault that stays
 //   none within the time to connect, or it breaks off      a fault to try again after
 // How long it may be silent, and take as a whole, is its caller's affair: turn/call.ts. Of an error nothing is told but its
 // code: messages of sockets name addresses.
@@ -17,10 +17,12 @@ import type { AgentAnswer, AgentCall, AgentDefinition } from './agent.ts'
 import { chunksOf, TYPES } from './answer.ts'
 import type { Located } from './directory.ts'
 import { AgentFault, busy } from './fault.ts'
+import type { Guard } from './guard.ts'
+import { connectorTo } from './pin.ts'
 import { retryAfterMs } from './retry-after.ts'
 import { sign } from './signature.ts'
 
-type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string }
+type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: Guard }
 
 export type Webhooks = { agentAt(located: Located): AgentDefinition }
 
@@ -33,21 +35,16 @@ export function createWebhooks(deps: Deps): Webhooks {
 
 async function* answerOf(deps: Deps, { name, url, secret }: Located, call: AgentCall): AgentAnswer {
   if (secret === undefined) throw unopened(name)
-  const { origin, pathname, search } = new URL(url)
-  const client = new Client(origin, {
-    connect: { timeout: CONNECT_MS, signal: call.signal },
-    allowH2: false, // there the limit on headers does not hold, and refused streams are repeated
-    maxHeaderSize: HEADER_BYTES,
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  })
+  const target = new URL(url)
+  let client: Client | undefined
   let isAnswered = false
   try {
+    client = await clientFor(target, deps.guard, call.signal)
     const body = bodyOf(call)
     const headers = await headersOf(deps, secret, call, body)
     const request = {
       method: 'POST',
-      path: `${pathname}${search}`,
+      path: `${target.pathname}${target.search}`,
       headers,
       body,
       signal: call.signal,
@@ -59,8 +56,19 @@ async function* answerOf(deps: Deps, { name, url, secret }: Located, call: Agent
   } catch (error) {
     throw call.signal.aborted ? error : faultOf(error, isAnswered)
   } finally {
-    await client.destroy()
+    await client?.destroy()
   }
+}
+
+async function clientFor(target: URL, guard: Guard, signal: AbortSignal): Promise<Client> {
+  const addresses = await guard.addressesOf(target, signal)
+  return new Client(target.origin, {
+    connect: connectorTo(addresses, { timeout: CONNECT_MS, signal }),
+    allowH2: false, // there the limit on headers does not hold, and refused streams are repeated
+    maxHeaderSize: HEADER_BYTES,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
 }
 
 /** All of the call that can be sent. */

@@ -51,7 +51,7 @@ test('E5: an agent that is killed in the middle of its words is called again und
   let target = dying.port
   const port = await portInFront(t, () => target)
   const url = await databaseFor(t)
-  const flags = { secretsKey: Buffer.from(random.bytes(32)).toString('base64') }
+  const flags = { secretsKey: Buffer.from(random.bytes(32)).toString('base64'), agentHosts: '127.0.0.1' }
   const { gateway } = await podOn(t, url, flags, { agents: [] })
   await call('POST', `${gateway}/v1/agents`, { name: 'afar', url: `http://127.0.0.1:${port}/`, secret })
   const talk = await talkOn(t, { url, gateway, agent: 'afar' })

@@ -19,7 +19,7 @@ import { openDatabase } from '../support/store.ts'
 import { talkOn } from '../support/talk.ts'
 import { typing } from '../support/terminal.ts'
 
-const KEY = { secretsKey: Buffer.alloc(32, 7).toString('base64') }
+const KEY = { secretsKey: Buffer.alloc(32, 7).toString('base64'), agentHosts: '127.0.0.1' }
 const SECRET = 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDE='
 const agentsOn = (gateway: string) => `${gateway}/v1/agents`
 
@@ -75,6 +75,8 @@ test('what could never be called is refused, and so are a name that is taken, on
       'ftp://agent.example/',
       'agent.example',
       'http://ada:pw@agent.example/',
+      'https://169.254.169.254/latest/meta-data/',
+      'http://localhost:4401/metrics',
       `https://agent.example/${'x'.repeat(2_048)}`,
     ].map((bad) => [{ name: 'b', url: bad }, 'invalid'] as const),
   ] as const
@@ -312,7 +314,7 @@ test('JSON and 204 are answers, too; calls of tools are parts; what it had said 
   assert.match(metrics, /fleetline_agent_chunks_ignored_total 1\n/)
 })
 
-test('E8: stopped, its connection is closed at once; removed, it is nobody; nobody listens, nobody is reached', async (t) => {
+test('E8: stopped, its connection is closed at once; removed, it is nobody; nobody listens, nobody is reached; blocked, nobody is called', async (t) => {
   let isClosed = false
   const talk = await talkWith(t, (_, response) => {
     response.once('close', () => (isClosed = true))
@@ -338,6 +340,10 @@ test('E8: stopped, its connection is closed at once; removed, it is nobody; nobo
   const { error, attempt } = await talk.ended((await talk.send('hi')).turn!)
   assert.deepEqual([error!.code, attempt], ['unreachable', 4])
   assert.doesNotMatch(error!.message, /127/, 'addresses are not told')
+
+  await talk.run(`update fleetline.agents set url = 'http://127.0.0.2:1/'`) // added when more was open
+  const { error: blocked, attempt: only } = await talk.ended((await talk.send('hi')).turn!)
+  assert.deepEqual([blocked!.code, only], ['agent_blocked', 1])
 })
 
 test('a pod whose key does not open the secret says so', async (t) => {
@@ -345,7 +351,7 @@ test('a pod whose key does not open the secret says so', async (t) => {
   const url = await databaseFor(t)
   const first = await podOn(t, url, KEY)
   await call('POST', agentsOn(first.gateway), { name: 'afar', url: server.url })
-  const other = { secretsKey: Buffer.alloc(32, 8).toString('base64') }
+  const other = { ...KEY, secretsKey: Buffer.alloc(32, 8).toString('base64') }
   const { gateway } = await podOn(t, url, other, { agents: [] })
   const talk = await talkOn(t, { url, gateway, agent: 'afar' })
   const { error } = await talk.ended((await talk.send('hi')).turn!)

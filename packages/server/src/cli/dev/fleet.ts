@@ -1,9 +1,10 @@
 // A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the page, the
 // pods, somebody to talk to.
 import { join } from 'node:path'
-import { describeConfig, loadConfig, type Config, type Flags } from '../../config.ts'
+import { describeConfig, loadConfig, type Config, type Described, type Flags } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
+import { hostOf } from '../../lib/hosts.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
 import { systemRandom, type Random } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
@@ -55,6 +56,7 @@ export function createFleet({ flags, app, agentUrl, count, output, clock }: Wish
     demoAgent: 'yes',
     databaseUrl: ground.url(),
     ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
+    ...(isGiven('agentHosts', flags) ? {} : { agentHosts: hostsAround(agentUrl) }),
   })
   const plans = ports.pods.map((ports, index) => planOf(`pod-${index + 1}`, { app, folder, ports, settings }))
   const pods = createPods(plans, around)
@@ -111,9 +113,8 @@ type GroundWish = {
 /** Its directory, and PostgreSQL: one of its own, unless it was given one. */
 function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
   const folder = createFolder(join(process.cwd(), '.fleetline'))
-  const given = describeConfig({ flags }).find(({ setting }) => setting === 'databaseUrl')!
-  if (given.source !== 'default') {
-    const said = () => given.value
+  if (isGiven('databaseUrl', flags)) {
+    const said = () => settingIn(flags, 'databaseUrl').value
     return { folder, services: [folder], url: () => config.databaseUrl, title: said, description: said }
   }
   const connections = (config.poolSize + SPARE_SESSIONS) * (count + 1)
@@ -143,6 +144,20 @@ function planOf(name: string, { app, folder, ports, settings }: Planned): PodPla
     pidFile: folder.at(`${name}.pid`),
     settings: () => ({ ...settings(), ...own }),
   }
+}
+
+function settingIn(flags: Flags, key: keyof Config): Described {
+  return describeConfig({ flags }).find(({ setting }) => setting === key)!
+}
+
+function isGiven(key: keyof Config, flags: Flags): boolean {
+  return settingIn(flags, key).source !== 'default'
+}
+
+/** Whoever has this machine calls its agents: what listens here, and what was asked for. */
+function hostsAround(agentUrl: string | undefined): string {
+  const asked = agentUrl === undefined ? [] : [hostOf(new URL(agentUrl))]
+  return ['localhost', '127.0.0.0/8', '::1', ...asked].join(',')
 }
 
 function originOf(door: { port(): number }): string {

@@ -1,0 +1,48 @@
+// The addresses of a host name. A name that a tenant chose is asked for over sockets: its name server may be slow on purpose,
+// and Node's own way (`dns.lookup`) would wait for it on one of the four threads that files and other names need as well.
+import { lookup, Resolver } from 'node:dns/promises'
+import { within, type Clock } from '../lib/clock.ts'
+
+export type Names = {
+  /** Of a name that an operator chose: as every other program on this machine sees it. */
+  trusted(name: string, signal: AbortSignal): Promise<readonly string[]>
+  /** Of any other name: as the name servers say. */
+  asked(name: string, signal: AbortSignal): Promise<readonly string[]>
+}
+type Deps = {
+  readonly clock: Clock
+  /** Other than those of this machine. */
+  readonly nameServers?: readonly string[]
+}
+
+const WHOLE_MS = 5_000
+const ONE_TRY = { timeout: 1_500, tries: 3 }
+
+export function createNames({ clock, nameServers }: Deps): Names {
+  const late = Object.assign(new Error('The name servers did not answer'), { code: 'ETIMEOUT' })
+  return {
+    trusted: async (name, signal) => {
+      const found = await within(clock, WHOLE_MS, lookup(name, { all: true }), late, signal)
+      return found.map(({ address }) => address)
+    },
+    asked: async (name, signal) => {
+      const resolver = new Resolver(ONE_TRY) // of this call alone, so that what it still waits for can be given up
+      if (nameServers) resolver.setServers(nameServers)
+      const both = Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
+      const isLate = await within(clock, WHOLE_MS, both, late, signal).then(
+        () => false,
+        () => true,
+      )
+      resolver.cancel()
+      signal.throwIfAborted()
+      const answers = await both
+      const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []))
+      if (found.length > 0) return found // of one of the two kinds is enough
+      throw isLate ? late : failureIn(answers)
+    },
+  }
+}
+
+function failureIn(answers: readonly PromiseSettledResult<unknown>[]): Error {
+  return answers.find((answer) => answer.status === 'rejected')!.reason as Error
+}

@@ -1,0 +1,27 @@
+// Connections to addresses that were looked at, and to no other: the name of the host is not asked for again.
+import { isIP, type LookupFunction } from 'node:net'
+import { buildConnector } from 'undici'
+import { rangeList } from '../lib/hosts.ts'
+import { AgentFault } from './fault.ts'
+
+type Limits = { readonly timeout: number; readonly signal: AbortSignal }
+
+export function connectorTo(addresses: readonly string[], limits: Limits): buildConnector.connector {
+  const pinned = rangeList(addresses.map((address) => address.replace(/%.*/, '')))
+  const options = { ...limits, lookup: lookupOf(addresses), allowH2: false, maxCachedSessions: 0 }
+  const connect = buildConnector(options)
+  return (target, callback) =>
+    connect(target, (...[error, socket]) => {
+      if (error) return callback(error, null)
+      // A host that is an address itself is not looked up; that Node connects where it was told is not taken on trust.
+      if (pinned.has(socket.remoteAddress ?? '')) return callback(null, socket)
+      socket.destroy()
+      callback(new AgentFault('agent_blocked', 'The connection led elsewhere', { isFinal: true }), null)
+    })
+}
+
+function lookupOf(addresses: readonly string[]): LookupFunction {
+  const found = addresses.map((address) => ({ address, family: isIP(address) }))
+  return (_name, { all }, callback) =>
+    queueMicrotask(() => (all ? callback(null, found) : callback(null, found[0]!.address, found[0]!.family)))
+}

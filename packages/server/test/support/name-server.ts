@@ -1,0 +1,62 @@
+// A name server on loopback, over UDP: what it was asked, and a hand on every answer.
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { isIP } from 'node:net'
+import type { TestContext } from 'node:test'
+import { atEnd } from './cleanup.ts'
+
+/** The addresses of a name, of both kinds; undefined if it does not answer. `nth` counts the questions of this kind, from 0. */
+export type Zone = (name: string, nth: number) => readonly string[] | undefined
+
+const A = 1 // the type of a question for IPv4
+
+export async function nameServer(t: TestContext, zone: Zone) {
+  const questions: string[] = []
+  const socket = createSocket('udp4')
+  socket.on('message', (query, from) => {
+    const { name, type, end } = questionIn(query)
+    const question = `${type === A ? 'A' : 'AAAA'} ${name}`
+    const addresses = zone(name, questions.filter((one) => one === question).length)
+    questions.push(question)
+    if (!addresses) return
+    const wanted = addresses.filter((address) => isIP(address) === (type === A ? 4 : 6))
+    socket.send(answerOf(query.subarray(0, end), type, wanted), from.port, from.address)
+  })
+  socket.bind(0, '127.0.0.1')
+  await once(socket, 'listening')
+  atEnd(t, () => socket.close())
+  return { questions, address: `127.0.0.1:${socket.address().port}` }
+}
+
+function questionIn(query: Buffer) {
+  const labels: string[] = []
+  let at = 12
+  for (let length = query[at]!; length > 0; length = query[at]!) {
+    labels.push(query.toString('latin1', at + 1, at + 1 + length))
+    at += 1 + length
+  }
+  return { name: labels.join('.').toLowerCase(), type: query.readUInt16BE(at + 1), end: at + 5 }
+}
+
+function answerOf(question: Buffer, type: number, addresses: readonly string[]): Buffer {
+  const header = Buffer.from(question)
+  header.writeUInt16BE(0x81_80, 2) // an answer, without an error
+  header.writeUInt16BE(addresses.length, 6)
+  header.writeUInt32BE(0, 8)
+  const records = addresses.map((address) => {
+    const data = bytesOf(address)
+    const record = Buffer.from([0xc0, 12, 0, type, 0, 1, 0, 0, 0, 0, 0, data.length]) // for 0 seconds
+    return Buffer.concat([record, data])
+  })
+  return Buffer.concat([header, ...records])
+}
+
+function bytesOf(address: string): Buffer {
+  if (isIP(address) === 4) return Buffer.from(address.split('.').map(Number))
+  const [head = '', tail] = address.split('::')
+  const groups = (text: string) => (text === '' ? [] : text.split(':'))
+  const [front, back] = [groups(head), groups(tail ?? '')]
+  const zeros = Array.from({ length: 8 - front.length - back.length }, () => '0')
+  const all = [...front, ...(tail === undefined ? [] : zeros), ...back]
+  return Buffer.from(all.map((group) => group.padStart(4, '0')).join(''), 'hex')
+}

@@ -1,0 +1,179 @@
+// S13: nothing that a tenant writes as the URL of its agent, and nothing that its name server answers, leads into the
+// operator's network.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { AgentFault } from '../../src/agent/fault.ts'
+import { createGuard, isPublic } from '../../src/agent/guard.ts'
+import { connectorTo } from '../../src/agent/pin.ts'
+import { Rejected } from '../../src/errors.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { hostsOf } from '../../src/lib/hosts.ts'
+import { manualClock } from '../support/clock.ts'
+import { eventually } from '../support/eventually.ts'
+import { nameServer } from '../support/name-server.ts'
+import { callAt, socketServer } from '../support/webhook.ts'
+
+// All of them mean this machine.
+const LOOPBACK = `
+  127.0.0.1 127.1 127.0.1 2130706433 017700000001 0177.0.0.1 0x7f.1 0x7f000001 0x7F.0.0.1 127.0.0.1. 127.000.000.001
+  %31%32%37.0.0.1 １２７.0.0.1 127。0。0。1 127.0.0.2 127.255.255.254 0 0.0.0.0 localhost LOCALHOST localhost. a.localhost
+  lo%63alhost [::1] [0:0:0:0:0:0:0:1] [::] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1]`
+const INSIDE = `
+  10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 169.254.169.254 169.254.170.2 0xa9fea9fe 2852039166 172.16.0.1
+  172.31.255.255 192.0.0.192 192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.51.100.1 203.0.113.1 224.0.0.1
+  239.255.255.255 240.0.0.1 255.255.255.255 168.63.129.16 [fc00::1] [fd00:ec2::254] [fe80::1] [ff02::1]
+  [64:ff9b::a9fe:a9fe] [64:ff9b:1::1] [100::1] [2001::1] [2001:db8::1] [2002:7f00:1::] [::ffff:a9fe:a9fe] [3fff::1]`
+const wordsOf = (text: string) => text.trim().split(/\s+/)
+
+/** What listens on loopback and must not be met. */
+const trap = (t: TestContext) => socketServer(t, (socket) => socket.end('HTTP/1.1 204 No Content\r\n\r\n'))
+
+const blocked = (error: unknown) => {
+  assert.ok(error instanceof AgentFault, String(error))
+  assert.deepEqual([error.code, error.isFinal], ['agent_blocked', true], error.message)
+  assert.match(error.message, /FLEETLINE_AGENT_HOSTS/)
+  return true
+}
+
+test('S13: no way to write an address leads inside; opened, the same ways do', async (t) => {
+  const [{ sockets, port }, clock] = [await trap(t), systemClock()]
+  const guard = createGuard({ open: hostsOf('')!, clock })
+  const here = wordsOf(LOOPBACK).map((host) => `http://${host}:${port}/`)
+  const all = [...here, ...wordsOf(`${LOOPBACK} ${INSIDE}`).map((host) => `https://${host}/`)]
+  assert.ok(new Set(all).size >= 60)
+  for (const url of all) {
+    assert.throws(() => guard.check(new URL(url)), Rejected, url)
+    await assert.rejects(callAt(url, { open: '' }), blocked, url)
+  }
+  assert.equal(sockets.length, 0)
+
+  const same = here.filter((url) => /^(127\.0\.0\.1|localhost)$/.test(new URL(url).hostname))
+  for (const url of same) await callAt(url, { open: '127.0.0.1' })
+  assert.equal(sockets.length, same.length)
+  assert.ok(same.length > 10, 'they do mean this machine')
+})
+
+test('S13: what is public is called by https, on port 443; what is opened, in any way', () => {
+  const may = (url: string, open = '') => {
+    try {
+      createGuard({ open: hostsOf(open)!, clock: systemClock() }).check(new URL(url))
+      return true
+    } catch (error) {
+      assert.match((error as Error).message, /^url: must .*FLEETLINE_AGENT_HOSTS/)
+      return false
+    }
+  }
+  for (const host of ['agent.example', '8.8.8.8', '[2606:4700::1111]']) {
+    const usual = [`https://${host}/`, `https://${host}:443/a?b`]
+    const other = [`http://${host}/`, `https://${host}:8443/`, `http://${host}:443/`]
+    assert.deepEqual(
+      [usual.map((url) => may(url)), other.map((url) => may(url))],
+      [
+        [true, true],
+        [false, false, false],
+      ],
+    )
+    assert.ok(other.every((url) => may(url, `other.example, ${host.replace(/[[\]]/g, '')}`)))
+  }
+  assert.equal(may('http://10.1.2.3:8080/', '10.1.0.0/16'), true)
+  assert.equal(may('http://10.2.2.3:8080/', '10.1.0.0/16'), false)
+  assert.equal(may('http://agent.internal:8080/', '10.1.0.0/16'), true, 'it may lead there')
+  assert.equal(may('http://agent.internal.example/', 'agent.internal'), false, 'names are exact')
+  assert.deepEqual(['8.8.8.8', '172.32.0.1', '2606:4700::1111'].map(isPublic), [true, true, true])
+})
+
+test('S13: every address of a name is looked at, before one is called', async (t) => {
+  const { sockets, port } = await trap(t)
+  const zone: Readonly<Record<string, readonly string[]>> = {
+    'private.test': ['10.0.0.1'],
+    'loopback.test': ['127.0.0.1'],
+    'mixed.test': ['8.8.8.8', '127.0.0.1'],
+    'both.test': ['127.0.0.3', '127.0.0.1'],
+    'metadata.test': ['169.254.169.254'],
+    'six.test': ['::1'],
+    'mixed-six.test': ['8.8.8.8', 'fd00::1'],
+    'mapped.test': ['::ffff:7f00:1'],
+    'nat64.test': ['64:ff9b::7f00:1'],
+  }
+  const server = await nameServer(t, (name) => zone[name] ?? [])
+  const names = { nameServers: [server.address] }
+  for (const name of Object.keys(zone)) {
+    await assert.rejects(callAt(`https://${name}/`, { ...names, open: '' }), blocked, name)
+    await assert.rejects(
+      callAt(`http://${name}:${port}/`, { ...names, open: '192.168.0.0/16' }),
+      blocked,
+      name,
+    )
+  }
+  assert.equal(sockets.length, 0)
+  await assert.rejects(callAt('https://nobody.test/', { ...names, open: '' }), { code: 'unreachable' })
+  const both = (open: string) => callAt(`http://both.test:${port}/`, { ...names, open })
+  await assert.rejects(both('127.0.0.1'), blocked)
+  await both('127.0.0.1,127.0.0.3') // where nobody listens
+  assert.equal(sockets.length, 1)
+})
+
+test('S13: a name that leads elsewhere at every question is asked about once, and called where it was allowed', async (t) => {
+  const { sockets: met, port } = await trap(t)
+  const allowed = await socketServer(t, (socket) => socket.end('HTTP/1.1 204 No Content\r\n\r\n'), {
+    host: '127.0.0.2',
+    port,
+  })
+  const server = await nameServer(t, (_, nth) => [nth % 2 === 0 ? '127.0.0.2' : '127.0.0.1'])
+  const call = () =>
+    callAt(`http://rebind.test:${port}/`, { open: '127.0.0.2', nameServers: [server.address] })
+  for (let round = 0; round < 5; round += 1) {
+    await call()
+    await assert.rejects(call(), blocked)
+  }
+  assert.deepEqual([allowed.sockets.length, met.length], [5, 0])
+  assert.equal(server.questions.filter((question) => question === 'A rebind.test').length, 10)
+})
+
+test('a connection that led elsewhere is closed before anything is sent', async (t) => {
+  const { sockets, port } = await trap(t)
+  const connect = connectorTo(['127.0.0.2'], { timeout: 5_000, signal: new AbortController().signal })
+  const target = { hostname: '127.0.0.1', protocol: 'http:', port: String(port) }
+  const error = await new Promise((resolve) => connect(target, (...[failure]) => resolve(failure)))
+  assert.equal((error as AgentFault).code, 'agent_blocked')
+  await eventually(() => assert.ok(sockets[0]!.destroyed), { what: 'its end' })
+  assert.equal(sockets[0]!.bytesRead, 0)
+})
+
+test('name servers that do not answer are waited for 5 s; one that is stopped waits no longer', async (t) => {
+  const server = await nameServer(t, () => undefined)
+  const [clock, ending] = [manualClock(), new AbortController()]
+  const around = { open: '', nameServers: [server.address], clock }
+  const [late, stopped] = [
+    callAt('https://slow.test/', around),
+    callAt('https://stopped.test/', { ...around, signal: ending.signal }),
+  ]
+  const asked = () => assert.equal(new Set(server.questions).size, 4)
+  await eventually(asked, { what: 'the questions' })
+  ending.abort(new Error('stopped'))
+  await assert.rejects(stopped, /stopped/)
+  late.catch(() => undefined)
+  await clock.advance(5_000)
+  await assert.rejects(late, /\(ETIMEOUT\)/)
+})
+
+test('hosts are names, addresses and ranges; anything else is refused', () => {
+  for (const text of ['', ' ', 'a.example', 'A.example,b_c', '10.0.0.0/8, ::1', 'fd00::/8', '1.2.3.4'])
+    assert.ok(hostsOf(text), text)
+  for (const text of [
+    ',',
+    'a,,b',
+    '*.example',
+    'a:80',
+    'http://a',
+    '127.1',
+    '10.0.0.0/33',
+    '::1/129',
+    '10.0.0.0/8/8',
+    'fe80::1%lo',
+    '[::1]',
+    'a b',
+    '10.0.0.0/',
+  ])
+    assert.equal(hostsOf(text), undefined, text)
+})
