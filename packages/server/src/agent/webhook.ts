@@ -5,7 +5,7 @@
 //   200, 204                                               its chunks: answer.ts
 //   429                                                    asks for later; does not count
 //   408, 425, 5xx                                          a fault to try again after, not before its Retry-After
-//   any other status, no such address                      a fault that stays
+//   any other status, a refused address                    a fault that stays
 //   none within the time to connect, or it breaks off      a fault to try again after
 // How long it may be silent, and take as a whole, is its caller's affair: turn/call.ts. Of an error nothing is told but its
 // code: messages of sockets name addresses.
@@ -39,7 +39,7 @@ async function* answerOf(deps: Deps, { name, url, secret }: Located, call: Agent
   let client: Client | undefined
   let isAnswered = false
   try {
-    client = await clientFor(target, deps.guard, call.signal)
+    client = await clientFor(target, { ...deps, ...call })
     const body = bodyOf(call)
     const headers = await headersOf(deps, secret, call, body)
     const request = {
@@ -60,7 +60,10 @@ async function* answerOf(deps: Deps, { name, url, secret }: Located, call: Agent
   }
 }
 
-async function clientFor(target: URL, guard: Guard, signal: AbortSignal): Promise<Client> {
+async function clientFor(
+  target: URL,
+  { guard, signal }: Pick<Deps, 'guard'> & Pick<AgentCall, 'signal'>,
+): Promise<Client> {
   const addresses = await guard.addressesOf(target, signal)
   return new Client(target.origin, {
     connect: connectorTo(addresses, { timeout: CONNECT_MS, signal }),

@@ -54,6 +54,9 @@ type Deps = {
   readonly random: Random
   readonly metrics: Pick<Metrics, 'count'>
   readonly cell: number
+  /** How long an agent may be silent: at first, and then. */
+  readonly agentFirstMs: number
+  readonly agentSilenceMs: number
 }
 
 /** Attempts that count. */
@@ -150,7 +153,8 @@ async function listen(
   const onFenced = () => ending.abort(OVERTAKEN)
   const stream = deps.sessions.openStream({ tenant, turn, attempt, pod, onFenced })
   try {
-    const limits = { ...CALL_LIMITS, wholeMs: call.deadlineMs }
+    const { agentFirstMs: firstMs, agentSilenceMs: silenceMs } = deps
+    const limits = { ...CALL_LIMITS, firstMs, silenceMs, wholeMs: call.deadlineMs }
     const onIgnored = () => deps.metrics.count('agentChunksIgnored', {})
     const around = { clock: deps.clock, limits, assembler, onChunk: stream.push, onCalled, onIgnored }
     const message = await callAgent(around, agent, call)

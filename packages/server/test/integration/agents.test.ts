@@ -76,7 +76,7 @@ test('what could never be called is refused, and so are a name that is taken, on
       'agent.example',
       'http://ada:pw@agent.example/',
       'https://169.254.169.254/latest/meta-data/',
-      'http://localhost:4401/metrics',
+      'http://[::1]:4401/metrics',
       `https://agent.example/${'x'.repeat(2_048)}`,
     ].map((bad) => [{ name: 'b', url: bad }, 'invalid'] as const),
   ] as const

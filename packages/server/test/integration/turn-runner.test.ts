@@ -63,7 +63,8 @@ async function attemptsOn(t: TestContext) {
       gaveUp: gaveUp.signal,
     }
     const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
-    const { run } = createTurnRunner({ database, sessions, agents, halts, clock, random, metrics, cell: 0 })
+    const parts = { database, sessions, agents, halts, clock, random, metrics }
+    const { run } = createTurnRunner({ ...parts, cell: 0, agentFirstMs: 30_000, agentSilenceMs: 60_000 })
     void live.start()
     return { ended: run(claim, around), ending, gaveUp }
   }

@@ -5,22 +5,28 @@ import { isIP } from 'node:net'
 import type { TestContext } from 'node:test'
 import { atEnd } from './cleanup.ts'
 
-/** The addresses of a name, of both kinds; undefined if it does not answer. `nth` counts the questions of this kind, from 0. */
+/** The addresses of a name, of both kinds, or the name that it stands for; undefined if it does not answer. `nth` counts the questions of this kind, from 0. */
 export type Zone = (name: string, nth: number) => readonly string[] | undefined
 
-const A = 1 // the type of a question for IPv4
+const [A, CNAME] = [1, 5]
 
 export async function nameServer(t: TestContext, zone: Zone) {
   const questions: string[] = []
+  const answers = new Map<string, Buffer>() // of a question that came twice, the same
   const socket = createSocket('udp4')
   socket.on('message', (query, from) => {
+    const repeat = `${from.port} ${query.readUInt16BE(0)}`
+    const known = answers.get(repeat)
+    if (known) return socket.send(known, from.port, from.address)
     const { name, type, end } = questionIn(query)
     const question = `${type === A ? 'A' : 'AAAA'} ${name}`
     const addresses = zone(name, questions.filter((one) => one === question).length)
     questions.push(question)
     if (!addresses) return
-    const wanted = addresses.filter((address) => isIP(address) === (type === A ? 4 : 6))
-    socket.send(answerOf(query.subarray(0, end), type, wanted), from.port, from.address)
+    const wanted = addresses.filter((address) => [type === A ? 4 : 6, 0].includes(isIP(address)))
+    const answer = answerOf(query.subarray(0, end), type, wanted)
+    answers.set(repeat, answer)
+    socket.send(answer, from.port, from.address)
   })
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
@@ -45,13 +51,18 @@ function answerOf(question: Buffer, type: number, addresses: readonly string[]):
   header.writeUInt32BE(0, 8)
   const records = addresses.map((address) => {
     const data = bytesOf(address)
-    const record = Buffer.from([0xc0, 12, 0, type, 0, 1, 0, 0, 0, 0, 0, data.length]) // for 0 seconds
+    const kind = isIP(address) === 0 ? CNAME : type
+    const record = Buffer.from([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, data.length]) // for 0 seconds
     return Buffer.concat([record, data])
   })
   return Buffer.concat([header, ...records])
 }
 
 function bytesOf(address: string): Buffer {
+  if (isIP(address) === 0)
+    return Buffer.concat(
+      [...address.split('.'), ''].map((label) => Buffer.from([label.length, ...Buffer.from(label)])),
+    )
   if (isIP(address) === 4) return Buffer.from(address.split('.').map(Number))
   const [head = '', tail] = address.split('::')
   const groups = (text: string) => (text === '' ? [] : text.split(':'))

@@ -56,7 +56,7 @@ export function createFleet({ flags, app, agentUrl, count, output, clock }: Wish
     demoAgent: 'yes',
     databaseUrl: ground.url(),
     ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
-    ...(isGiven('agentHosts', flags) ? {} : { agentHosts: hostsAround(agentUrl) }),
+    agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agentUrl)].filter(Boolean).join(','),
   })
   const plans = ports.pods.map((ports, index) => planOf(`pod-${index + 1}`, { app, folder, ports, settings }))
   const pods = createPods(plans, around)
@@ -113,8 +113,9 @@ type GroundWish = {
 /** Its directory, and PostgreSQL: one of its own, unless it was given one. */
 function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
   const folder = createFolder(join(process.cwd(), '.fleetline'))
-  if (isGiven('databaseUrl', flags)) {
-    const said = () => settingIn(flags, 'databaseUrl').value
+  const given = settingIn(flags, 'databaseUrl')
+  if (given.source !== 'default') {
+    const said = () => given.value
     return { folder, services: [folder], url: () => config.databaseUrl, title: said, description: said }
   }
   const connections = (config.poolSize + SPARE_SESSIONS) * (count + 1)
@@ -148,10 +149,6 @@ function planOf(name: string, { app, folder, ports, settings }: Planned): PodPla
 
 function settingIn(flags: Flags, key: keyof Config): Described {
   return describeConfig({ flags }).find(({ setting }) => setting === key)!
-}
-
-function isGiven(key: keyof Config, flags: Flags): boolean {
-  return settingIn(flags, key).source !== 'default'
 }
 
 /** Whoever has this machine calls its agents: what listens here, and what was asked for. */
