@@ -1,14 +1,12 @@
 // An agent's process is killed in the middle of its words. A port in front of it leads to the next one, as a load balancer does.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { connect, createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { newSecret } from '../../src/agent/signature.ts'
 import { systemRandom } from '../../src/lib/random.ts'
-import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { portInFront } from '../support/front.ts'
 import { call } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { runProgram } from '../support/program.ts'
@@ -25,23 +23,6 @@ async function startAgent(t: TestContext, ...args: string[]) {
   })
   const calls = () => Array.from(program.output().matchAll(/called (\S+ \d)/g), ([, one]) => one)
   return { ...program, port, calls }
-}
-
-async function portInFront(t: TestContext, target: () => number): Promise<number> {
-  const server = createServer((client) => {
-    const behind = connect(target(), '127.0.0.1')
-    for (const [from, to] of [
-      [client, behind],
-      [behind, client],
-    ] as const)
-      from.on('error', () => undefined).on('close', () => to.destroy())
-    client.pipe(behind).pipe(client)
-    atEnd(t, () => client.destroy())
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  atEnd(t, () => server.close())
-  return (server.address() as AddressInfo).port
 }
 
 test('E5: an agent that is killed in the middle of its words is called again under the same key; there is one reply', async (t) => {

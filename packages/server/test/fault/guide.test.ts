@@ -1,35 +1,22 @@
 // docs/guides/sessions.md, and of docs/guides/agents.md what takes no minute, as a reader types them, against pods: each
 // block is run, and prints what the page says it does, but for ids, times and the width of columns.
 import assert from 'node:assert/strict'
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { test, type TestContext } from 'node:test'
+import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { blocksIn, isCode, joined, plain } from '../support/guide.ts'
 import { makeSession } from '../support/http.ts'
 import { startPod } from '../support/pods.ts'
 import { withoutSettings } from '../support/program.ts'
+import { shell } from '../support/shell.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 const pageOf = (name: string) => readFileSync(join(ROOT, `docs/guides/${name}.md`), 'utf8')
 const blocksOf = (section: string) => blocksIn(pageOf('sessions'), section)
-
-/** A shell that runs on. Its programs end with this file, whose process group they belong to. */
-function terminal(t: TestContext, script: string, env: NodeJS.ProcessEnv): () => string {
-  const child = spawn('sh', ['-c', script], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'inherit'] })
-  let output = ''
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
-  atEnd(t, () => {
-    child.kill()
-    child.stdout.destroy()
-    child.unref()
-  })
-  return () => output
-}
 
 test('the guide to sessions does what it says', async (t) => {
   const url = await databaseFor(t)
@@ -52,7 +39,7 @@ test('the guide to sessions does what it says', async (t) => {
   const withSession = { SESSION: session.trim() }
   const [follow, write, shown] = blocksOf('Two terminals, two pods').map(({ text }) => here(text))
   const terminalOf = (block: string) => `${here(written[0]!.text)}${block}`
-  const told = terminal(t, terminalOf(follow!), { ...env, ...withSession })
+  const told = shell(t, terminalOf(follow!), { cwd: ROOT, env: { ...env, ...withSession } })
   await run('sh', ['-c', terminalOf(write!)], withSession)
   await eventually(() => assert.equal(plain(told()), plain(shown!)), { what: 'the tail', details: told })
 

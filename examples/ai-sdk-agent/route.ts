@@ -1,0 +1,20 @@
+// An agent with the AI SDK: the route of its chat pages as it is, but for `verify` and `onError`.
+import { convertToModelMessages, createUIMessageStreamResponse, streamText, toUIMessageStream } from 'ai'
+import type { UIMessage } from 'ai'
+import { onError, SignatureError, verify } from 'fleetline/agent'
+import { model } from './model.ts'
+
+export async function POST(request: Request): Promise<Response> {
+  try {
+    const { messages } = await verify(request, process.env['AGENT_SECRET']!)
+    const result = streamText({
+      model,
+      messages: await convertToModelMessages(messages as UIMessage[]),
+      abortSignal: request.signal, // of a reply that was stopped
+    })
+    return createUIMessageStreamResponse({ stream: toUIMessageStream({ stream: result.stream, onError }) })
+  } catch (error) {
+    if (!(error instanceof SignatureError)) throw error
+    return new Response(error.message, { status: error.status })
+  }
+}

@@ -1,0 +1,75 @@
+// docs/guides/write-an-agent.md as a reader types it: a dev fleet, and each of its agents behind one URL, one after the other.
+// A message that was sent through either pod is answered, and read through the other.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { promisify } from 'node:util'
+import type { Page } from '@fleetline/protocol'
+import { CLONE_ENV, cloneFor, startFleet } from '../support/clone.ts'
+import { eventually } from '../support/eventually.ts'
+import { portInFront } from '../support/front.ts'
+import { blocksIn } from '../support/guide.ts'
+import { call } from '../support/http.ts'
+import { shell } from '../support/shell.ts'
+
+const ROOT = join(import.meta.dirname, '../../../..')
+const PAGE = readFileSync(join(ROOT, 'docs/guides/write-an-agent.md'), 'utf8')
+const AGENTS = [
+  ['An agent', 'examples/fetch-agent/route.ts'],
+  ['With the AI SDK', 'examples/ai-sdk-agent/route.ts'],
+  ['In Python', 'examples/python-agent/agent.py'],
+] as const
+const textOf = (section: string, index: number) => blocksIn(PAGE, section)[index]!.text
+
+/** Of a pod of a dev fleet. */
+function doorOf(clone: string, name: string): string {
+  const lines = readFileSync(join(clone, `.fleetline/${name}.log`), 'utf8')
+    .trim()
+    .split('\n')
+  const said = lines.map((line) => JSON.parse(line) as { msg: string; service?: string; port?: number })
+  const port = said.find(({ msg, service }) => msg === 'listening' && service === 'gateway')!.port!
+  return `http://localhost:${port}`
+}
+
+async function startAgent(t: TestContext, command: string, cwd: string): Promise<number> {
+  const output = shell(t, command, { cwd, env: { ...CLONE_ENV, PORT: '0' } })
+  const find = () => Number(/Listening on http:\/\/localhost:(\d+)/.exec(output())![1])
+  return eventually(find, { what: command, details: output })
+}
+
+test('the guide to writing an agent shows the examples as they are', () => {
+  for (const [section, file] of AGENTS)
+    assert.equal(textOf(section, 0), readFileSync(join(ROOT, file), 'utf8'))
+})
+
+test('every agent of the guide answers through either pod, and nobody but Fleetline', async (t) => {
+  let target = 0
+  const url = `http://localhost:${await portInFront(t, () => target)}/`
+  const clone = cloneFor(t)
+  const fleet = await startFleet(t, textOf('A fleet', 0).replace('http://localhost:3000/', url), clone)
+  const doors = ['pod-1', 'pod-2'].map((name) => doorOf(clone, name))
+  const [talk, shown] = [textOf('An agent', 2), textOf('An agent', 3)]
+  for (const [section] of AGENTS) {
+    target = await startAgent(t, textOf(section, 1), clone)
+    for (const door of doors) {
+      const env = { ...CLONE_ENV, FLEETLINE_URL: door }
+      const { stdout } = await promisify(execFile)('sh', ['-c', talk], { cwd: clone, env })
+      assert.equal(stdout, shown, section)
+    }
+    const unsigned = await fetch(url, { method: 'POST', body: '{}' })
+    assert.equal(unsigned.status, 401, section)
+  }
+  const replies = await Promise.all(
+    doors.map(async (door) => {
+      const { items } = (await call('GET', `${door}/v1/sessions/local/messages`)).body as unknown as Page
+      return items
+        .filter(({ role }) => role === 'assistant')
+        .map(({ parts }) => parts.find(({ type }) => type === 'text')?.text)
+    }),
+  )
+  const all = AGENTS.flatMap(() => doors.map(() => shown.trim()))
+  assert.deepEqual(replies, [all, all])
+  assert.equal(await fleet.stop(), 0, fleet.output())
+})
