@@ -1,6 +1,7 @@
 // A name server on loopback, over UDP: what it was asked, and a hand on every answer.
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import type { TestContext } from 'node:test'
 import { atEnd } from './cleanup.ts'
@@ -31,7 +32,15 @@ export async function nameServer(t: TestContext, zone: Zone) {
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
   atEnd(t, () => socket.close())
-  return { questions, address: `127.0.0.1:${socket.address().port}` }
+  const { port } = socket.address()
+  return { questions, address: `127.0.0.1:${port}`, waiting: () => socketsTo(port) }
+}
+
+/** How many UDP sockets of this machine are connected to a port. */
+function socketsTo(port: number): number {
+  const end = `:${port.toString(16).toUpperCase().padStart(4, '0')}`
+  const lines = readFileSync('/proc/net/udp', 'utf8').split('\n')
+  return lines.filter((line) => line.trim().split(/\s+/)[2]?.endsWith(end)).length
 }
 
 function questionIn(query: Buffer) {
