@@ -41,7 +41,7 @@ async function setChaos(page: Page, isOn: boolean): Promise<void> {
 }
 
 test('a minute of chaos: lost 0, doubled 0, both devices and the log are equal', async (t) => {
-  const fleet = await startFleet(t, 'npm run fleetline -- dev', cloneFor(t))
+  const fleet = await startFleet(t, 'npm run fleetline -- dev --no-model', cloneFor(t))
   const page = await openPage(await openChromium(t), fleet.page)
   const devices = [onDevice(page, 'laptop'), onDevice(page, 'phone')]
   const sent: string[] = []

@@ -1,4 +1,5 @@
 // fleetline dev: a fleet in this directory, until it is asked to stop. A second request to stop is not waited for.
+import { modelWishOf } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
 import { APP } from './app.ts'
@@ -19,16 +20,21 @@ export const DEV: Command = {
   options: [
     ['--pods <number>', `how many pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`],
     ['--agent <url>', 'your agent: it answers in the session local, and on the page'],
+    ['--no-model', 'not to look for a model in the environment (OPENAI_API_KEY, …) and on this machine'],
   ],
   run: async ({ flags, args: [app], options, output }) => {
     const clock = systemClock()
+    const agentUrl = urlOf(options['agent'])
     const { createFleet } = await import('./dev/fleet.ts') // no other command needs any of it
+    const { findModel } = await import('./dev/model.ts')
+    const isAsked = agentUrl === undefined && options['model'] !== false
     const say = (message: string, fields = {}) =>
       showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
     const fleet = createFleet({
       flags,
       app,
-      agentUrl: urlOf(options['agent']),
+      agentUrl,
+      model: isAsked ? await findModel(modelWishOf()) : undefined,
       count: wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS }),
       output,
       clock,

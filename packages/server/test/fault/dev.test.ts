@@ -12,6 +12,7 @@ import { agentServer, lines } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
+import { ends, modelServer, says } from '../support/model-server.ts'
 import { runCli, type Program } from '../support/program.ts'
 
 type Said = {
@@ -20,6 +21,7 @@ type Said = {
   readonly operator?: string
   readonly page?: string
   readonly api?: string
+  readonly agent?: string
 }
 type Home = { readonly path: string; readonly mark: string }
 
@@ -32,13 +34,16 @@ function homeFor(t: TestContext): Home {
   return { path, mark: `TEST_MARK=${randomUUID()}` }
 }
 
-function runDev(t: TestContext, { path, mark }: Home, ...words: string[]): Program {
-  const env = {
+function envOf({ mark }: Home): Record<string, string> {
+  return {
     [mark.split('=')[0]!]: mark.split('=')[1]!,
     FLEETLINE_PORT: '0',
     FLEETLINE_OPERATOR_PORT: '0',
   }
-  return runCli(t, ['dev', '--json', ...words], env, path)
+}
+
+function runDev(t: TestContext, home: Home, ...words: string[]): Program {
+  return runCli(t, ['dev', '--json', '--no-model', ...words], envOf(home), home.path)
 }
 
 function saidBy(program: Program): Said[] {
@@ -85,7 +90,7 @@ async function query(home: Home, text: string): Promise<unknown[]> {
   return rows
 }
 
-test('two pods are ready; SIGINT leaves no process and no lock; the next start has the data', async (t) => {
+test('two pods are ready; SIGINT leaves no process and no lock; the next start has the data, and a model', async (t) => {
   const home = homeFor(t)
   const first = runDev(t, home, '--pods', '2')
   const said = await ready(first)
@@ -103,9 +108,16 @@ test('two pods are ready; SIGINT leaves no process and no lock; the next start h
   await nothingRuns(home)
   assert.ok(!existsSync(join(home.path, '.fleetline/lock')))
 
-  const third = runDev(t, home)
-  await ready(third)
+  const { url } = await modelServer(t, (response) => (says(response, { content: 'hello' }), ends(response)))
+  const third = runCli(t, ['dev', '--json'], { ...envOf(home), OPENAI_BASE_URL: url }, home.path)
+  const [{ agent, api }] = (await ready(third)) as [Said, ...Said[]]
+  assert.equal(agent, `model, talker at ${url}`)
   assert.deepEqual(await query(home, 'select number from kept'), [{ number: 7 }])
+  await call('POST', `${api}/sessions/model/messages`, { text: 'hi' })
+  await eventually(
+    async () => assert.equal((await call('GET', `${api}/sessions/model/messages`)).body['head'], 2),
+    { what: 'the reply of the model', details: third.output },
+  )
   third.kill('SIGINT')
   assert.equal(await ended(third), 0, third.output())
 })

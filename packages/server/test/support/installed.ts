@@ -11,7 +11,7 @@ import { REMOVAL } from './clone.ts'
 const BUILD = join(import.meta.dirname, '../../../../scripts/build.ts')
 
 /** For `startFleet`, in that directory. */
-export const INSTALLED_DEV = `PATH="${dirname(process.execPath)}:$PATH" npx fleetline dev`
+export const INSTALLED_DEV = `PATH="${dirname(process.execPath)}:$PATH" npx fleetline dev --no-model`
 
 export function installedFor(t: TestContext): string {
   const home = mkdtempSync(join(tmpdir(), 'fleetline-first-'))

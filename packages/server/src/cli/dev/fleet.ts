@@ -1,6 +1,7 @@
 // A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the page, the
 // pods, somebody to talk to.
 import { join } from 'node:path'
+import { newSecret } from '../../agent/signature.ts'
 import { describeConfig, loadConfig, type Config, type Described, type Flags } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
@@ -10,14 +11,16 @@ import { systemRandom, type Random } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
 import { migrateUp } from '../../store/migrate.ts'
 import type { Output } from '../output.ts'
-import { showEvent, showPanel, type OnEvent } from './events.ts'
+import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
 import { createFolder, shortPath, type Folder } from './folder.ts'
 import { createFront } from './front.ts'
 import type { Ports } from './pod-process.ts'
 import { createFleetPage } from './page/page.ts'
+import type { Model } from './model.ts'
+import { createModelAgent } from './model-agent.ts'
 import { createPods, type PodPlan } from './pods.ts'
 import { createPostgres } from './postgres.ts'
-import { createTalk, DEMO } from './talk.ts'
+import { createTalk, DEMO, yourAgent, type Answerer } from './talk.ts'
 
 type Wish = {
   readonly flags: Flags
@@ -25,6 +28,8 @@ type Wish = {
   readonly app: string | undefined
   /** Where your agent is, if you have one. */
   readonly agentUrl: string | undefined
+  /** Which model answers, if there is one. */
+  readonly model: Model | undefined
   readonly count: number
   readonly output: Output
   readonly clock: Clock
@@ -37,7 +42,7 @@ const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
-export function createFleet({ flags, app, agentUrl, count, output, clock }: Wish): Service {
+export function createFleet({ flags, app, agentUrl, model, count, output, clock }: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
   const { host, logLevel } = config
   const ports = portsOf(config, count)
@@ -65,11 +70,12 @@ export function createFleet({ flags, app, agentUrl, count, output, clock }: Wish
     return createFront({ name, host, port: ports[name], random, targets })
   }
   const [gateway, admin] = [front('gateway'), front('admin')]
-  const talk = createTalk({ agentUrl, folder, origin: () => originOf(gateway), ...around })
+  const { answerer, services: behind } = agentOf({ agentUrl, model, folder, ...around })
+  const talk = createTalk({ answerer, origin: () => originOf(gateway), ...around })
   const page = createFleetPage({
     host,
     port: ports.page,
-    session: talk.session,
+    session: answerer.name,
     pods,
     isReady: () => talk.isTried(),
     about: () => ({ version: ownVersion(), postgres: ground.title(), ttlMs: config.ttlMs }),
@@ -78,18 +84,28 @@ export function createFleet({ flags, app, agentUrl, count, output, clock }: Wish
   const panel = () =>
     showPanel(output, {
       version: ownVersion(),
-      page: pageOf(originOf(page), talk.session),
+      page: pageOf(originOf(page), answerer),
       api: `${originOf(gateway)}/v1`,
       operator: originOf(admin),
       postgres: ground.description(),
       pods: count,
       logs: shortPath(folder.at('pod-N.log')),
       pids: shortPath(folder.at('pod-N.pid')),
-      session: talk.session,
-      agent: talk.describe(),
+      session: answerer.name,
+      agent: answerer.describe(),
     })
   const shown = { name: 'panel', start: async () => panel(), stop: async () => undefined }
-  return compose('dev fleet', [...ground.services, migrations, gateway, admin, page, shown, pods, talk])
+  return compose('dev fleet', [
+    ...ground.services,
+    migrations,
+    gateway,
+    admin,
+    page,
+    shown,
+    pods,
+    ...behind,
+    talk,
+  ])
 }
 
 type Ground = {
@@ -129,6 +145,29 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
   }
 }
 
+type AgentWish = Pick<Wish, 'agentUrl' | 'model' | 'clock'> & {
+  readonly folder: Folder
+  readonly random: Random
+  readonly onEvent: OnEvent
+}
+
+/** Who answers, and what has to run for that. */
+function agentOf({ agentUrl, model, folder, clock, random, onEvent }: AgentWish) {
+  if (agentUrl !== undefined) return { answerer: yourAgent(agentUrl, folder, random), services: [] }
+  if (model === undefined) return { answerer: DEMO, services: [] }
+  const onRefused = (reason: string) =>
+    onEvent(eventOf('model', 'did not answer', { now: clock.now(), level: 'warn', reason }))
+  const secret = newSecret(random)
+  const agent = createModelAgent({ model, secret, onRefused })
+  const answerer: Answerer = {
+    name: 'model',
+    title: model.name,
+    located: () => ({ url: agent.url(), secret }),
+    describe: () => [`model, ${model.name} at ${model.url}`, 'OPENAI_MODEL for another, --no-model for none'],
+  }
+  return { answerer, services: [agent] }
+}
+
 type Planned = {
   readonly app: string | undefined
   readonly folder: Folder
@@ -161,8 +200,8 @@ function originOf(door: { port(): number }): string {
   return `http://localhost:${door.port()}`
 }
 
-function pageOf(origin: string, session: string): string {
-  return session === DEMO ? origin : `${origin}/?session=${session}`
+function pageOf(origin: string, { name }: Answerer): string {
+  return name === DEMO.name ? origin : `${origin}/?session=${name}`
 }
 
 /** To seal secrets with: as a setting has it. */

@@ -1,6 +1,6 @@
-// Whom one talks to in a dev fleet: the built-in agent, or yours behind its URL, and a session with it, whose alias is the
-// agent's name. Made at the first start; without them the fleet is as good as any. The secret of your agent stays the same
-// from start to start, in a file for your eyes.
+// Whom one talks to in a dev fleet: your agent behind its URL, a model, or the built-in agent, and a session with it, whose
+// alias is the agent's name. The built-in one has its session in any case. They are made at the first start; without them the
+// fleet is as good as any.
 import type { z } from 'zod'
 import { newSecret } from '../../agent/signature.ts'
 import { Rejected, Retry } from '../../errors.ts'
@@ -14,49 +14,60 @@ import { eventOf, type OnEvent } from './events.ts'
 import { shortPath, type Folder } from './folder.ts'
 
 export type Talk = Service & {
-  /** The alias of the session. */
-  readonly session: string
-  /** Of the agent, and what to know about it. */
-  readonly describe: () => readonly [agent: string, hint: string]
-  /** Whether the session was made, or could not be. */
+  /** Whether the sessions were made, or could not be. */
   isTried(): boolean
 }
+/** Who answers; the alias of the session is the name. */
+export type Answerer = {
+  readonly name: string
+  readonly title: string
+  /** Unless it is built in. */
+  readonly located?: () => { readonly url: string; readonly secret: string }
+  /** Who it is, and what to know about it. */
+  readonly describe: () => readonly [agent: string, hint: string]
+}
 type Deps = {
-  /** Of your agent, if you have one. */
-  readonly agentUrl: string | undefined
-  readonly folder: Folder
+  readonly answerer: Answerer
   readonly origin: () => string
   readonly clock: Clock
-  readonly random: Random
   readonly onEvent: OnEvent
 }
 
-export const DEMO = 'demo'
-const LOCAL = 'local'
+export const DEMO: Answerer = {
+  name: 'demo',
+  title: 'Demo',
+  describe: () => ['demo, built in', 'knows long, slow, fail and think; says anything else again'],
+}
 const SECRET_FILE = 'agent-secret'
 const [TRIES, AGAIN_MS] = [5, 200] // a repeat of any of it is harmless
 
-export function createTalk({ agentUrl, folder, origin, clock, random, onEvent }: Deps): Talk {
-  const agent = agentUrl === undefined ? DEMO : LOCAL
+/** Its secret stays the same from start to start, in a file for your eyes. */
+export function yourAgent(url: string, folder: Folder, random: Random): Answerer {
   const secret = () => folder.secret(SECRET_FILE, () => newSecret(random))
+  return {
+    name: 'local',
+    title: 'Your agent',
+    located: () => ({ url, secret: secret() }),
+    describe: () => {
+      secret() // it is there when people look for it
+      return [`local, at ${url}`, `signed with the secret in ${shortPath(folder.at(SECRET_FILE))}`]
+    },
+  }
+}
+
+export function createTalk({ answerer, origin, clock, onEvent }: Deps): Talk {
   let isTried = false
   const start = async () => {
     const ask = askerOf(origin(), clock)
-    if (agentUrl !== undefined) await place(ask, { name: agent, url: agentUrl, secret: secret() })
-    const body = { alias: agent, agent, title: agent === DEMO ? 'Demo' : 'Your agent' }
-    await ask('POST', '/sessions', sessionSchema, body)
+    const { name: agent, located } = answerer
+    if (located) await place(ask, { name: agent, ...located() })
+    for (const { name, title } of new Set([answerer, DEMO]))
+      await ask('POST', '/sessions', sessionSchema, { alias: name, agent: name, title })
   }
   const onRefused = ({ message: reason }: Error) =>
     onEvent(eventOf('fleet', 'the session was not made', { now: clock.now(), level: 'warn', reason }))
   return {
     name: 'talk',
-    session: agent,
-    describe: () => {
-      if (agentUrl === undefined)
-        return ['demo, built in', 'knows long, slow, fail and think; says anything else again']
-      secret() // it is there when people look for it
-      return [`${LOCAL}, at ${agentUrl}`, `signed with the secret in ${shortPath(folder.at(SECRET_FILE))}`]
-    },
     isTried: () => isTried,
     start: async () => {
       await start().catch(onRefused)
