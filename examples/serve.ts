@@ -21,7 +21,8 @@ const server = createServer(async (incoming, outgoing) => {
     outgoing.writeHead(status, Object.fromEntries(headers))
     await pipeline(Readable.from(body ?? []), outgoing)
   } catch (error) {
-    if (left.signal.aborted) return
+    const { code, name } = error as { readonly code?: unknown; readonly name?: unknown }
+    if (code === 'ERR_STREAM_PREMATURE_CLOSE' || name === 'AbortError') return // nobody waits for it any more
     console.error(error)
     if (!outgoing.headersSent) outgoing.writeHead(500)
     outgoing.end()

@@ -1,4 +1,4 @@
-// An agent with nothing but what every JavaScript runtime has, and `verify`. It says what it was told, word by word.
+// An agent as a handler of the Fetch API: nothing but `verify` is ours. It says what it was told, word by word.
 import { setTimeout } from 'node:timers/promises'
 import { SignatureError, verify, type AgentRequest } from 'fleetline/agent'
 

@@ -25,17 +25,19 @@ export const DEV: Command = {
   run: async ({ flags, args: [app], options, output }) => {
     const clock = systemClock()
     const agentUrl = urlOf(options['agent'])
+    const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })
     const { createFleet } = await import('./dev/fleet.ts') // no other command needs any of it
     const { findModel } = await import('./dev/model.ts')
-    const isAsked = agentUrl === undefined && options['model'] !== false
+    const isModelWanted = agentUrl === undefined && options['model'] !== false
+    const model = isModelWanted ? await findModel(modelWishOf()) : undefined
     const say = (message: string, fields = {}) =>
       showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
     const fleet = createFleet({
       flags,
       app,
       agentUrl,
-      model: isAsked ? await findModel(modelWishOf()) : undefined,
-      count: wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS }),
+      model,
+      count,
       output,
       clock,
     })

@@ -45,7 +45,7 @@ export type Output = {
   list(columns: readonly string[], rows: readonly Row[]): void
   /** The next of things that come one by one: no header, no widths. */
   next(cells: readonly unknown[], row: Row): void
-  /** A line of data that has a form of its own. */
+  /** A line of data that has a form of its own, without control characters. */
   line(text: string): void
   /** A piece of a text of many lines, as it comes: its control characters are left out, but for tabs and ends of lines. */
   text(piece: string): void
@@ -74,7 +74,7 @@ export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Outpu
     },
     next: (cells, row) =>
       print(isJson ? JSON.stringify(row) : cells.map(cell).join(stdout.isTTY === true ? '  ' : '\t')),
-    line: print,
+    line: (text) => print(text.replaceAll(CONTROLS, '')),
     text: (piece) => {
       const shown = piece.replaceAll(CONTROLS, '')
       if (shown === '') return

@@ -109,7 +109,12 @@ test('two pods are ready; SIGINT leaves no process and no lock; the next start h
   assert.ok(!existsSync(join(home.path, '.fleetline/lock')))
 
   const { url } = await modelServer(t, (response) => (says(response, { content: 'hello' }), ends(response)))
-  const third = runCli(t, ['dev', '--json'], { ...envOf(home), OPENAI_BASE_URL: url }, home.path)
+  const third = runCli(
+    t,
+    ['dev', '--json'],
+    { ...envOf(home), OPENAI_BASE_URL: url, OPENAI_MODEL: 'talker' },
+    home.path,
+  )
   const [{ agent, api }] = (await ready(third)) as [Said, ...Said[]]
   assert.equal(agent, `model, talker at ${url}`)
   assert.deepEqual(await query(home, 'select number from kept'), [{ number: 7 }])

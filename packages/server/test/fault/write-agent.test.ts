@@ -24,13 +24,13 @@ const AGENTS = [
 const textOf = (section: string, index: number) => blocksIn(PAGE, section)[index]!.text
 
 /** Of a pod of a dev fleet. */
-function doorOf(clone: string, name: string): string {
-  const lines = readFileSync(join(clone, `.fleetline/${name}.log`), 'utf8')
-    .trim()
-    .split('\n')
-  const said = lines.map((line) => JSON.parse(line) as { msg: string; service?: string; port?: number })
-  const port = said.find(({ msg, service }) => msg === 'listening' && service === 'gateway')!.port!
-  return `http://localhost:${port}`
+function doorOf(clone: string, name: string): Promise<string> {
+  const log = () => readFileSync(join(clone, `.fleetline/${name}.log`), 'utf8')
+  const find = () => {
+    const line = /^.*"listening".*"gateway".*$|^.*"gateway".*"listening".*$/m.exec(log())![0]
+    return `http://localhost:${(JSON.parse(line) as { port: number }).port}`
+  }
+  return eventually(find, { what: `the door of ${name}`, details: log })
 }
 
 async function startAgent(t: TestContext, command: string, cwd: string): Promise<number> {
@@ -49,7 +49,7 @@ test('every agent of the guide answers through either pod, and nobody but Fleetl
   const url = `http://localhost:${await portInFront(t, () => target)}/`
   const clone = cloneFor(t)
   const fleet = await startFleet(t, textOf('A fleet', 0).replace('http://localhost:3000/', url), clone)
-  const doors = ['pod-1', 'pod-2'].map((name) => doorOf(clone, name))
+  const doors = await Promise.all(['pod-1', 'pod-2'].map((name) => doorOf(clone, name)))
   const [talk, shown] = [textOf('An agent', 2), textOf('An agent', 3)]
   for (const [section] of AGENTS) {
     target = await startAgent(t, textOf(section, 1), clone)

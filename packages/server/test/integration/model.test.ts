@@ -20,7 +20,12 @@ async function talkWith(t: TestContext, speech: Speech) {
   const random = systemRandom()
   const [secret, reasons]: [string, string[]] = [newSecret(random), []]
   const model = { url: server, name: 'talker', key: KEY }
-  const agent = createModelAgent({ model, secret, onRefused: (reason) => reasons.push(reason) })
+  const agent = createModelAgent({
+    model,
+    port: 0,
+    secret: () => secret,
+    onRefused: (reason) => reasons.push(reason),
+  })
   await agent.start()
   atEnd(t, () => agent.stop())
   const url = await databaseFor(t)
@@ -92,6 +97,10 @@ test('what the model says is the reply; what it reasons stands before it', async
 })
 
 test('a model that is busy or breaks off is asked again; one that refuses is not, and why is told without the key', async (t) => {
+  const refuses =
+    (status: number, error: object): Speech =>
+    (response) =>
+      response.writeHead(status).end(JSON.stringify({ error }))
   const steps: Speech[] = [
     (response) => response.writeHead(429, { 'retry-after': '0' }).end(),
     (response) => {
@@ -110,18 +119,23 @@ test('a model that is busy or breaks off is asked again; one that refuses is not
       says(response, { content: 'good day' })
       ends(response)
     },
-    (response) =>
-      response.writeHead(401).end(JSON.stringify({ error: { message: `The key ${KEY} is wrong` } })),
+    refuses(401, { message: `The key ${KEY} is wrong` }),
+    refuses(429, { message: 'No credit', code: 'insufficient_quota' }),
   ]
   const talk = await talkWith(t, (response, nth) => steps[nth - 1]!(response, nth))
   const first = await talk.ended((await talk.send('hi')).turn!)
   assert.deepEqual([first.state, first.attempt], ['done', 5])
-  const second = await talk.ended((await talk.send('hi')).turn!)
-  assert.deepEqual([second.state, second.error?.code], ['failed', 'agent_refused'])
+  for (const text of ['hi', 'and?']) {
+    const { state, error } = await talk.ended((await talk.send(text)).turn!)
+    assert.deepEqual([state, error?.code], ['failed', 'agent_refused'])
+  }
   assert.deepEqual(talk.reasons, [
     'status 429',
+    'its answer broke off',
+    'it failed in the middle: {"message":"out of memory"}',
     'its answer broke off, or cannot be read',
     'status 401: The key … is wrong',
+    'status 429: No credit',
   ])
   assert.equal(talk.asked.length, steps.length)
 })

@@ -37,8 +37,10 @@ type Wish = {
 
 const NEXT_POD = 10 // pods listen on 4410 and 4411, 4420 and 4421, … if the fleet does on 4400 and 4401
 const PAGE = 2 // the page on 4402
+const MODEL = 3 // what asks a model on 4403
 const POSTGRES = 32 // and its PostgreSQL on 4432
 const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
+const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a model of this machine may take minutes to load
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
@@ -62,6 +64,7 @@ export function createFleet({ flags, app, agentUrl, model, count, output, clock 
     databaseUrl: ground.url(),
     ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
     agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agentUrl)].filter(Boolean).join(','),
+    ...(model && PATIENCE),
   })
   const plans = ports.pods.map((ports, index) => planOf(`pod-${index + 1}`, { app, folder, ports, settings }))
   const pods = createPods(plans, around)
@@ -70,7 +73,7 @@ export function createFleet({ flags, app, agentUrl, model, count, output, clock 
     return createFront({ name, host, port: ports[name], random, targets })
   }
   const [gateway, admin] = [front('gateway'), front('admin')]
-  const { answerer, services: behind } = agentOf({ agentUrl, model, folder, ...around })
+  const { answerer, services: behind } = agentOf({ agentUrl, model, folder, port: ports.model, ...around })
   const talk = createTalk({ answerer, origin: () => originOf(gateway), ...around })
   const page = createFleetPage({
     host,
@@ -102,8 +105,8 @@ export function createFleet({ flags, app, agentUrl, model, count, output, clock 
     admin,
     page,
     shown,
-    pods,
     ...behind,
+    pods,
     talk,
   ])
 }
@@ -147,22 +150,23 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
 
 type AgentWish = Pick<Wish, 'agentUrl' | 'model' | 'clock'> & {
   readonly folder: Folder
+  readonly port: number
   readonly random: Random
   readonly onEvent: OnEvent
 }
 
 /** Who answers, and what has to run for that. */
-function agentOf({ agentUrl, model, folder, clock, random, onEvent }: AgentWish) {
+function agentOf({ agentUrl, model, folder, port, clock, random, onEvent }: AgentWish) {
   if (agentUrl !== undefined) return { answerer: yourAgent(agentUrl, folder, random), services: [] }
   if (model === undefined) return { answerer: DEMO, services: [] }
   const onRefused = (reason: string) =>
     onEvent(eventOf('model', 'did not answer', { now: clock.now(), level: 'warn', reason }))
-  const secret = newSecret(random)
-  const agent = createModelAgent({ model, secret, onRefused })
+  const secret = () => folder.secret('model-secret', () => newSecret(random))
+  const agent = createModelAgent({ model, port, secret, onRefused })
   const answerer: Answerer = {
     name: 'model',
-    title: model.name,
-    located: () => ({ url: agent.url(), secret }),
+    title: 'A model',
+    located: () => ({ url: agent.url(), secret: secret() }),
     describe: () => [`model, ${model.name} at ${model.url}`, 'OPENAI_MODEL for another, --no-model for none'],
   }
   return { answerer, services: [agent] }
@@ -224,19 +228,26 @@ type Wanted = { readonly port: number; readonly operatorPort: number }
 function portsOf(
   { port, operatorPort }: Wanted,
   count: number,
-): Ports & { page: number; postgres: number; pods: Ports[] } {
+): Ports & { page: number; model: number; postgres: number; pods: Ports[] } {
   const at = (base: number, distance: number) => (base === 0 ? 0 : base + distance)
   const pods = Array.from({ length: count }, (_, index) => ({
     gateway: at(port, (index + 1) * NEXT_POD),
     admin: at(operatorPort, (index + 1) * NEXT_POD),
   }))
-  const [page, postgres] = [at(port, PAGE), at(port, POSTGRES)]
-  const all = [port, operatorPort, page, postgres, ...pods.flatMap(({ gateway, admin }) => [gateway, admin])]
+  const [page, model, postgres] = [at(port, PAGE), at(port, MODEL), at(port, POSTGRES)]
+  const all = [
+    port,
+    operatorPort,
+    page,
+    model,
+    postgres,
+    ...pods.flatMap(({ gateway, admin }) => [gateway, admin]),
+  ]
   const taken = all.filter((one) => one !== 0)
   if (new Set(taken).size === taken.length && Math.max(...all) <= LAST_PORT)
-    return { gateway: port, admin: operatorPort, page, postgres, pods }
+    return { gateway: port, admin: operatorPort, page, model, postgres, pods }
   throw new Rejected(
     'invalid',
-    `Pods listen ${NEXT_POD}, ${2 * NEXT_POD}, … above --port and --operator-port, the page ${PAGE} and PostgreSQL ${POSTGRES} above --port: choose two ports for which all of these differ and are at most ${LAST_PORT}`,
+    `Pods listen ${NEXT_POD}, ${2 * NEXT_POD}, … above --port and --operator-port, the page ${PAGE}, a model ${MODEL} and PostgreSQL ${POSTGRES} above --port: choose two ports for which all of these differ and are at most ${LAST_PORT}`,
   )
 }

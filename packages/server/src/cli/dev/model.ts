@@ -1,5 +1,5 @@
-// The model of a dev fleet, if there is one: OpenAI's, if the environment has a key; the server that the environment names; or
-// one on this machine, at the port of Ollama or of LM Studio. All of them speak OpenAI's chat completions.
+// The model of a dev fleet, if there is one: of the server that the environment names; OpenAI's, if the environment has a key;
+// or one on this machine, at the port of Ollama or of LM Studio. All of them speak OpenAI's chat completions.
 import { z } from 'zod'
 import type { ModelWish } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
@@ -11,7 +11,7 @@ export type Model = {
   readonly key: string | undefined
 }
 
-export const OPENAI = { url: 'https://api.openai.com/v1', name: 'gpt-5-mini' }
+const OPENAI = { url: 'https://api.openai.com/v1', name: 'gpt-5-mini' }
 const HERE = ['http://localhost:11434/v1', 'http://localhost:1234/v1']
 const PATIENCE_MS = 2_000
 
@@ -27,9 +27,9 @@ export async function findModel(
     throw new Rejected('invalid', `The server of OPENAI_BASE_URL, ${url}, names no model: ${how}`)
   }
   if (key !== undefined) return { url: OPENAI.url, key, name: name ?? OPENAI.name }
-  for (const url of here) {
-    const first = await firstAt(url, undefined)
-    if (first !== undefined) return { url, key, name: name ?? first }
+  for (const server of here) {
+    const first = await firstAt(server, undefined)
+    if (first !== undefined) return { url: server, key: undefined, name: name ?? first }
   }
   return undefined
 }

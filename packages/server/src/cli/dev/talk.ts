@@ -59,10 +59,10 @@ export function createTalk({ answerer, origin, clock, onEvent }: Deps): Talk {
   let isTried = false
   const start = async () => {
     const ask = askerOf(origin(), clock)
-    const { name: agent, located } = answerer
-    if (located) await place(ask, { name: agent, ...located() })
-    for (const { name, title } of new Set([answerer, DEMO]))
+    for (const { name, title, located } of new Set([DEMO, answerer])) {
+      if (located) await place(ask, { name, ...located() })
       await ask('POST', '/sessions', sessionSchema, { alias: name, agent: name, title })
+    }
   }
   const onRefused = ({ message: reason }: Error) =>
     onEvent(eventOf('fleet', 'the session was not made', { now: clock.now(), level: 'warn', reason }))

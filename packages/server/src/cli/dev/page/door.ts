@@ -5,20 +5,16 @@
 //   POST /dev/pods/:pod/:act             kill, pause, wake, restart
 //   POST /dev/chaos/on, /dev/chaos/off
 //   any  /devices/:device/v1/…           what the device asks the fleet
-import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { isLoopbackHost } from '../../../door/loopback.ts'
 import { bodyOf, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
 import { Rejected, Retry } from '../../../errors.ts'
-import type { Service } from '../../../lib/lifecycle.ts'
+import { createHttpService, type HttpService } from '../http-service.ts'
 import type { Pod } from '../pods.ts'
 import type { Chaos } from './chaos.ts'
 import { DEVICES, type Devices } from './devices.ts'
 import { PAGE_FILES, readPageFile } from './files.ts'
 import type { Act, DeviceName, Scene } from './wire.ts'
-
-export type PageDoor = Service & { readonly port: () => number }
 
 type Deps = {
   readonly host: string
@@ -61,7 +57,7 @@ const ROUTES: readonly (readonly [route: RegExp, handle: Handle])[] = [
   [new RegExp(`^[A-Z]+ /devices/(${DEVICES.join('|')})(/v1/.*)$`), passOn],
 ]
 
-export function createPageDoor(deps: Deps): PageDoor {
+export function createPageDoor(deps: Deps): HttpService {
   const server = createServer((request, response) => {
     answer(deps, request, response).catch((error: unknown) => {
       const refusal = refusalOf(error)
@@ -69,30 +65,7 @@ export function createPageDoor(deps: Deps): PageDoor {
       refuse(response, refusal)
     })
   })
-  const listen = async (port: number) => {
-    server.listen(port, deps.host)
-    await once(server, 'listening')
-  }
-  let opening: Promise<void> | undefined
-  return {
-    name: 'page',
-    port: () => (server.address() as AddressInfo).port,
-    start: async () => {
-      opening = listen(deps.port).catch((error: NodeJS.ErrnoException) => {
-        if (error.code !== 'EADDRINUSE') throw error
-        return listen(0)
-      })
-      await opening
-    },
-    stop: async () => {
-      await opening?.catch(() => undefined)
-      if (!server.listening) return
-      const closed = once(server, 'close')
-      server.close()
-      server.closeAllConnections()
-      await closed
-    },
-  }
+  return createHttpService(server, { name: 'page', host: deps.host, port: deps.port })
 }
 
 async function answer(deps: Deps, request: IncomingMessage, response: ServerResponse): Promise<void> {

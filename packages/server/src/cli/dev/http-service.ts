@@ -1,0 +1,36 @@
+// A server of the dev process: at the port that it is given, or at any other if that is taken. Its stop cuts what it has open.
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Service } from '../../lib/lifecycle.ts'
+
+export type HttpService = Service & { readonly port: () => number }
+
+type Place = { readonly name: string; readonly host: string; readonly port: number }
+
+export function createHttpService(server: Server, { name, host, port }: Place): HttpService {
+  const listen = async (port: number) => {
+    server.listen(port, host)
+    await once(server, 'listening')
+  }
+  let opening: Promise<void> | undefined
+  return {
+    name,
+    port: () => (server.address() as AddressInfo).port,
+    start: async () => {
+      opening = listen(port).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EADDRINUSE') throw error
+        return listen(0)
+      })
+      await opening
+    },
+    stop: async () => {
+      await opening?.catch(() => undefined)
+      if (!server.listening) return
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
