@@ -1,0 +1,44 @@
+// What the text of a setting may be: its value, or undefined for a text that is none. And how one is shown that holds a secret.
+
+export function whole(min: number, max: number) {
+  return (text: string): number | undefined => {
+    const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN
+    return value >= min && value <= max ? value : undefined
+  }
+}
+
+export function oneOf<const Words extends readonly string[]>(...words: Words) {
+  return (text: string): Words[number] | undefined => words.find((word) => word === text)
+}
+
+export function yesOrNo(text: string): boolean | undefined {
+  return text === 'yes' ? true : text === 'no' ? false : undefined
+}
+
+export function keyOrNone(text: string): Uint8Array | null | undefined {
+  if (text === '') return null
+  return /^[A-Za-z0-9+/]{43}=$/.test(text) ? Buffer.from(text, 'base64') : undefined
+}
+
+export function hidden(text: string): string {
+  return text === '' ? '' : 'hidden'
+}
+
+export function withoutPassword(text: string): string {
+  const url = new URL(text)
+  if (url.password !== '') url.password = 'hidden'
+  if (url.searchParams.has('password')) url.searchParams.set('password', 'hidden')
+  return url.href
+}
+
+export function postgresUrl(text: string): string | undefined {
+  return /^postgres(ql)?:\/\//.test(text) && URL.canParse(text) ? text : undefined
+}
+
+export function httpUrl(text: string): string | undefined {
+  return /^https?:\/\//.test(text) && URL.canParse(text) ? text : undefined
+}
+
+export function label(text: string): string | undefined {
+  return /^[\w.-]{0,63}$/.test(text) ? text : undefined
+}
