@@ -28,7 +28,7 @@ export async function talkOn(t: TestContext, { url, gateway, agent }: Place) {
       return (page.body as unknown as Page).items
     },
     /** What waits for its next attempt need not wait longer. */
-    ended: (id: string) =>
+    ended: (id: string, patience: { readonly patienceMs?: number } = {}) =>
       eventually(
         async () => {
           await run(`update fleetline.tasks set run_at = now() where state = 'waiting'`)
@@ -36,7 +36,7 @@ export async function talkOn(t: TestContext, { url, gateway, agent }: Place) {
           assert.ok(found.endedAt !== null, JSON.stringify(found))
           return found
         },
-        { what: `the end of ${id}` },
+        { what: `the end of ${id}`, ...patience },
       ),
   }
 }
