@@ -3,6 +3,7 @@ import type { AgentCall } from './agent/agent.ts'
 import { ownErrorText } from './agent/own-error.ts'
 import { retryAfterMs, waitMs } from './agent/retry-after.ts'
 import { isSignedBy } from './agent/signature.ts'
+import { createBytes } from './lib/bytes.ts'
 import { systemClock } from './lib/clock.ts'
 
 /** What an agent is sent. */
@@ -68,14 +69,10 @@ function fieldsOf(error: unknown): ApiError {
 }
 
 async function bodyOf({ body }: Request): Promise<Uint8Array> {
-  const pieces: Uint8Array[] = []
-  let length = 0
+  const bytes = createBytes()
   for await (const piece of body ?? []) {
-    length += piece.length
-    if (length > BODY_BYTES) throw new SignatureError(`The body is over ${BODY_BYTES} bytes`)
-    pieces.push(piece)
+    bytes.add(piece)
+    if (bytes.all().length > BODY_BYTES) throw new SignatureError(`The body is over ${BODY_BYTES} bytes`)
   }
-  const bytes = new Uint8Array(length)
-  pieces.reduce((at, piece) => (bytes.set(piece, at), at + piece.length), 0)
-  return bytes
+  return bytes.all()
 }

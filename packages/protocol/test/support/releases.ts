@@ -3,8 +3,8 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import type { readUIMessageStream } from 'ai'
-import { createAssembler, type Chunk } from '../../src/index.ts'
-import { json } from './streams.ts'
+import type { Chunk } from '../../src/index.ts'
+import { json, left } from './streams.ts'
 
 type Sdk = {
   readonly readUIMessageStream: typeof readUIMessageStream
@@ -53,18 +53,16 @@ export async function releaseOf(name: 'ai5' | 'ai6'): Promise<Release> {
   }
 }
 
-/** What it could have written of this stream. */
-export async function writtenBy({ isKnown, later }: Release, stream: readonly Chunk[]): Promise<Chunk[]> {
-  const [written, assembler, order] = [[] as Chunk[], createAssembler('m'), createOrder()]
+/** What it could have written of this stream: what its own reducer takes. */
+export async function writtenBy(release: Release, stream: readonly Chunk[]): Promise<Chunk[]> {
+  const { read, isKnown, later } = release
+  const [written, order] = [[] as Chunk[], createOrder()]
   for (const one of stream) {
     const fitting = order.fit(without(one, later[one.type]))
     const chunk = fitting && (without(fitting, fitting['dynamic'] ? later[DYNAMIC] : []) as Chunk)
     if (!chunk || !(await isKnown(chunk))) continue
-    try {
-      assembler.push(chunk)
-    } catch {
-      continue
-    }
+    const { errors } = await left([...written, chunk], read)
+    if (errors.length > [...written, chunk].filter(({ type }) => type === 'error').length) continue
     order.wrote(chunk)
     written.push(chunk)
   }
@@ -72,8 +70,8 @@ export async function writtenBy({ isKnown, later }: Release, stream: readonly Ch
 }
 
 function without(chunk: Loose, fields: readonly string[] = []): Loose {
-  const left = Object.entries(chunk).filter(([field]) => !fields.includes(field))
-  return { type: chunk.type, ...Object.fromEntries(left) }
+  const others = Object.entries(chunk).filter(([field]) => !fields.includes(field))
+  return { type: chunk.type, ...Object.fromEntries(others) }
 }
 
 /** A text ends in its step; a call keeps its tool, and nothing follows on an input that was wrong. */

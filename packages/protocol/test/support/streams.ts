@@ -165,22 +165,30 @@ export function assembled(stream: readonly Chunk[]): {
   }
 }
 
-/** The message that an AI SDK was left with: the newest, unless another is given. */
-export async function reduced(
+/** The message that an AI SDK was left with, and all that it complained of. */
+export async function left(
   stream: readonly Chunk[],
-  read = readUIMessageStream,
-): Promise<{ readonly message: UIMessage; readonly isRefused: boolean }> {
+  read: typeof readUIMessageStream,
+): Promise<{ readonly message: UIMessage; readonly errors: readonly unknown[] }> {
   const message: UIMessage = { id: 'm', role: 'assistant', parts: [], metadata: undefined } // it is changed in place
-  let isRefused = false
+  const errors: unknown[] = []
   const source = new ReadableStream<UIMessageChunk>({
     start: (controller) => {
       for (const one of structuredClone(stream)) controller.enqueue(one as UIMessageChunk)
       controller.close()
     },
   })
-  const onError = (error: unknown) => (isRefused ||= error instanceof Error && error.name !== 'Error')
+  const onError = (error: unknown) => errors.push(error)
   for await (const _ of read({ message, stream: source, onError }));
-  return { message, isRefused }
+  return { message, errors }
+}
+
+/** By the newest. */
+export async function reduced(
+  stream: readonly Chunk[],
+): Promise<{ readonly message: UIMessage; readonly isRefused: boolean }> {
+  const { message, errors } = await left(stream, readUIMessageStream)
+  return { message, isRefused: errors.some((error) => error instanceof Error && error.name !== 'Error') }
 }
 
 export function json(value: unknown): unknown {

@@ -15,6 +15,7 @@ import {
   type Message,
 } from '@fleetline/protocol'
 import type { Dispatcher } from 'undici'
+import { createBytes } from '../lib/bytes.ts'
 import { ChunkText, LIFE, type AgentAnswer } from './agent.ts'
 import { AgentFault } from './fault.ts'
 
@@ -24,6 +25,8 @@ type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
 
 const STREAMS = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
 export const TYPES: readonly string[] = [...STREAMS, 'application/json']
+
+const PLAIN = ['identity', 'none'] // the AI SDK's documentation says `none` to proxies that would compress
 
 const STREAM_BYTES = 64 * 1024 * 1024 // with all that stands around the chunks
 const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // with all that is not kept of it
@@ -38,7 +41,8 @@ export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
     .toLowerCase()
   if (!TYPES.includes(type))
     throw broken(`The agent answered with another content type than ${TYPES.join(', ')}`)
-  if ('content-encoding' in headers) throw broken('The agent answered with a content encoding')
+  if (!PLAIN.includes(String(headers['content-encoding'] ?? 'identity').toLowerCase()))
+    throw broken('The agent answered with a content encoding')
   return STREAMS.includes(type) ? streamed(body) : whole(body)
 }
 
@@ -57,12 +61,12 @@ async function* streamed(body: AsyncIterable<Uint8Array>): AgentAnswer {
 }
 
 async function* whole(body: AsyncIterable<Uint8Array>): AgentAnswer {
-  const pieces: Uint8Array[] = []
+  const bytes = createBytes()
   for await (const piece of counted(body, JSON_BYTES)) {
-    pieces.push(piece)
+    bytes.add(piece)
     yield LIFE
   }
-  yield* condense(messageOf(Buffer.concat(pieces)))
+  yield* condense(messageOf(bytes.all()))
   yield { type: 'finish' }
 }
 

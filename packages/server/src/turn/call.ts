@@ -126,6 +126,7 @@ async function read(
 ): Promise<boolean> {
   const measure = createMeasure(limits, assembler)
   for (let waitMs = limits.firstMs; !isOver(assembler.end()); waitMs = limits.silenceMs) {
+    signal.throwIfAborted() // a step that is there at once is faster than the signal
     const step = await within(clock, waitMs, next(stream), SILENT, signal)
     if (step?.done) return true
     if (step?.value === LIFE) continue

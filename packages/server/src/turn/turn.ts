@@ -198,15 +198,18 @@ async function afterFault(
   if (ending.signal.aborted) return { type: 'back' }
   const { code, message, kind, delayMs } = readThrown(error, clock)
   if (kind === 'Abort') return endFailed(work, { code: 'aborted', message }, said())
+  const isTooLate = (ms: number) => ms >= work.leftMs()
   if (delayMs !== undefined)
-    return { type: 'later', delayMs: Math.min(delayMs, DEADLINE_MS), error: faultOfTask(work, 'later') }
+    return isTooLate(delayMs)
+      ? endFailed(work, TOO_OLD, said())
+      : { type: 'later', delayMs, error: faultOfTask(work, 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
   const detail = error instanceof AgentFault ? error.detail : undefined
   work.log.info('an agent failed', { code, attempt: claim.attempt, ...(detail && { reason: detail }) })
   if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message }, said())
   const askedMs = error instanceof AgentFault ? (error.afterMs ?? 0) : 0
   const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
-  if (pauseMs >= work.leftMs()) return endFailed(work, TOO_OLD, said())
+  if (isTooLate(pauseMs)) return endFailed(work, TOO_OLD, said())
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 

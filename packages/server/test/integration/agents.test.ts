@@ -243,8 +243,12 @@ test('what would come again is not asked for again: 302 is not followed, 401, an
 })
 
 test('JSON and 204 are answers, too; calls of tools are parts; what it had said before it failed is kept', async (t) => {
-  const json = (value: object) => (response: ServerResponse) =>
-    response.writeHead(200, { 'content-type': 'application/json; charset=utf-8' }).end(JSON.stringify(value))
+  const json =
+    (value: object, more = {}) =>
+    (response: ServerResponse) =>
+      response
+        .writeHead(200, { 'content-type': 'application/json; charset=utf-8', ...more })
+        .end(JSON.stringify(value))
   const call = { toolCallId: 'c', toolName: 'weather' }
   const part = {
     type: 'tool-weather',
@@ -263,7 +267,11 @@ test('JSON and 204 are answers, too; calls of tools are parts; what it had said 
     state: string,
     said?: object,
   ])[] = [
-    [json({ text: 'plain' }), 'done', { parts: [{ type: 'text', text: 'plain', state: 'done' }] }],
+    [
+      json({ text: 'plain' }, { 'content-encoding': 'None' }),
+      'done',
+      { parts: [{ type: 'text', text: 'plain', state: 'done' }] },
+    ],
     [
       json({ id: 'x', role: 'assistant', parts: [part], metadata: { n: 1 } }),
       'done',

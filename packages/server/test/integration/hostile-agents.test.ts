@@ -11,6 +11,8 @@ import { talkOn } from '../support/talk.ts'
 const MOST = 64 * 1024 * 1024
 const ON_THE_WAY = 16 * 1024 * 1024 // in the buffers of sockets
 
+const PATIENT = { patienceMs: 120_000 }
+
 /** All of them at once on one pod, an honest agent beside them, and how the turn of each ended. */
 async function endsOf(t: TestContext, names: readonly string[], patienceMs: number) {
   const hostile = await hostileAgents(t)
@@ -30,14 +32,14 @@ async function endsOf(t: TestContext, names: readonly string[], patienceMs: numb
   const neighbour = await talkTo('honest', honest.url)
   const talks = await Promise.all(names.map(async (name) => talkTo(name, hostile.urlOf(name))))
   const turns = await Promise.all(talks.map(async (talk) => (await talk.send('hi')).turn!))
-  const beside = await neighbour.ended((await neighbour.send('hi')).turn!)
+  const beside = await neighbour.ended((await neighbour.send('hi')).turn!, PATIENT)
   assert.equal(beside.state, 'done')
   const shown: [name: string, end: string][] = []
   for (const [nth, name] of names.entries()) {
-    const { error, state } = await talks[nth]!.ended(turns[nth]!)
+    const { error, state } = await talks[nth]!.ended(turns[nth]!, PATIENT)
     shown.push([name, error?.code ?? state])
   }
-  const { state } = await neighbour.ended((await neighbour.send('again')).turn!)
+  const { state } = await neighbour.ended((await neighbour.send('again')).turn!, PATIENT)
   const items = await neighbour.items()
   assert.deepEqual([state, items.length], ['done', 4])
   assert.equal(items.at(-1)!.parts[0]!['text'], SAID[2]!['delta' as never])

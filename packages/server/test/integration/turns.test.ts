@@ -146,7 +146,8 @@ test('an agent may end its turn, ask for later, say nothing, or break its protoc
   const bot = await botOn(t, ({ messages }) => {
     const said = messages.at(-1)!.parts[0]!['text']
     if (said === 'never') abort('not with me')
-    if (said === 'later' && (asked += 1) < 6) retryAfter('1h')
+    if (said === 'later' && (asked += 1) < 6) retryAfter('10m')
+    if (said === 'too late') retryAfter('1h')
     if (said === 'nonsense') return only({ type: 'nonsense' })
     return said === 'nothing' ? only({ type: 'start' }, { type: 'finish' }) : saying('done')
   })
@@ -159,13 +160,15 @@ test('an agent may end its turn, ask for later, say nothing, or break its protoc
     ['done', 6, 6],
     'five were asked for, and count as nothing',
   )
+  const tooLate = await end('too late')
+  assert.deepEqual([tooLate.state, tooLate.error!.code, tooLate.attempt], ['failed', 'deadline', 1])
   const nothing = await end('nothing')
   assert.deepEqual([nothing.state, (await bot.items()).at(-1)!.role], ['done', 'user'])
   const nonsense = await end('nonsense')
   assert.deepEqual([nonsense.state, nonsense.error!.code, nonsense.attempt], ['failed', 'agent_protocol', 1])
   assert.deepEqual(
     (await bot.items()).map(({ role }) => role),
-    ['user', 'user', 'assistant', 'user', 'user'],
+    ['user', 'user', 'assistant', 'user', 'user', 'user'],
   )
 })
 

@@ -82,6 +82,35 @@ test('a stream that finishes is the message of its turn; what stands behind fini
   )
 })
 
+test('an agent whose chunks are always there is left behind, too', async () => {
+  const stop = new AbortController()
+  let [asked, askedAtStop] = [0, 0]
+  const chunks = [START, OPEN]
+  const eager = {
+    [Symbol.asyncIterator]: () => ({
+      next: () => {
+        asked += 1
+        if (asked === 10) {
+          stop.abort(new Error('stopped'))
+          askedAtStop = asked
+        }
+        return { value: chunks[asked - 1] ?? text('word ') }
+      },
+    }),
+  }
+  const call = { ...callWith('hi'), signal: stop.signal }
+  await assert.rejects(
+    callAgent(
+      limited(),
+      agent('a', () => eager as never),
+      call,
+    ),
+    /stopped/,
+  )
+  for (let n = 0; n < 10; n += 1) await breathe()
+  assert.equal(asked, askedAtStop)
+})
+
 test('every other stream is a fault, and says whether calling again may help', async () => {
   const whole = [START, OPEN, text('Hello'), CLOSE, FINISH]
   const cases: readonly (readonly [
