@@ -1,12 +1,6 @@
 // Fleetline as an application would run it: a whole pod in each process, with its doors, beat and metrics.
 import { TASK_LIMITS } from '@fleetline/protocol'
-import {
-  createPod,
-  loadConfig,
-  task,
-  type Pod,
-  type TaskDefinition,
-} from '../../packages/server/src/index.ts'
+import { createPod, loadConfig, task, type Pod, type Machine } from '../../packages/server/src/index.ts'
 import { migrateUp } from '../../packages/server/src/store/migrate.ts'
 import type { ContestantModule } from '../support/contestant.ts'
 
@@ -25,7 +19,7 @@ export const prepare: ContestantModule['prepare'] = async (url) => {
 
 export const open: ContestantModule['open'] = async (url) => {
   const pods: Pod[] = []
-  const started = async (tasks: readonly TaskDefinition[] = []) => {
+  const started = async (tasks: readonly Machine[] = []) => {
     const pod = podOf(url, tasks)
     pods.push(pod)
     await pod.start()
@@ -51,14 +45,14 @@ export const open: ContestantModule['open'] = async (url) => {
   }
 }
 
-function workOf(run: (number: number) => void): TaskDefinition {
+function workOf(run: (number: number) => void): Machine {
   return task(MACHINE, ({ input }) => {
     run((input as { number: number }).number)
     return null
   })
 }
 
-function podOf(url: string, tasks: readonly TaskDefinition[]): Pod {
+function podOf(url: string, tasks: readonly Machine[]): Pod {
   const flags = { databaseUrl: url, port: '0', operatorPort: '0', logLevel: 'error', slots: SLOTS }
   return createPod(loadConfig({ environment: {}, flags }), { tasks })
 }

@@ -23,15 +23,16 @@ import { createSessions } from './session/sessions.ts'
 import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
 import { createHints } from './store/hints.ts'
 import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
-import type { TaskDefinition } from './task/definition.ts'
 import type { TaskFilter } from './task/directory.ts'
 import { taskDuties } from './task/duties.ts'
 import type { Enqueued } from './task/enqueue.ts'
+import type { Machine } from './task/machine.ts'
 import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
+import { createTracks, type Tracks } from './task/tracks.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 import { createHalts } from './turn/halts.ts'
-import { createTurnRunner } from './turn/turn.ts'
+import { createTurnMachine } from './turn/turn.ts'
 
 /** The client on which a caller's transaction of `pg` is open. */
 export type Transaction = {
@@ -67,7 +68,7 @@ const GRACE_MS = 1_000 // a part that has a limit of its own ends by that
 type Options = {
   readonly log?: Log
   /** What it runs; a pod without any only enqueues. */
-  readonly tasks?: readonly TaskDefinition[]
+  readonly tasks?: readonly Machine[]
   /** Who answers in sessions, beside the agents behind URLs. A pod that has no such list leaves all turns to others. */
   readonly agents?: readonly AgentDefinition[]
 }
@@ -86,19 +87,21 @@ export function createPod(config: Config, options: Options = {}): Pod {
     ...taskDuties({ ...config, database, clock, metrics, log, onReady }),
     ...sessionDuties({ database }),
   ]
-  const fleet = createFleet({ ...config, url, database, clock, metrics, log, name, version, duties }) // who lives, who leads
+  const claimed = () => [...tracks.runners.keys()]
+  const among = { ...config, url, database, clock, metrics, log, name, version, duties, tracks: claimed }
+  const fleet = createFleet(among) //                                                 who lives, who leads
   const tenants = createTenants({ database }) //                                      whose rows
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const agents = createAgents({ ...config, defined, database, clock, random, version }) // in code, and behind URLs
   const onTurns = () => tasks.wake()
   const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
-  const definitions = options.tasks ?? []
   const self = () => fleet.self()?.id
   const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
-  const turns = createTurnRunner({ ...config, database, sessions, agents, halts, clock, random, metrics }) // who answers
+  const turns = createTurnMachine({ ...config, database, sessions, agents, halts, clock, random, metrics }) // who answers
   const own = options.agents || config.demoAgent ? [turns] : []
-  const queue = { ...config, database, hints, fleet, metrics, clock, random, log }
-  const tasks: Tasks = createTasks({ ...queue, definitions, own }) //                 the work
+  const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], own }) // what it can run
+  const queue = { ...config, database, hints, fleet, tracks, metrics, clock, random, log }
+  const tasks: Tasks = createTasks(queue) //                                          the work
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
   const door = { host: config.host, limits: config, clock, random, log, metrics }
   const admin = createDoor({
@@ -116,7 +119,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     routes: gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell: config.cell }),
   })
 
-  const parts = [database, schema, hints, fleet, sessions, halts, tasks, readiness, admin, gateway]
+  const parts = [database, schema, tracks, hints, fleet, sessions, halts, tasks, readiness, admin, gateway]
   const limits = { clock, stopMs: config.stopMs + GRACE_MS }
   const pod = compose(
     'pod',

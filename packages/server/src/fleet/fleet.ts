@@ -43,6 +43,8 @@ type Deps = {
   readonly log: Log
   readonly name: string
   readonly version: string
+  /** What it claims: known before it starts. */
+  readonly tracks: () => readonly number[]
   readonly beatMs: number
   readonly ttlMs: number
   readonly stopMs: number
@@ -61,6 +63,7 @@ export function createFleet(deps: Deps): Fleet {
   const trust = createTrust(deps, clock)
   const leader = createLeader({ ...deps, trust })
   const link = createLink({ url: deps.url, statementMs: Math.min(ttlMs, stopMs) })
+  const newcomer = () => ({ name: deps.name, version: deps.version, tracks: deps.tracks() })
   let life: Life | undefined
   let isDraining = false
   let isSilent = false
@@ -83,7 +86,7 @@ export function createFleet(deps: Deps): Fleet {
     if (life && (await beat(query, life.id))) trust.confirm(sentMs)
     else if (life) buried(life)
     if (!life && isDraining) return
-    life ??= begin(await join(query, deps.name, deps.version), sentMs)
+    life ??= begin(await join(query, newcomer()), sentMs)
     if (isSilent) log.info('beats come through again')
     isSilent = false
     await leader.follow(query, life.id)
@@ -104,7 +107,7 @@ export function createFleet(deps: Deps): Fleet {
     name: 'fleet.life',
     start: async () => {
       const sentMs = clock.monotonicMs()
-      const outcome = await database.transaction((query) => join(query, deps.name, deps.version))
+      const outcome = await database.transaction((query) => join(query, newcomer()))
       life = begin(valueOf(outcome, 'The pod could not join the fleet'), sentMs)
     },
     stop: async () => {

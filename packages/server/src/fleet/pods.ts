@@ -16,7 +16,7 @@ export type PodRow = {
   readonly endedAt: Date | null
 }
 
-const JOIN = 'insert into fleetline.pods (name, version) values ($1, $2) returning id'
+const JOIN = 'insert into fleetline.pods (name, version, tracks) values ($1, $2, $3) returning id'
 
 const BEAT = `
   update fleetline.pods set beat_at = clock_timestamp() where id = $1 and state <> 'dead' returning id`
@@ -65,9 +65,16 @@ const LIST = `
     from fleetline.pods p, fleetline.leader l
    order by p.state = 'dead', case when p.state = 'dead' then -p.id else p.id end limit 1000`
 
+/** `tracks`: what it claims. */
+export type Newcomer = {
+  readonly name: string
+  readonly version: string
+  readonly tracks: readonly number[]
+}
+
 /** A new incarnation; answers its id. */
-export async function join(query: Query, name: string, version: string): Promise<number> {
-  const [row] = await query<{ id: number }>(JOIN, [name, version])
+export async function join(query: Query, { name, version, tracks }: Newcomer): Promise<number> {
+  const [row] = await query<{ id: number }>(JOIN, [name, version, tracks])
   return row!.id
 }
 

@@ -12,8 +12,9 @@ import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './place.ts'
 // Before plain tasks: somebody waits for the first word.
 export const TURN_TRACK: OwnTrack = {
   queue: 'turns',
-  machine: 'turn',
+  name: 'turn',
   shape: 'session',
+  transitions: ['reply'],
   maxAttempts: 32_767,
   priority: 5,
 }

@@ -6,6 +6,15 @@
 //   a pod that drains, or was buried, takes nothing
 import type { Query } from '../store/database.ts'
 
+/** By the names of transitions; `at` is of the database's clock. */
+export type Carry = Readonly<Record<string, Recorded>>
+export type Recorded = {
+  readonly value: unknown
+  readonly at: string
+  readonly attempt: number
+  readonly ms: number
+}
+
 export type Claim = {
   readonly id: string
   readonly track: number
@@ -17,6 +26,9 @@ export type Claim = {
   readonly maxAttempts: number
   readonly reason: string | null
   readonly input: unknown
+  /** How many transitions lie behind it, and what came of them. */
+  readonly position: number
+  readonly carry: Carry | null
   /** From when it could run to when it was claimed, by the clock of the database. */
   readonly waitedMs: number
 }
@@ -62,7 +74,7 @@ export const CLAIM = `
      set state = 'claimed', pod = $1, attempt = t.attempt + 1, spent = t.spent + 1, claimed_at = clock_timestamp()
    where t.ctid = any (array(select tid from picked))
   returning t.id, t.track, t.tenant, t.priority, t.place, t.attempt, t.spent, t.max_attempts as "maxAttempts", t.reason,
-            t.input, (extract(epoch from t.claimed_at - greatest(t.run_at, t.created_at)) * 1000)::float8 as "waitedMs"`
+            t.input, t.position, t.carry, (extract(epoch from t.claimed_at - greatest(t.run_at, t.created_at)) * 1000)::float8 as "waitedMs"`
 
 const HELD = `
   select id, attempt, track from fleetline.tasks where pod = $1 and state = 'claimed'`

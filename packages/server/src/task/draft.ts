@@ -18,6 +18,9 @@ export type TaskSpec = {
   readonly id?: string | undefined
 }
 
+/** Of whom a pod knows the shape: any that is run, if it does not. */
+export type Shaped = TaskSpec & { readonly shape?: string }
+
 export type Draft = {
   readonly id: string
   /** Whether the caller chose the id, so that it may come again. */
@@ -25,6 +28,7 @@ export type Draft = {
   readonly tenant: number
   readonly queue: string
   readonly machine: string
+  readonly shape: string | null
   readonly priority: number
   readonly runAt: Date | null
   /** Null: that of the track. */
@@ -37,7 +41,7 @@ type Deps = { readonly clock: Clock; readonly random: Random; readonly cell: num
 export const DEFAULT_QUEUE = 'default'
 const LAST_MS = Date.parse('9999-12-31T00:00:00Z')
 
-export function draftOf(deps: Deps, tenant: number, spec: TaskSpec): Draft {
+export function draftOf(deps: Deps, tenant: number, spec: Shaped): Draft {
   const {
     machine,
     input = null,
@@ -69,6 +73,7 @@ export function draftOf(deps: Deps, tenant: number, spec: TaskSpec): Draft {
     tenant,
     queue,
     machine,
+    shape: spec.shape ?? null,
     priority,
     runAt,
     maxAttempts,

@@ -14,17 +14,17 @@ import type { Random } from '../lib/random.ts'
 import { valueOf, type Database, type Outcome, type Query } from '../store/database.ts'
 import { isDataFault, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
-import { draftOf, type Draft, type TaskSpec } from './draft.ts'
+import { draftOf, type Draft, type Shaped } from './draft.ts'
 
 /** `created` is false for a task that was there already under this id. */
 export type Enqueued = { readonly id: Id<'task'>; readonly created: boolean }
 
 export type Enqueuer = Service & {
-  enqueue(tenant: number, spec: TaskSpec): Promise<Enqueued>
+  enqueue(tenant: number, spec: Shaped): Promise<Enqueued>
   /** All of them, or none. */
-  enqueueAll(tenant: number, specs: readonly TaskSpec[]): Promise<Enqueued[]>
+  enqueueAll(tenant: number, specs: readonly Shaped[]): Promise<Enqueued[]>
   /** In the caller's transaction: they exist if it commits, and nobody is woken. */
-  enqueueIn(query: Query, tenant: number, specs: readonly TaskSpec[]): Promise<Enqueued[]>
+  enqueueIn(query: Query, tenant: number, specs: readonly Shaped[]): Promise<Enqueued[]>
 }
 
 type Deps = {
@@ -45,12 +45,20 @@ const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 // has to be known, or kept, before: one that no pod has run gives no row. What was made is looked up with `in`, which
 // hashes: of a join with it the planner expects one row, and makes a loop within a loop.
 export const ENQUEUE = `
-  with asked as (
-    select a.*, k.id as track, k.max_attempts as usual
-      from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::smallint[], $6::timestamptz[], $7::smallint[],
-                  $8::text[]) with ordinality a(id, tenant, queue, machine, priority, run_at, max_attempts, input, n)
-      join fleetline.queues q on q.name = a.queue
-      join fleetline.tracks k on k.queue = q.id and k.machine = a.machine and k.shape = ''),
+  with sent as (
+    select * from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::timestamptz[],
+                         $8::smallint[], $9::text[]) with ordinality
+                  a(id, tenant, queue, machine, shape, priority, run_at, max_attempts, input, n)),
+  named as (
+    select queue, machine, shape, case when shape is null then fleetline.track_of(queue, machine) end as track
+      from (select distinct queue, machine, shape from sent) d),
+  known as (
+    select d.queue, d.machine, d.shape, k.id as track, k.max_attempts as usual
+      from named d join fleetline.queues q on q.name = d.queue
+      join fleetline.tracks k on k.id = d.track or d.track is null and k.queue = q.id and k.machine = d.machine and k.shape = d.shape),
+  asked as (
+    select a.*, k.track, k.usual
+      from sent a join known k on k.queue = a.queue and k.machine = a.machine and k.shape is not distinct from a.shape),
   made as (
     insert into fleetline.tasks (id, tenant, track, priority, max_attempts, input, run_at, state)
     select id, tenant, track, priority, coalesce(max_attempts, usual), input::jsonb, coalesce(run_at, now()),
@@ -98,7 +106,7 @@ export function createEnqueuer(deps: Deps): Enqueuer {
     if (answer === 'conflict') throw new Rejected('conflict', 'Another task has this id')
     return { id: formatId('task', deps.cell, draft.id), created: answer === 'made' }
   }
-  const draftsOf = (tenant: number, specs: readonly TaskSpec[]) => {
+  const draftsOf = (tenant: number, specs: readonly Shaped[]) => {
     if (specs.length > TASK_LIMITS.list)
       throw new Rejected('too_many', `At most ${TASK_LIMITS.list} tasks are enqueued at once`)
     const drafts = specs.map((spec) => draftOf(deps, tenant, spec))
@@ -161,6 +169,7 @@ async function insert(query: Query, drafts: readonly Draft[], isRepeat: boolean)
     drafts.map(({ tenant }) => tenant),
     drafts.map(({ queue }) => queue),
     drafts.map(({ machine }) => machine),
+    drafts.map(({ shape }) => shape),
     drafts.map(({ priority }) => priority),
     drafts.map(({ runAt }) => runAt),
     drafts.map(({ maxAttempts }) => maxAttempts),

@@ -2,17 +2,12 @@
 // a transaction that writes more, and run by who knows what else ends with them.
 import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
-import type { Runner } from './attempt.ts'
+import type { Machine } from './machine.ts'
 
-/** Its shape is not empty, as that of a plain task is: nobody enqueues into it by name. */
-export type OwnTrack = {
-  readonly queue: string
-  readonly machine: string
-  readonly shape: string
-  readonly maxAttempts: number
+/** `maxAttempts` is above what anybody may ask for: only who wrote the task ends it, and nobody enqueues it by name. */
+export type OwnTrack = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts'> & {
   readonly priority: number
 }
-export type OwnRunner = { readonly track: OwnTrack; readonly run: Runner['run'] }
 export type OwnTask = { readonly id: string; readonly tenant: number; readonly input: string }
 
 export const OWN_TASKS = `
@@ -25,17 +20,17 @@ export const OWN_TASKS = `
 
 export async function insertOwn(
   query: Query,
-  { queue, machine, shape, priority }: OwnTrack,
+  { queue, name, shape, priority }: OwnTrack,
   tasks: readonly OwnTask[],
 ): Promise<void> {
   const rows = await query(OWN_TASKS, [
     queue,
-    machine,
+    name,
     shape,
     priority,
     tasks.map(({ id }) => id),
     tasks.map(({ tenant }) => tenant),
     tasks.map(({ input }) => input),
   ])
-  if (rows.length !== tasks.length) throw new Bug(`There is no track ${queue}/${machine}/${shape}`)
+  if (rows.length !== tasks.length) throw new Bug(`There is no track ${queue}/${name}/${shape}`)
 }

@@ -10,9 +10,10 @@ import type { Random } from '../lib/random.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { faultOf, readThrown, type Ended, type Runner } from './attempt.ts'
+import { faultOf, readThrown } from './fault.ts'
 import type { Claim } from './claim.ts'
-import type { Settlement, Settler, Settling } from './settle.ts'
+import type { Ended, Runner, Surroundings } from './runner.ts'
+import type { Recording, Settlement, Settler, Settling } from './settle.ts'
 
 /** The pod as which it claims: what is done in its name ends with `signal`. */
 export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
@@ -55,6 +56,7 @@ export function createRunning(deps: Deps): Running {
   const runs = new Map<string, Run>()
   const watched = new WeakSet<AbortSignal>()
   const gaveUp = new AbortController()
+  let isDraining = false
 
   const abortAll = (reason: Error, pod?: number) =>
     runs.forEach((run) => (pod === undefined || run.pod === pod) && run.ending.abort(reason))
@@ -78,8 +80,18 @@ export function createRunning(deps: Deps): Running {
   }
   const logOf = ({ id, attempt }: Attempt, machine: string) =>
     deps.log.with({ task: formatId('task', cell, id), machine, attempt })
-  const settle = async (pod: number, { id, attempt }: Attempt, settlement: Settlement, log: Log) =>
-    untilAnswered({ ...deps, log, signal: gaveUp.signal }, { pod, id, attempt, settlement })
+  const settle = async (
+    pod: number,
+    { id, attempt }: Attempt,
+    settlement: Settlement | Recording,
+    log: Log,
+  ) => untilAnswered({ ...deps, log, signal: gaveUp.signal }, { pod, id, attempt, settlement })
+  const recorder = (pod: number, claim: Claim, log: Log): Surroundings['record'] => {
+    return async (entry) => {
+      const answered = await settle(pod, claim, { type: 'record', entry }, log)
+      return answered.type === 'record' && answered.answer === 'settled' ? undefined : answered
+    }
+  }
   /** Whether the attempt ran, and its row says so. */
   const report = ({ answer, type }: Ended, machine: string, log: Log): boolean => {
     metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? type : answer })
@@ -96,8 +108,14 @@ export function createRunning(deps: Deps): Running {
       track(pod.id, claim, async (ending) => {
         const log = logOf(claim, machine)
         const startMs = clock.monotonicMs()
-        const ofPod = { pod: pod.id, isFenced: deps.isFenced, gaveUp: gaveUp.signal }
-        const end = await run(claim, { clock, random, cell, log, ending, ...ofPod })
+        const ofPod = {
+          pod: pod.id,
+          isFenced: deps.isFenced,
+          isDraining: () => isDraining,
+          gaveUp: gaveUp.signal,
+        }
+        const record = recorder(pod.id, claim, log)
+        const end = await run(claim, { clock, random, cell, log, ending, record, ...ofPod })
         metrics.observe('taskTime', { machine }, clock.monotonicMs() - startMs)
         if ('answer' in end) return report(end, machine, log)
         tell(log, end)
@@ -110,6 +128,7 @@ export function createRunning(deps: Deps): Running {
         return report(await settle(pod.id, attempt, { type: 'back' }, log), machine, log)
       }),
     drain: async ({ runMs, endMs }) => {
+      isDraining = true
       const over = new AbortController()
       const hurry = async () => {
         await clock.sleep(runMs, over.signal)

@@ -11,7 +11,11 @@
 //   later        waiting, for delayMs: the handler asked for it      no
 //   back         ready, at the place that it had: not run here       no
 //                (a suspect: waiting, and due)
+//   held         held, with its error: a person lets it go on        yes
 //   dead         dead, with its error: a person looks                yes
+// A transition that is done is recorded in the same batches. The row stays claimed: its position grows by one, its carry
+// by one entry, and attempts are counted anew, from this one (Q13). A record that is repeated changes nothing. The last
+// transition is recorded by the settlement itself.
 // A task that is cancelled goes into the history whoever has it, whose settlement is fenced then.
 //
 // What ended as unknown is written again; a repeat that matches no row looks whether the first one did it.
@@ -28,18 +32,28 @@ import { withPartitions } from './partitions.ts'
 
 /** JSON texts that `storable` has let through. */
 export type Settlement =
-  | { readonly type: 'done'; readonly result: string }
+  | { readonly type: 'done'; readonly result: string; readonly via?: 'handoff'; readonly last?: Entry }
   | { readonly type: 'failed'; readonly error: string }
   | { readonly type: 'retry'; readonly delayMs: number; readonly error: string }
   | { readonly type: 'later'; readonly delayMs: number; readonly error: string }
   | { readonly type: 'back' }
+  | { readonly type: 'held'; readonly reason: string; readonly error: string }
   | { readonly type: 'dead'; readonly error: string }
+
+/** A transition that is done: at which position the task stands with it, what came of it, and how long it took. */
+export type Entry = {
+  readonly name: string
+  readonly position: number
+  readonly value: string
+  readonly ms: number
+}
+export type Recording = { readonly type: 'record'; readonly entry: Entry }
 
 /** What a pod holds, while (id, attempt, pod) are in the row. */
 export type Held = { readonly pod: number; readonly id: string; readonly attempt: number }
 
 export type Settling = Held & {
-  readonly settlement: Settlement
+  readonly settlement: Settlement | Recording
   /** It was sent before, and what came of that is not known. */
   readonly isRepeat?: boolean
 }
@@ -63,20 +77,26 @@ const endOf = (using: string, where: string) => `
   with gone as (
     delete from fleetline.tasks t using ${using} where ${where}
     returning t.id, t.created_at, t.claimed_at, t.track, t.tenant, t.attempt, t.pod, t.priority, t.spent, t.input,
-              e.outcome, e.result::jsonb as result, coalesce(fleetline.fault(t.error, e.error::jsonb), t.error) as error)
-  insert into fleetline.task_history
-    (id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error)
-  select id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input, outcome, result, error from gone
+              e.outcome, e.result::jsonb as result, coalesce(fleetline.fault(t.error, e.error::jsonb), t.error) as error,
+              e.via, coalesce(e.position, t.position) as position,
+              case when e.name is null then t.carry
+                   else coalesce(t.carry, '{}') || fleetline.entry(e.name, e.value::jsonb, t.attempt, e.ms) end as carry)
+  insert into fleetline.task_history (id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input,
+                                      outcome, result, error, via, position, carry)
+  select id, created_at, claimed_at, track, tenant, attempt, pod, priority, spent, input,
+         outcome, result, error, via, position, carry from gone
   returning id, attempt`
 export const END: string = endOf(
-  `unnest($1::int[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[])
-     e(pod, id, attempt, outcome, result, error)`,
+  `unnest($1::int[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::text[],
+          $10::text[], $11::float8[])
+     e(pod, id, attempt, outcome, result, error, via, position, name, value, ms)`,
   't.id = e.id and t.attempt = e.attempt and t.pod = e.pod',
 )
 
 // Whatever its attempt, and whether a pod has it: for who has locked it.
 const CANCEL = endOf(
-  `(select c.*, 'cancelled' as outcome, null as result, null as error from unnest($1::int[], $2::uuid[]) c(tenant, id)) e`,
+  `(select c.*, 'cancelled' as outcome, null as result, null as error, null as via, null::smallint as position,
+           null as name, null as value, null::float8 as ms from unnest($1::int[], $2::uuid[]) c(tenant, id)) e`,
   't.id = e.id and t.tenant = e.tenant',
 )
 const LOCK = `
@@ -101,13 +121,27 @@ export const CHANGE = `
    where t.id = c.id and t.attempt = c.attempt and t.pod = c.pod
   returning t.id, t.attempt`
 
-// An end of ours stands in the history. A change of ours has given the claim up; so has the leader if it counted this
+// The fence, and the position before: so that it only grows, and what was recorded stays. The reason goes, as the pod that
+// ran the transition has lived: where it was empty, the row changes in no indexed column (HOT).
+export const RECORD = `
+  update fleetline.tasks t
+     set position = r.position, spent = 1, reason = null,
+         carry = coalesce(t.carry, '{}') || fleetline.entry(r.name, r.value::jsonb, t.attempt, r.ms)
+    from unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::float8[])
+         r(pod, id, attempt, position, name, value, ms)
+   where t.id = r.id and t.attempt = r.attempt and t.pod = r.pod and t.position = r.position - 1
+  returning t.id, t.attempt`
+
+// A record of ours stands in the row while the claim is ours. An end of ours stands in the history. A change of ours has given the claim up; so has the leader if it counted this
 // pod as dead: then the error names the pod.
 const DONE_BEFORE = `
-  select s.id, s.attempt from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[]) s(pod, id, attempt, is_end)
-   where exists (select from fleetline.task_history h where s.is_end and h.id = s.id and h.attempt = s.attempt and h.pod = s.pod
+  select s.id, s.attempt
+    from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[], $5::smallint[]) s(pod, id, attempt, is_end, position)
+   where exists (select from fleetline.tasks t where t.id = s.id and t.attempt = s.attempt and t.pod = s.pod
+                    and t.position >= s.position)
+      or exists (select from fleetline.task_history h where s.is_end and h.id = s.id and h.attempt = s.attempt and h.pod = s.pod
                     and h.outcome <> 'cancelled')
-      or exists (select from fleetline.tasks t where not s.is_end and t.id = s.id and t.attempt = s.attempt and t.pod is null
+      or exists (select from fleetline.tasks t where not s.is_end and s.position is null and t.id = s.id and t.attempt = s.attempt and t.pod is null
                     and not coalesce(t.error ? 'pod' and (t.error ->> 'attempt')::int = s.attempt, false))`
 
 export function createSettler(deps: Deps): Settler {
@@ -178,10 +212,8 @@ function keysOf(tasks: readonly TaskKey[]): unknown[] {
 async function settleAll(query: Query, items: readonly Settling[], isRepeat: boolean): Promise<Settled[]> {
   const settled = new Set([
     ...(await end(query, items.filter(isEnd))),
-    ...(await change(
-      query,
-      items.filter((item) => !isEnd(item)),
-    )),
+    ...(await change(query, items.filter(isChange))),
+    ...(await record(query, items.filter(isRecord))),
   ])
   const missing = items.filter((item) => (isRepeat || item.isRepeat) && !settled.has(nameOf(item)))
   if (missing.length > 0) {
@@ -192,6 +224,14 @@ async function settleAll(query: Query, items: readonly Settling[], isRepeat: boo
 
 function isEnd({ settlement }: Settling): boolean {
   return settlement.type === 'done' || settlement.type === 'failed'
+}
+
+function isRecord({ settlement }: Settling): boolean {
+  return settlement.type === 'record'
+}
+
+function isChange(item: Settling): boolean {
+  return !isEnd(item) && !isRecord(item)
 }
 
 type Attempt = Pick<Held, 'id' | 'attempt'>
@@ -224,25 +264,44 @@ async function end(query: Query, items: readonly Settling[]): Promise<string[]> 
     settlements.map(({ type }) => type),
     settlements.map((one) => (one.type === 'done' ? one.result : null)),
     settlements.map((one) => (one.type === 'failed' ? one.error : null)),
+    settlements.map((one) => (one.type === 'done' ? one.via : null)),
+    ...entries(settlements.map((one) => (one.type === 'done' ? one.last : undefined))),
   ])
 }
 
-const STATES = { retry: 'waiting', later: 'waiting', back: 'ready', dead: 'dead' } as const
+async function record(query: Query, items: readonly Settling[]): Promise<string[]> {
+  return each(query, RECORD, items, entries(items.map(entryOf)))
+}
+
+function entryOf({ settlement }: Settling): Entry | undefined {
+  return settlement.type === 'record' ? settlement.entry : undefined
+}
+
+function entries(list: readonly (Entry | undefined)[]): unknown[][] {
+  return [
+    list.map((entry) => entry?.position),
+    list.map((entry) => entry?.name),
+    list.map((entry) => entry?.value),
+    list.map((entry) => entry?.ms),
+  ]
+}
+
+const STATES = { retry: 'waiting', later: 'waiting', back: 'ready', held: 'held', dead: 'dead' } as const
 const REASONS = { retry: 'retry', later: 'later', back: null, dead: 'failed' } as const // null: as it was
 
 async function change(query: Query, items: readonly Settling[]): Promise<string[]> {
   const changes = items.flatMap(({ settlement: one }) =>
-    one.type === 'done' || one.type === 'failed' ? [] : [one],
+    one.type === 'done' || one.type === 'failed' || one.type === 'record' ? [] : [one],
   )
   return each(query, CHANGE, items, [
     changes.map(({ type }) => STATES[type]),
     changes.map(({ type }) => (type === 'later' || type === 'back' ? 1 : 0)),
     changes.map((one) => ('delayMs' in one ? one.delayMs : null)),
-    changes.map(({ type }) => REASONS[type]),
+    changes.map((one) => (one.type === 'held' ? one.reason : REASONS[one.type])),
     changes.map((one) => ('error' in one ? one.error : null)),
   ])
 }
 
 async function doneBefore(query: Query, items: readonly Settling[]): Promise<string[]> {
-  return each(query, DONE_BEFORE, items, [items.map(isEnd)])
+  return each(query, DONE_BEFORE, items, [items.map(isEnd), items.map((item) => entryOf(item)?.position)])
 }

@@ -2,7 +2,6 @@
 // claiming and running of it. A pod that runs nothing leaves the queue alone.
 import { TASK_LIMITS } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
-import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
@@ -12,21 +11,19 @@ import { valueOf, type Database, type Query } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { runnerOf, type Runner } from './attempt.ts'
-import { isTask, type TaskDefinition } from './definition.ts'
 import { createDirectory, type Directory } from './directory.ts'
-import { DEFAULT_QUEUE, storable, type TaskSpec } from './draft.ts'
+import { DEFAULT_QUEUE, storable, type Shaped, type TaskSpec } from './draft.ts'
 import { promote } from './due.ts'
 import { createEnqueuer, type Enqueued } from './enqueue.ts'
-import type { OwnRunner } from './own.ts'
+import { isMachine, type Machine } from './machine.ts'
 import type { Incarnation } from './running.ts'
 import { createSettler } from './settle.ts'
-import { register, type Runnable } from './tracks.ts'
+import type { Tracks } from './tracks.ts'
 import { createWorker } from './worker.ts'
 
 /** A task whose machine is known by name, or by its definition: then its input is typed. */
 export type Wanted<Raw = unknown> = TaskSpec | (Omit<TaskSpec, 'machine' | 'input'> & Defined<Raw>)
-type Defined<Raw> = { readonly machine: TaskDefinition<Raw> } & (unknown extends Raw
+type Defined<Raw> = { readonly machine: Machine<Raw> } & (unknown extends Raw
   ? { readonly input?: NoInfer<Raw> }
   : { readonly input: NoInfer<Raw> })
 
@@ -47,9 +44,7 @@ type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'slots' | 'taskPollM
   readonly database: Pick<Database, 'transaction'>
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly fleet: { self(): Incarnation | undefined; isFenced(): boolean }
-  readonly definitions: readonly TaskDefinition[]
-  /** What it runs beside them. */
-  readonly own: readonly OwnRunner[]
+  readonly tracks: Pick<Tracks, 'isEmpty' | 'runners' | 'machine'>
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
@@ -61,9 +56,8 @@ export const TASKS_TOPIC = 'tasks'
 const DUE_MS = 250
 
 export function createTasks(deps: Deps): Tasks {
-  const { database, hints, fleet, definitions, own, clock, random, log, metrics } = deps
-  const known = byName(definitions)
-  const runners = new Map<number, Runner>()
+  const { database, hints, fleet, tracks, clock, random, log, metrics } = deps
+  const { runners } = tracks
   const timed = { ...deps, deadlineMs: deps.transactionDeadlineMs }
   const settler = createSettler(timed)
   const utilisation = loopUtilisation(clock)
@@ -75,16 +69,9 @@ export function createTasks(deps: Deps): Tasks {
   }
   const enqueuer = createEnqueuer({ ...timed, onEnqueued: onReady })
   const directory = createDirectory({ ...deps, onReady })
-  const learn: Service = {
-    name: 'tasks.tracks',
+  const listen: Service = {
+    name: 'tasks.listen',
     start: async () => {
-      const all = [
-        ...definitions.map((one) => ({ track: trackOf(one), runner: runnerOf(one) })),
-        ...own.map(({ track, run }) => ({ track, runner: { machine: track.machine, run } })),
-      ]
-      const tracks = all.map(({ track }) => track)
-      const numbers = await register(database, tracks)
-      all.forEach(({ runner }, index) => runners.set(numbers[index]!, runner))
       hints.listen(TASKS_TOPIC, (source) => {
         if (source === 'hint') worker.wake()
         if (source === 'reconnect') worker.doubt() // the worker polls by itself
@@ -105,11 +92,12 @@ export function createTasks(deps: Deps): Tasks {
     }
     isFailing = false
   })
-  const specOf = async (wanted: Wanted): Promise<TaskSpec> => {
+  const specOf = async (wanted: Wanted): Promise<Shaped> => {
     const { machine, queue, priority, ...rest } = wanted
-    const definition = isTask(machine) ? machine : known.get(nameOf(queue ?? DEFAULT_QUEUE, machine))
+    const definition = isMachine(machine) ? machine : tracks.machine(queue ?? DEFAULT_QUEUE, machine)
     if (!definition) return wanted as TaskSpec
-    const spec: TaskSpec = { ...rest, machine: definition.name, queue: queue ?? definition.queue }
+    const { name, shape } = definition
+    const spec: Shaped = { ...rest, machine: name, shape, queue: queue ?? definition.queue }
     const first = priority ?? definition.priority
     const whole = first === undefined ? spec : { ...spec, priority: first }
     if (!definition.parse) return whole
@@ -120,7 +108,7 @@ export function createTasks(deps: Deps): Tasks {
   const specsOf = (wanted: readonly Wanted[]) => Promise.all(wanted.map(specOf))
   const count = (enqueued: readonly Enqueued[]) =>
     metrics.count('tasksEnqueued', {}, enqueued.filter(({ created }) => created).length)
-  const working = definitions.length + own.length > 0 ? [learn, worker, due] : []
+  const working = tracks.isEmpty ? [] : [listen, worker, due]
   return {
     ...compose('tasks', [settler, enqueuer, ...working]),
     ...directory,
@@ -138,22 +126,4 @@ export function createTasks(deps: Deps): Tasks {
     wake: onReady,
     drain: () => worker.drain(),
   }
-}
-
-function nameOf(queue: string, machine: string): string {
-  return `${queue}/${machine}`
-}
-
-function byName(definitions: readonly TaskDefinition[]): ReadonlyMap<string, TaskDefinition> {
-  const known = new Map<string, TaskDefinition>()
-  for (const definition of definitions) {
-    const name = nameOf(definition.queue, definition.name)
-    if (known.has(name)) throw new Rejected('invalid', `Two tasks are defined as ${name}: rename one`)
-    known.set(name, definition)
-  }
-  return known
-}
-
-function trackOf({ queue, name: machine, maxAttempts }: TaskDefinition): Runnable {
-  return { queue, machine, shape: '', maxAttempts }
 }

@@ -1,13 +1,27 @@
-// Which queues and tracks there are. A pod writes those that it can run when it starts, on a transaction of its own: in a
-// caller's transaction their unique index would block others until that commits.
+// Which queues, tracks and shapes there are, and which of them this pod runs. A pod writes those that it can run when it
+// starts, on a transaction of its own: in a caller's transaction their unique index would block others until that commits.
+import { Rejected } from '../errors.ts'
+import type { Service } from '../lib/lifecycle.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { Machine } from './machine.ts'
+import type { Runner } from './runner.ts'
 
-/** What a pod can run. The shape of a plain task is empty. */
-export type Runnable = {
-  readonly queue: string
-  readonly machine: string
-  readonly shape: string
-  readonly maxAttempts: number
+/** What a track stands for. The shape of a task of one handler is empty. */
+export type Runnable = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts'>
+
+export type Tracks = Service & {
+  /** Whether this pod leaves the queue alone. */
+  readonly isEmpty: boolean
+  /** By the numbers of their tracks; empty before the start. */
+  readonly runners: ReadonlyMap<number, Runner>
+  /** That this pod runs, and anybody may enqueue. */
+  machine(queue: string, name: string): Machine | undefined
+}
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly machines: readonly Machine[]
+  /** Whose tasks are written by Fleetline itself. */
+  readonly own: readonly Machine[]
 }
 
 const ADD_QUEUES = `
@@ -24,6 +38,13 @@ const ADD_TRACKS = `
   on conflict (queue, machine, shape) do update set max_attempts = excluded.max_attempts
    where k.max_attempts <> excluded.max_attempts`
 
+const ADD_SHAPES = `
+  insert into fleetline.shapes (machine, shape, names)
+  select distinct on (1, 2) r.machine, r.shape, array(select jsonb_array_elements_text(r.names::jsonb))
+    from unnest($1::text[], $2::text[], $3::text[]) r(machine, shape, names)
+   order by 1, 2
+  on conflict do nothing`
+
 const FIND = `
   select k.id, r.n::int as n
     from unnest($1::text[], $2::text[], $3::text[]) with ordinality r(queue, machine, shape, n)
@@ -31,17 +52,51 @@ const FIND = `
     join fleetline.tracks k on k.queue = q.id and k.machine = r.machine and k.shape = r.shape
    order by r.n`
 
+export function createTracks({ database, machines, own }: Deps): Tracks {
+  const all = [...machines, ...own]
+  const known = byName(machines)
+  const runners = new Map<number, Runner>()
+  return {
+    name: 'tracks',
+    isEmpty: all.length === 0,
+    runners,
+    machine: (queue, name) => known.get(keyOf(queue, name)),
+    start: async () => {
+      if (all.length === 0) return
+      const numbers = await register(database, all)
+      all.forEach((machine, index) => runners.set(numbers[index]!, machine.open()))
+    },
+    stop: async () => undefined,
+  }
+}
+
+function keyOf(queue: string, name: string): string {
+  return `${queue}/${name}`
+}
+
+function byName(machines: readonly Machine[]): ReadonlyMap<string, Machine> {
+  const known = new Map<string, Machine>()
+  for (const machine of machines) {
+    const key = keyOf(machine.queue, machine.name)
+    if (known.has(key)) throw new Rejected('invalid', `Two tasks are defined as ${key}: rename one`)
+    known.set(key, machine)
+  }
+  return known
+}
+
 /** The numbers of the tracks, in the order of what was given. */
 export async function register(
   database: Pick<Database, 'transaction'>,
   runnables: readonly Runnable[],
 ): Promise<number[]> {
   const queues = runnables.map(({ queue }) => queue)
-  const names = [queues, runnables.map(({ machine }) => machine), runnables.map(({ shape }) => shape)]
+  const [machines, shapes] = [runnables.map(({ name }) => name), runnables.map(({ shape }) => shape)]
+  const transitions = runnables.map((one) => JSON.stringify(one.transitions))
   const outcome = await database.transaction(async (query: Query) => {
     await query(ADD_QUEUES, [queues])
-    await query(ADD_TRACKS, [...names, runnables.map(({ maxAttempts }) => maxAttempts)])
-    return query<{ id: number }>(FIND, names)
+    await query(ADD_SHAPES, [machines, shapes, transitions])
+    await query(ADD_TRACKS, [queues, machines, shapes, runnables.map(({ maxAttempts }) => maxAttempts)])
+    return query<{ id: number }>(FIND, [queues, machines, shapes])
   })
   return valueOf(outcome, 'The tracks could not be written').map(({ id }) => id)
 }

@@ -36,9 +36,10 @@ import type { Sessions } from '../session/sessions.ts'
 import { openTurn, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import { isValueFault } from '../store/sqlstate.ts'
-import { faultOf, readThrown, retryMs, type Ended, type OfPod, type Surroundings } from '../task/attempt.ts'
 import type { Claim } from '../task/claim.ts'
-import type { OwnRunner } from '../task/own.ts'
+import { faultOf, readThrown, retryMs } from '../task/fault.ts'
+import type { Machine } from '../task/machine.ts'
+import type { Ended, Runner, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
@@ -77,7 +78,7 @@ const UNKNOWN_AGENT =
   'The agent is not in the directory, nor in the code of the pods that took the turn: add it, or deploy it to every pod'
 
 /** One attempt, and what it works on. */
-type Attempt = Surroundings & OfPod & { readonly claim: Claim }
+type Attempt = Surroundings & { readonly claim: Claim }
 type Work = Attempt & {
   readonly turn: OpenTurn
   readonly deps: Deps
@@ -86,9 +87,14 @@ type Work = Attempt & {
   readonly leftMs: () => number
 }
 
-export function createTurnRunner(deps: Deps): OwnRunner {
+/** Of one transition, which its session records: with its end. */
+export function createTurnMachine(deps: Deps): Machine {
+  return { ...TURN_TRACK, parse: undefined, open: () => runnerOf(deps) }
+}
+
+function runnerOf(deps: Deps): Runner {
   return {
-    track: TURN_TRACK,
+    machine: TURN_TRACK.name,
     run: async (claim, around) => {
       const attempt = { ...around, claim }
       const entered = deps.halts.enter(claim.id)

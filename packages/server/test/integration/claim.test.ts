@@ -10,7 +10,9 @@ import { queueOn, TENANT } from '../support/tasks.ts'
 
 test('a claim takes the highest priority first, by place, of its own tracks only, and no more than it may', async (t) => {
   const { database, enqueuer, enqueue, newPod, claim, run } = await queueOn(t)
-  await register(database, [{ queue: 'default', machine: 'other', shape: '', maxAttempts: 5 }])
+  await register(database, [
+    { queue: 'default', name: 'other', shape: '', transitions: ['run'], maxAttempts: 5 },
+  ])
   await enqueue(3, { priority: 1 })
   await enqueue(2, { priority: 7 })
   await enqueue(2)

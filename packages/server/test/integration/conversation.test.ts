@@ -120,7 +120,7 @@ test('E1: an end without its claim, of another epoch, of another turn, or of wha
   await run((query) =>
     query(`update fleetline.tasks set state = 'ready', pod = null where id = $1`, [lost.id]),
   )
-  const other = await run((query) => join(query, 'other', '0'))
+  const other = await run((query) => join(query, { name: 'other', version: '0', tracks: [] }))
   const current = await claimTurn(other)
   assert.deepEqual(await endTurn(doneBy(key, other, current, 1)), { type: 'fenced' }, 'it has read nothing')
   await gather(current.id, 1)

@@ -53,8 +53,8 @@ test('a leader buries who beats no more, within its term, and only while its own
   const run = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(await database.transaction(work), 'not run')
   const [silent, leader] = [
-    await run((query) => join(query, 'a', '0')),
-    await run((query) => join(query, 'b', '0')),
+    await run((query) => join(query, { name: 'a', version: '0', tracks: [] })),
+    await run((query) => join(query, { name: 'b', version: '0', tracks: [] })),
   ]
   const term = (await run((query) => take(query, leader, 0)))!
   const buried = async () => (await run((query) => bury(query, term, ttlMs))).map(({ id }) => id)
@@ -69,7 +69,10 @@ test('a leader buries who beats no more, within its term, and only while its own
 test('P1: beside a live leader a silent pod is buried; what lives stays', async (t) => {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
-  const silent = valueOf(await database.transaction((query) => join(query, 'silent', '0')), 'no pod')
+  const silent = valueOf(
+    await database.transaction((query) => join(query, { name: 'silent', version: '0', tracks: [] })),
+    'no pod',
+  )
   const [first, second] = [await fleetOn(t, url, database), await fleetOn(t, url, database)]
   await untilBuried(database, silent)
   const others = [first.self()!.id, second.self()!.id]

@@ -8,8 +8,11 @@ import { Retry } from '../../src/errors.ts'
 import type { Pod } from '../../src/pod.ts'
 import type { Database } from '../../src/store/database.ts'
 import { heldBy } from '../../src/task/claim.ts'
-import { abort, retryAfter, task, type TaskDefinition } from '../../src/task/definition.ts'
+import { task } from '../../src/machine/definition.ts'
+import { abort, retryAfter } from '../../src/machine/outcomes.ts'
+import type { Machine } from '../../src/task/machine.ts'
 import { createTasks } from '../../src/task/tasks.ts'
+import { createTracks } from '../../src/task/tracks.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { createLog } from '../../src/telemetry/log.ts'
@@ -19,7 +22,7 @@ import { eventually } from '../support/eventually.ts'
 import { newPod } from '../support/pod.ts'
 import { queueOn } from '../support/tasks.ts'
 
-async function podWith(t: TestContext, url: string, ...tasks: readonly TaskDefinition[]): Promise<Pod> {
+async function podWith(t: TestContext, url: string, ...tasks: readonly Machine[]): Promise<Pod> {
   const pod = newPod(t, url, {}, { tasks })
   await pod.start()
   return pod
@@ -167,7 +170,7 @@ async function workerOn(
   t: TestContext,
   database: Pick<Database, 'transaction'>,
   fleet: Fleet,
-  definition: TaskDefinition = task('work', (c) => c.input as number),
+  definition: Machine = task('work', (c) => c.input as number),
 ) {
   const settings = {
     cell: 0,
@@ -177,13 +180,14 @@ async function workerOn(
     drainMs: 0,
     stopMs: 30_000,
   }
+  const tracks = createTracks({ database, machines: [definition], own: [] })
+  await tracks.start()
   const tasks = createTasks({
     ...settings,
     database,
     fleet,
     hints: { listen: () => () => undefined, send: () => undefined },
-    definitions: [definition],
-    own: [],
+    tracks,
     clock: systemClock(),
     random: systemRandom(),
     log: createLog({ level: 'error', destination: { write: () => undefined } }),

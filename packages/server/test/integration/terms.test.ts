@@ -41,7 +41,7 @@ async function play(query: Query, order: readonly Step[]): Promise<string[]> {
   await query('update fleetline.leader set term = 0, pod = null')
   const [clock, broken, holders] = [manualClock(), [] as string[], new Map<number, number>()]
   const enter = async () => ({
-    id: await pods.join(query, 'test', '0'),
+    id: await pods.join(query, { name: 'test', version: '0', tracks: [] }),
     trust: createTrust(LIMITS, clock),
     view: undefined,
     term: undefined,

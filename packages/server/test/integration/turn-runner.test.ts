@@ -11,7 +11,7 @@ import { createTurnView } from '../../src/session/turn-view.ts'
 import type { Database } from '../../src/store/database.ts'
 import type { Claim } from '../../src/task/claim.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { createTurnRunner } from '../../src/turn/turn.ts'
+import { createTurnMachine } from '../../src/turn/turn.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { silentLog } from '../support/log.ts'
@@ -60,11 +60,14 @@ async function attemptsOn(t: TestContext) {
       ending,
       pod,
       isFenced: () => isFenced,
+      isDraining: () => false,
       gaveUp: gaveUp.signal,
+      record: async () => assert.fail('the session ends it'),
     }
     const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
     const parts = { database, sessions, agents, halts, clock, random, metrics }
-    const { run } = createTurnRunner({ ...parts, cell: 0, agentFirstMs: 30_000, agentSilenceMs: 60_000 })
+    const turn = createTurnMachine({ ...parts, cell: 0, agentFirstMs: 30_000, agentSilenceMs: 60_000 })
+    const { run } = turn.open()
     void live.start()
     return { ended: run(claim, around), ending, gaveUp }
   }
@@ -85,7 +88,7 @@ test('E1: an attempt that was overtaken is refused, whatever its agent says; so 
   const zombie = begin(lost, answer, { clock: manualClock() })
   await called.promise
   await run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
-  const pod = await run((query) => join(query, 'other', '0'))
+  const pod = await run((query) => join(query, { name: 'other', version: '0', tracks: [] }))
   const again = begin(await claimTurn(pod), () => saying('of the living'), { pod })
   assert.deepEqual(await again.ended, { type: 'done', answer: 'settled' })
   const after = await rows()

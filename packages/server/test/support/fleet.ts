@@ -24,6 +24,7 @@ export async function fleetOn(t: TestContext, url: string, database: Transaction
     log: createLog({ level: 'error', destination: { write: () => undefined } }),
     name: 'test',
     version: '0.0.0',
+    tracks: () => [],
     beatMs: 100,
     ttlMs: 60_000,
     stopMs: 30_000,

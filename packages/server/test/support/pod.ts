@@ -3,13 +3,13 @@ import type { TestContext } from 'node:test'
 import type { AgentDefinition } from '../../src/agent/agent.ts'
 import { loadConfig } from '../../src/config.ts'
 import { createPod, type Pod } from '../../src/pod.ts'
-import type { TaskDefinition } from '../../src/task/definition.ts'
+import type { Machine } from '../../src/task/machine.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { atEnd } from './cleanup.ts'
 
 type Flags = Readonly<Record<string, string>>
 type Parts = {
-  readonly tasks?: readonly TaskDefinition[]
+  readonly tasks?: readonly Machine[]
   readonly agents?: readonly AgentDefinition[]
 }
 

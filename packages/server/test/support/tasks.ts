@@ -39,7 +39,9 @@ type HistoryRow = {
 export async function queueOn(t: TestContext) {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
-  const tracks = await register(database, [{ queue: 'default', machine: 'work', shape: '', maxAttempts: 5 }])
+  const tracks = await register(database, [
+    { queue: 'default', name: 'work', shape: '', transitions: ['run'], maxAttempts: 5 },
+  ])
   return { url, database, tracks, ...partsOn(database), ...(await viewOf(database, tracks)) }
 }
 
@@ -64,7 +66,7 @@ async function viewOf(database: Transactions, tracks: readonly number[]) {
     valueOf(await database.transaction(work), 'not run')
   return {
     run,
-    newPod: () => run((query) => join(query, 'test', '0')),
+    newPod: () => run((query) => join(query, { name: 'test', version: '0', tracks: [] })),
     claim: (pod: number, most = 100) =>
       run((query) => claim(query, { pod, tracks, most, suspects: 1, turn: 0 })),
     tasks: () => run((query) => query<TaskRow>('select * from fleetline.tasks order by place')),

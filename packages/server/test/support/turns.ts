@@ -32,7 +32,7 @@ export async function conversationOn(t: TestContext) {
   const run = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(await database.transaction(work), 'not run')
   await run((query) => query(`update fleetline.sessions set agent = 'demo' where id = $1`, [key.session]))
-  const pod = await run((query) => join(query, 'test', '0'))
+  const pod = await run((query) => join(query, { name: 'test', version: '0', tracks: [] }))
   const [track] = await run((query) =>
     query<{ id: number }>(`select id from fleetline.tracks where machine = 'turn'`),
   )

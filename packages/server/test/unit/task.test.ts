@@ -6,12 +6,13 @@ import { Rejected, Retry } from '../../src/errors.ts'
 import { createBell } from '../../src/lib/bell.ts'
 import { durationMs } from '../../src/lib/duration.ts'
 import type { Pod } from '../../src/pod.ts'
-import { faultOf, readThrown, retryMs, runAttempt } from '../../src/task/attempt.ts'
-import type { Claim } from '../../src/task/claim.ts'
-import { isTask, task, type TaskDefinition } from '../../src/task/definition.ts'
+import { task } from '../../src/machine/definition.ts'
+import { faultOf, readThrown, retryMs } from '../../src/task/fault.ts'
+import { isMachine, type Machine } from '../../src/task/machine.ts'
 import { roomFor } from '../../src/task/room.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { manualClock } from '../support/clock.ts'
+import { around, CLAIM } from '../support/machines.ts'
 
 test('a pod takes its free slots, fewer as its loop passes 80 %, and a tenth at least if it runs nothing', () => {
   const room = (slots: number, running: number, utilisation: number) =>
@@ -63,8 +64,8 @@ test('a definition that cannot be run is refused where it is written', () => {
   assert.throws(() => task('mail', run, { attempts: 0 }), /attempts must be from 1 to/)
   assert.throws(() => task('mail', run, { timeout: '2d' }), /timeout must be from 1ms to 1d/)
   assert.throws(() => task('mail', run, { timeout: 'soon' }), Rejected)
-  assert.ok(isTask(task('mail', run)))
-  assert.deepEqual([{}, null, 'mail', run].filter(isTask), [])
+  assert.ok(isMachine(task('mail', run)))
+  assert.deepEqual([{}, null, 'mail', run].filter(isMachine), [])
 })
 
 test('whatever was thrown becomes an error that can be stored', () => {
@@ -102,7 +103,7 @@ export async function typed(pod: Pod): Promise<void> {
     input: z.object({ to: z.string(), at: z.coerce.date<string>() }),
   })
   const loose = task('loose', (c) => c.log('called', { with: 'nothing' }))
-  const definitions: readonly TaskDefinition[] = [mail, loose]
+  const definitions: readonly Machine[] = [mail, loose]
   await pod.enqueue({ machine: mail, input: { to: 'ann', at: '2026-11-16' }, priority: 5 })
   await pod.enqueue({ machine: loose })
   await pod.enqueueAll([{ machine: 'by.name', input: { any: definitions.length } }])
@@ -121,25 +122,6 @@ export async function typed(pod: Pod): Promise<void> {
   task('date', () => ({ at: new Date() }))
 }
 
-const CLAIM: Claim = {
-  id: '018f0000-0000-7000-8000-000000000000',
-  track: 1,
-  tenant: 1,
-  priority: 3,
-  attempt: 4,
-  spent: 2,
-  maxAttempts: 5,
-  reason: null,
-  input: null,
-  waitedMs: 0,
-}
-
-function around(clock = manualClock(), write = (_line: string): void => undefined) {
-  const log = createLog({ level: 'info', destination: { write } })
-  const random = { unit: () => 1, bytes: () => new Uint8Array() }
-  return { clock, random, cell: 0, log, ending: new AbortController() }
-}
-
 test('an attempt whose time is over is aborted and tried again, also if its handler returns because of that', async () => {
   const clock = manualClock()
   const polite = task('polite', async (c) => {
@@ -148,7 +130,7 @@ test('an attempt whose time is over is aborted and tried again, also if its hand
   })
   const deaf = task('deaf', () => new Promise<void>(() => undefined))
   for (const definition of [polite, deaf]) {
-    const settled = runAttempt(definition, CLAIM, around(clock))
+    const settled = definition.open().run(CLAIM, around({ clock }))
     await new Promise((resolve) => setImmediate(resolve))
     await clock.advance(300_000)
     await clock.advance(2_000) // the grace of one that does not listen
@@ -172,7 +154,7 @@ test('an attempt that the pod ends is handed back, whatever its handler makes of
       return end()
     })
     const surroundings = around()
-    const settled = runAttempt(definition, CLAIM, surroundings)
+    const settled = definition.open().run(CLAIM, surroundings)
     await new Promise((resolve) => setImmediate(resolve))
     surroundings.ending.abort(stop)
     assert.deepEqual(await settled, { type: 'back' })
@@ -188,17 +170,17 @@ test('a schema that never answers is cut off by the timeout; one that refuses ma
     run,
     schema(() => new Promise<never>(() => undefined)),
   )
-  const settled = runAttempt(hangs, CLAIM, around(clock))
+  const settled = hangs.open().run(CLAIM, around({ clock }))
   await clock.advance(302_000)
   assert.equal((await settled).type, 'retry')
   const refuses = task('refuses', run, { input: z.string() })
-  assert.equal((await runAttempt(refuses, CLAIM, around(clock))).type, 'dead')
+  assert.equal((await refuses.open().run(CLAIM, around({ clock }))).type, 'dead')
   const broken = task(
     'broken',
     run,
     schema(() => Promise.reject(new Error('no network'))),
   )
-  assert.equal((await runAttempt(broken, CLAIM, around(clock))).type, 'retry')
+  assert.equal((await broken.open().run(CLAIM, around({ clock }))).type, 'retry')
 })
 
 test('what a handler logs is a fixed phrase and bounded data; nothing of it ends the attempt', async () => {
@@ -210,11 +192,8 @@ test('what a handler logs is a fixed phrase and bounded data; nothing of it ends
     c.log('too much', 'x'.repeat(10_000))
     c.log('no JSON', circle)
   })
-  const settlement = await runAttempt(
-    talks,
-    CLAIM,
-    around(manualClock(), (line) => lines.push(line)),
-  )
+  const log = createLog({ level: 'info', destination: { write: (line) => void lines.push(line) } })
+  const settlement = await talks.open().run(CLAIM, around({ log }))
   assert.equal(settlement.type, 'done')
   const said = lines.map((line) => JSON.parse(line) as { msg: string; data: unknown })
   const hidden = 'not shown: over 4096 bytes, or no JSON'

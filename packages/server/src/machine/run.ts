@@ -1,0 +1,219 @@
+// The passage of a task through its machine, from its claim to its settlement. Guarantees:
+//   Q13  a transition that is recorded does not run again; the next begins when the record is committed
+//   Q14  every end of a body is one of this table, and nothing else
+//
+//   the body                                         the task
+//   its input does not fit the schema                dead: `invalid`
+//   a transition returned                            recorded, and goes on; dead if that cannot be stored: `invalid`,
+//                                                    `too_large`
+//   the last one returned                            done, with what `end` makes of it all; dead if that does not fit
+//   returned a hand-off                              done, with that result; what is left is skipped
+//   a check returned nothing                         goes on, and nothing is written
+//   called abort                                     failed; dead if it asked for an operator
+//   called hold                                      held
+//   asked for later, or threw a Retry that names a   later
+//     time
+//   threw anything else                              retry; dead if this was the last attempt that counts
+//   its time was over                                the same, as `timeout`
+//   the pod stops, or was counted as dead            back, from where it stands
+// A pod that drains begins no further body: the task goes on elsewhere.
+import { formatId, TASK_LIMITS } from '@fleetline/protocol'
+import { kindOf } from '../errors.ts'
+import { createTurnstile, type Turnstile } from '../lib/turnstile.ts'
+import type { Claim } from '../task/claim.ts'
+import { storable } from '../task/draft.ts'
+import { faultOf, readThrown, retryMs, type Thrown } from '../task/fault.ts'
+import type { Ended, Runner, Surroundings } from '../task/runner.ts'
+import type { Entry, Settlement } from '../task/settle.ts'
+import { attempt, outcomeOf, type Outcome } from './attempt.ts'
+import { contextOf, handedBy, type Context } from './context.ts'
+import { LIMITS } from './limits.ts'
+import { stepsFrom, transitionsOf, type Check, type Plan, type Step, type Transition } from './plan.ts'
+
+type Run = {
+  readonly plan: Plan
+  readonly gates: ReadonlyMap<string, Turnstile>
+  readonly claim: Claim
+  readonly around: Surroundings
+}
+/** Where the task stands, which only this attempt changes. */
+type Place = {
+  position: number
+  spent: number
+  resumed: boolean
+  out: Readonly<Record<string, unknown>>
+  /** Of all outputs, as JSON. */
+  bytes: number
+}
+type Work = Run & { readonly at: Place; readonly input: unknown }
+type End = Settlement | Ended
+
+const LATE: Thrown = { code: 'timeout', message: 'The attempt took too long' }
+const USED_UP: Thrown = { code: 'attempts_used_up', message: 'The attempts of this transition are used up' }
+const BACK: Settlement = { type: 'back' }
+
+export function openRunner(plan: Plan): Runner {
+  const gates = new Map(transitionsOf(plan.steps).map((one) => [one.name, createTurnstile(one.concurrency)]))
+  return { machine: plan.name, run: (claim, around) => pass({ plan, gates, claim, around }) }
+}
+
+async function pass(run: Run): Promise<End> {
+  const { plan, claim, around } = run
+  const at = placeOf(claim)
+  const work: Work = { ...run, at, input: claim.input }
+  if (at.spent > limitOf(work)) return dead(work, USED_UP)
+  if (!plan.parse) return walk(work)
+  const parsed = await attempt(around, LIMITS.timeoutMs, () => plan.parse!(claim.input))
+  if (parsed.type === 'returned') return walk({ ...work, input: parsed.value })
+  return isRejected(parsed) ? dead(work, readThrown(parsed.error)) : afterFault(work, parsed)
+}
+
+async function walk(work: Work): Promise<End> {
+  const { plan, at } = work
+  for (const step of stepsFrom(plan.steps, at.position)) {
+    const end = step.kind === 'check' ? await check(work, step) : await transit(work, step)
+    if (end) return end
+  }
+  return finish(work, () => plan.end(endContext(work)))
+}
+
+function placeOf({ position, spent, attempt: count, carry }: Claim): Place {
+  const values = Object.entries(carry ?? {}).map(([name, { value }]) => [name, value] as const)
+  const bytes = values.reduce((sum, [, value]) => sum + Buffer.byteLength(JSON.stringify(value)), 0)
+  return { position, spent, resumed: count > 1, out: Object.freeze(Object.fromEntries(values)), bytes }
+}
+
+async function check(work: Work, step: Check): Promise<End | undefined> {
+  if (mustStop(work)) return BACK
+  const outcome = await attempt(work.around, LIMITS.timeoutMs, (signal) => call(work, step, signal))
+  if (outcome.type !== 'returned') return afterFault(work, outcome, step.name)
+  if (outcome.value === undefined) return undefined
+  return handOff(work, outcome.value) ?? dead(work, onlyHandsOff(step), step.name)
+}
+
+async function transit(work: Work, step: Transition): Promise<End | undefined> {
+  const { clock, ending } = work.around
+  const leave = await work.gates
+    .get(step.name)!
+    .enter(ending.signal)
+    .catch(() => undefined) // aborted while it waited
+  if (!leave) return BACK
+  const startMs = clock.monotonicMs()
+  const outcome = mustStop(work)
+    ? ({ type: 'aborted' } as const)
+    : await attempt(work.around, step.timeoutMs, (signal) => call(work, step, signal))
+  leave()
+  if (outcome.type !== 'returned') return afterFault(work, outcome, step.name)
+  const ms = Math.round(clock.monotonicMs() - startMs)
+  if (work.plan.isPlain) return finish(work, () => outcome.value)
+  return handOff(work, outcome.value) ?? advance(work, step, outcome.value, ms)
+}
+
+function call(work: Work, { name, body }: Step, signal: AbortSignal): unknown {
+  const { plan, claim, around, at, input } = work
+  const transition = plan.isPlain ? undefined : name
+  const { spent, resumed, out } = at
+  const given = { input, out, attempt: spent, maxAttempts: limitOf(work), resumed, signal, transition }
+  return body(contextOf(claim, around, given))
+}
+
+/** Undefined if the body did something else. */
+function handOff(work: Work, value: unknown): Promise<End> | undefined {
+  const handed = handedBy(value)
+  return handed && finish(work, () => handed.result, { via: 'handoff' })
+}
+
+async function advance(work: Work, step: Transition, value: unknown, ms: number): Promise<End | undefined> {
+  const { plan, at, around } = work
+  let text: string
+  try {
+    text = storable(step.name, value ?? null, Math.min(step.maxBytes, LIMITS.carryBytes - at.bytes))
+  } catch (error) {
+    return dead(work, readThrown(error), step.name)
+  }
+  at.out = Object.freeze({ ...at.out, [step.name]: JSON.parse(text) as unknown }) // what is stored, as after a resume
+  const entry = { name: step.name, position: at.position + 1, value: text, ms }
+  if (step === plan.steps.at(-1)) return finish(work, () => plan.end(endContext(work)), { last: entry })
+  const end = await around.record(entry)
+  if (end) return end
+  Object.assign(at, {
+    position: entry.position,
+    spent: 1,
+    resumed: false,
+    bytes: at.bytes + Buffer.byteLength(text),
+  })
+  return undefined
+}
+
+async function finish(
+  work: Work,
+  resultOf: () => unknown,
+  more: { readonly via?: 'handoff'; readonly last?: Entry } = {},
+): Promise<End> {
+  const { plan, around } = work
+  const { parseResult } = plan
+  const textOf = (result: unknown) => storable('result', result ?? null, TASK_LIMITS.resultBytes)
+  const outcome = parseResult
+    ? await attempt(around, LIMITS.timeoutMs, async () => textOf(await parseResult(resultOf())))
+    : await outcomeOf(() => textOf(resultOf()))
+  if (outcome.type === 'returned') return { type: 'done', result: outcome.value as string, ...more }
+  return isRejected(outcome) ? dead(work, readThrown(outcome.error)) : afterFault(work, outcome, 'end')
+}
+
+function endContext({ claim, around, input, at }: Work): Pick<Context, 'id' | 'input' | 'out'> {
+  return { id: formatId('task', around.cell, claim.id), input, out: at.out }
+}
+
+/** A hand-over is no attempt: what a pod that drains has not begun, another begins. */
+function mustStop({ around }: Work): boolean {
+  return around.isDraining() || around.isFenced()
+}
+
+/** How many attempts the next transition has. More than the machine allows only who enqueued the task can ask for. */
+function limitOf({ plan, claim, at }: Work): number {
+  const next = transitionsOf(plan.steps)[at.position]
+  const usual = next?.attempts ?? plan.maxAttempts
+  return claim.maxAttempts > plan.maxAttempts ? claim.maxAttempts : Math.min(claim.maxAttempts, usual)
+}
+
+function afterFault(work: Work, outcome: Exclude<Outcome, { type: 'returned' }>, name?: string): Settlement {
+  const { around } = work
+  if (outcome.type === 'aborted') return BACK
+  if (outcome.type === 'timeout') return again(work, LATE, name)
+  const thrown = readThrown(outcome.error, around.clock)
+  if (thrown.kind === 'Abort') return aborted(work, thrown, name)
+  if (thrown.delayMs === undefined) return again(work, thrown, name)
+  return { type: 'later', delayMs: thrown.delayMs, error: fault(work, { ...thrown, code: 'later' }, name) }
+}
+
+function aborted(work: Work, thrown: Thrown, name?: string): Settlement {
+  if (thrown.outcome === 'held')
+    return { type: 'held', reason: 'hold', error: fault(work, { ...thrown, code: 'hold' }, name) }
+  return { type: thrown.outcome ?? 'failed', error: fault(work, { ...thrown, code: 'aborted' }, name) }
+}
+
+function again(work: Work, thrown: Thrown, name?: string): Settlement {
+  const { at, around } = work
+  if (at.spent >= limitOf(work)) return dead(work, thrown, name)
+  return { type: 'retry', delayMs: retryMs(at.spent, around.random), error: fault(work, thrown, name) }
+}
+
+function dead(work: Work, thrown: Thrown, name?: string): Settlement {
+  return { type: 'dead', error: fault(work, thrown, name) }
+}
+
+function fault({ plan, claim, around }: Work, thrown: Thrown, name?: string): string {
+  const transition = plan.isPlain ? undefined : name
+  return faultOf({ ...thrown, attempt: claim.attempt, transition, clock: around.clock })
+}
+
+function isRejected(outcome: Outcome): outcome is Extract<Outcome, { type: 'thrown' }> {
+  return outcome.type === 'thrown' && kindOf(outcome.error) === 'Rejected'
+}
+
+function onlyHandsOff({ name }: Check): Thrown {
+  return {
+    code: 'invalid',
+    message: `The check ${name} returned a value: it may return c.handoff(…), or nothing`,
+  }
+}

@@ -1,0 +1,37 @@
+// A claim and what surrounds it, for who runs a machine without a pod.
+import type { Claim } from '../../src/task/claim.ts'
+import type { Surroundings } from '../../src/task/runner.ts'
+import { createLog } from '../../src/telemetry/log.ts'
+import { manualClock } from './clock.ts'
+
+export const CLAIM: Claim = {
+  id: '018f0000-0000-7000-8000-000000000000',
+  track: 1,
+  tenant: 1,
+  priority: 3,
+  attempt: 4,
+  spent: 2,
+  maxAttempts: 5,
+  reason: null,
+  input: null,
+  position: 0,
+  carry: null,
+  waitedMs: 0,
+}
+
+/** A pod that lives, takes more, and has written every record at once. */
+export function around(more: Partial<Surroundings> = {}): Surroundings {
+  return {
+    clock: manualClock(),
+    random: { unit: () => 1, bytes: () => new Uint8Array() },
+    cell: 0,
+    log: createLog({ level: 'info', destination: { write: () => undefined } }),
+    ending: new AbortController(),
+    pod: 1,
+    isFenced: () => false,
+    isDraining: () => false,
+    gaveUp: new AbortController().signal,
+    record: async () => undefined,
+    ...more,
+  }
+}
