@@ -34,8 +34,11 @@ export type TaskSummary = {
   readonly queue: string
   readonly machine: string
   readonly state: TaskState
-  /** Why it is not new any more: `retry`, `later`, `pod_lost`, `suspect` (two pods in a row), `failed`. */
+  /** Why it is not new any more: `retry`, `later`, `pod_lost`, `suspect` (two pods in a row), `failed`; of one that is
+   *  held: `hold` (its error says what for), `shape` (no live pod knows its transitions). */
   readonly reason: string | null
+  /** Where it stands in its machine; null when it has ended, and for a machine of one transition. */
+  readonly transition: string | null
   readonly priority: number
   /** How often it was claimed. */
   readonly attempt: number
@@ -53,9 +56,37 @@ export type TaskSummary = {
   readonly code: string | null
 }
 
+/** A transition of a task's machine: done, where the task stands, or behind that. */
+export type TaskStep = {
+  readonly name: string
+  readonly state: (typeof STEP_STATES)[number]
+  /** When it was recorded, by which attempt, and how long its body ran. */
+  readonly at: string | null
+  readonly attempt: number | null
+  readonly ms: number | null
+  /** What it gave. */
+  readonly value: unknown
+}
+export const STEP_STATES = [
+  'done',
+  'running',
+  'waiting',
+  'held',
+  'dead',
+  'failed',
+  'cancelled',
+  'skipped',
+  'ahead',
+] as const
+
 export type Task = TaskSummary & {
+  /** Short for the names of its machine's transitions; empty for a task of one handler. */
+  readonly shape: string
+  readonly timeline: readonly TaskStep[]
   readonly input: unknown
   readonly result: unknown
+  /** How it came to be done, if not by its end. */
+  readonly via: 'handoff' | null
   /** The last one, with the last five in `attempts`. */
   readonly error: unknown
 }

@@ -10,7 +10,7 @@ import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
 import type { Config } from './config.ts'
 import { createDoor } from './door/server.ts'
-import { Abort } from './errors.ts'
+import { Abort, Rejected } from './errors.ts'
 import { createFleet } from './fleet/fleet.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { createTenants, ONLY_TENANT } from './identity/tenants.ts'
@@ -18,6 +18,8 @@ import { systemClock } from './lib/clock.ts'
 import { bounded, compose, type Service } from './lib/lifecycle.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
+import { machineDuties } from './machine/duties.ts'
+import { population } from './machine/population.ts'
 import { sessionDuties } from './session/duties.ts'
 import { createSessions } from './session/sessions.ts'
 import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
@@ -38,6 +40,8 @@ import { createTurnMachine } from './turn/turn.ts'
 export type Transaction = {
   query(text: string, values: unknown[]): Promise<{ readonly rows: unknown[] }>
 }
+/** Its result is null until it is done. */
+export type TaskOf<Result> = Omit<Task, 'result'> & { readonly result: Result | null }
 type Within = { readonly tx?: Transaction }
 
 export type Pod = Service & {
@@ -49,10 +53,13 @@ export type Pod = Service & {
     within?: Within,
   ): Promise<Enqueued[]>
   findTask(id: string): Promise<Task | undefined>
+  /** With its result as its machine gives it; a task of another machine is refused. */
+  findTask<Result>(id: string, machine: Machine<unknown, Result>): Promise<TaskOf<Result> | undefined>
   /** The newest first. */
   listTasks(filter?: TaskFilter): Promise<TaskSummary[]>
-  /** A dead task becomes ready, with all its attempts. Undefined if there is no such task; one that is not dead is refused. */
-  retryTask(id: string): Promise<Task | undefined>
+  /** A task that is dead or held becomes ready, with all its attempts, where it stands or `from` a transition before.
+   *  Undefined if there is no such task; in any other state it is refused. */
+  retryTask(id: string, options?: { readonly from?: string }): Promise<Task | undefined>
   /** Its secret is in this answer, and in no other. Added again as it is, it is there once. */
   addAgent(agent: NewAgent): Promise<Added>
   listAgents(): Promise<readonly AgentEntry[]>
@@ -85,6 +92,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const onReady = () => hints.send(TASKS_TOPIC)
   const duties = [
     ...taskDuties({ ...config, database, clock, metrics, log, onReady }),
+    ...machineDuties({ ...config, database, log, onReady }),
     ...sessionDuties({ database }),
   ]
   const claimed = () => [...tracks.runners.keys()]
@@ -109,7 +117,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     name: 'admin',
     port: config.operatorPort,
     audiences: ['probe', 'admin'],
-    routes: adminRoutes({ readiness, metrics, fleet, version }),
+    routes: adminRoutes({ readiness, metrics, fleet, machines: () => population(database), version }),
   })
   const gateway = createDoor({
     ...door,
@@ -137,12 +145,17 @@ export function createPod(config: Config, options: Options = {}): Pod {
       return tasks.enqueue(await ownTenant(), wanted)
     },
     enqueueAll,
-    findTask: async (id) => tasks.find(await ownTenant(), id),
+    findTask: async <Result>(id: string, machine?: Machine<unknown, Result>) => {
+      const task = await tasks.find(await ownTenant(), id)
+      if (task && machine && task.machine !== machine.name)
+        throw new Rejected('conflict', `The task is of ${task.machine}, not of ${machine.name}`)
+      return task as TaskOf<Result> | undefined // what its schema has let through
+    },
     listTasks: async (filter) => tasks.list(await ownTenant(), filter),
     addAgent: async (agent) => agents.add(await ownTenant(), agent),
     listAgents: async () => agents.list(await ownTenant()),
     removeAgent: async (name) => agents.remove(await ownTenant(), name),
-    retryTask: async (id) => tasks.retry(await ownTenant(), id),
+    retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     stop: async () => {
       readiness.drain()
       await fleet.drain() // the others hear at once that it takes nothing new

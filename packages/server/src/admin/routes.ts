@@ -3,7 +3,9 @@ import { z } from 'zod'
 import { withOpenapi } from '../door/openapi.ts'
 import { route, type Route } from '../door/route.ts'
 import type { Fleet } from '../fleet/fleet.ts'
+import type { Population } from '../machine/population.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { machinesSchema } from './machine-schemas.ts'
 import { podOf, podsSchema } from './pod-schemas.ts'
 import { reportSchema, type Readiness } from './readiness.ts'
 
@@ -11,10 +13,11 @@ type Deps = {
   readonly readiness: Pick<Readiness, 'report'>
   readonly metrics: Pick<Metrics, 'text'>
   readonly fleet: Pick<Fleet, 'pods'>
+  readonly machines: () => Promise<Population[]>
   readonly version: string
 }
 
-export function adminRoutes({ readiness, metrics, fleet, version }: Deps): Route[] {
+export function adminRoutes({ readiness, metrics, fleet, machines, version }: Deps): Route[] {
   const routes = [
     route({
       method: 'GET',
@@ -54,6 +57,15 @@ export function adminRoutes({ readiness, metrics, fleet, version }: Deps): Route
       access: { audience: 'admin', tenant: 'none' },
       answers: { 200: { means: 'At most 1000 of them.', json: podsSchema } },
       handle: async () => ({ status: 200, body: { pods: (await fleet.pods()).map(podOf) } }),
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/machines',
+      summary:
+        'The machines, by queue and shape: how many tasks of all tenants stand at which transition, and how old the oldest is.',
+      access: { audience: 'admin', tenant: 'none' },
+      answers: { 200: { means: 'Those that a live pod runs, or that have tasks.', json: machinesSchema } },
+      handle: async () => ({ status: 200, body: { machines: await machines() } }),
     }),
   ]
   return withOpenapi(routes, { title: 'Fleetline, for operators', version, audience: 'admin' })

@@ -24,7 +24,7 @@ export const TASKS: readonly Command[] = [
   },
   {
     name: 'tasks get',
-    summary: 'Show a task: its input, its result, its last errors.',
+    summary: 'Show a task: its input, its result, its last errors, its way through its machine.',
     args: [TASK],
     settings: ['url'],
     run: verb('get'),
@@ -51,9 +51,15 @@ export const TASKS: readonly Command[] = [
   },
   {
     name: 'tasks retry',
-    summary: 'Make a dead task ready again, with all its attempts.',
+    summary: 'Make a task ready again that is dead or held, with all its attempts.',
     args: [TASK],
     settings: ['url'],
+    options: [
+      [
+        '--from <transition>',
+        'go on from here: what is recorded from there on is forgotten (default: where it stands)',
+      ],
+    ],
     run: verb('retry'),
   },
 ]

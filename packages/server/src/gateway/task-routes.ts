@@ -8,6 +8,7 @@ import { CALLER_ACCESS, type TenantOf } from './caller.ts'
 import {
   enqueuedSchema,
   newTaskSchema,
+  retryQuery,
   taskParams,
   taskSchema,
   tasksQuery,
@@ -56,7 +57,8 @@ function readRoutes({ tenantOf, tasks }: Deps): Route[] {
     route({
       method: 'GET',
       path: '/v1/tasks/:task',
-      summary: 'One task, with its input, its result and its last errors.',
+      summary:
+        'One task, with its input, its result, its last errors, and its way through its machine: every transition with its state, and what was recorded.',
       access: CALLER_ACCESS,
       params: taskParams,
       answers: { 200: { means: 'It is here.', json: taskSchema } },
@@ -71,12 +73,15 @@ function retryRoute({ tenantOf, tasks }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/tasks/:task/retry',
-    summary: 'Makes a dead task ready again, with all its attempts. One that is not dead is a conflict.',
+    summary:
+      'Makes a task ready again that is dead or held, with all its attempts: where it stands, or `from` a transition before. In any other state it is a conflict.',
     access: CALLER_ACCESS,
     params: taskParams,
+    query: retryQuery,
     answers: { 200: { means: 'It is ready, or on its way.', json: taskSchema } },
-    handle: async ({ principal, params }) => {
-      return { status: 200, body: found(await tasks.retry(await tenantOf(principal), params.task)) }
+    handle: async ({ principal, params, query }) => {
+      const tenant = await tenantOf(principal)
+      return { status: 200, body: found(await tasks.retry(tenant, params.task, query.from)) }
     },
   })
 }

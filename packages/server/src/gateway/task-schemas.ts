@@ -1,5 +1,5 @@
 // What comes in over HTTP about tasks, and what goes out. Names, numbers and sizes are checked where a task is made.
-import { TASK_STATES } from '@fleetline/protocol'
+import { STEP_STATES, TASK_STATES } from '@fleetline/protocol'
 import { z } from 'zod'
 import { limit } from './query.ts'
 
@@ -18,6 +18,13 @@ export const newTaskSchema = z.strictObject({
     .describe(
       'tsk_, the cell (0000) and a UUIDv7 without dashes; enqueued again under its id, a task is there once',
     ),
+})
+
+export const retryQuery = z.object({
+  from: z
+    .string()
+    .optional()
+    .describe('a transition that it has come to; what is recorded from there on is forgotten'),
 })
 
 export const enqueuedSchema = z.object({
@@ -39,6 +46,7 @@ const summarySchema = z.object({
   machine: z.string(),
   state: z.enum(TASK_STATES),
   reason: z.string().nullable(),
+  transition: z.string().nullable().describe('where it stands in its machine'),
   priority: z.int(),
   attempt: z.int().describe('how often it was claimed'),
   spent: z.int().describe('how many of these count against maxAttempts'),
@@ -51,10 +59,22 @@ const summarySchema = z.object({
   code: z.string().nullable().describe('of its last error'),
 })
 
+const stepSchema = z.object({
+  name: z.string(),
+  state: z.enum(STEP_STATES),
+  at: z.string().nullable().describe('when it was recorded'),
+  attempt: z.int().nullable().describe('by which attempt'),
+  ms: z.number().nullable().describe('how long its body ran'),
+  value: z.unknown().describe('what it gave'),
+})
+
 export const taskSchema = z.object({
   ...summarySchema.shape,
+  shape: z.string().describe('short for the names of the transitions of its machine'),
+  timeline: z.array(stepSchema),
   input: z.unknown(),
   result: z.unknown(),
+  via: z.enum(['handoff']).nullable().describe('how it came to be done, if not by its end'),
   error: z.unknown(),
 })
 

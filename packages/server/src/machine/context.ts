@@ -64,8 +64,12 @@ export function contextOf(claim: Claim, { cell, log }: Surroundings, given: Give
 
 /** What a body handed off, if that is what it returned. */
 export function handedBy(value: unknown): { readonly result: unknown } | undefined {
-  if (typeof value !== 'object' || value === null || !(HANDED in value)) return undefined
-  return { result: value[HANDED] }
+  try {
+    if (typeof value !== 'object' || value === null || !(HANDED in value)) return undefined
+    return { result: value[HANDED] }
+  } catch {
+    return undefined // it cannot be looked at, nor stored
+  }
 }
 
 function loggable(data: Json): unknown {

@@ -12,30 +12,38 @@ import { parse, type Schema } from './schema.ts'
 /** What a name must be to be free: the compiler's message says why it is not. It must be the whole type of a parameter. */
 export type Free<Name extends string, Out> = string extends Name
   ? "a transition's name must be a literal"
-  : Name extends keyof Out
-    ? `transition "${Name}" is already defined`
-    : Name
+  : [One<Name>] extends [never]
+    ? "a transition's name must be one literal"
+    : Name extends keyof Out
+      ? `transition "${Name}" is already defined`
+      : Name
+/** Never for a union. */
+type One<Name, All = Name> = Name extends unknown ? ([All] extends [Name] ? Name : never) : never
 /** Flat, so that 64 transitions are no tower of intersections. */
 export type Plus<Out, Name extends string, Value> = {
-  readonly [K in keyof Out | Name]: K extends keyof Out ? Out[K] : Value
+  readonly [K in keyof Out | Name]: K extends keyof Out ? Out[K] : Stored<Value>
 }
+/** Nothing is stored as null. */
+type Stored<Value> = Value extends void ? null : Value
 
 type Maybe<Value> = Value | Promise<Value>
 
-export type Chain<Raw, Input, Out, Result> = {
+/** `Raw` is what is enqueued, `Input` what the schema makes of it; `Given` is what bodies give as the result, `Result` what
+ *  the schema makes of that. */
+export type Chain<Raw, Input, Out, Given, Result> = {
   /** A look before the work: it writes nothing, runs again at every resume that comes before the next transition, and
    *  hands off if there is nothing left to do. */
   check(
     name: string,
-    body: (c: TransitionContext<Input, Out, Result>) => Promise<Handoff<Result> | void>,
-  ): Chain<Raw, Input, Out, Result>
+    body: (c: TransitionContext<Input, Out, Given>) => Promise<Handoff<Given> | void>,
+  ): Chain<Raw, Input, Out, Given, Result>
   /** Work, whose output is recorded: then it does not run again. Until then it may, under the same `c.key`. */
   to<Name extends string, Value extends Json | void>(
     name: Free<Name, Out>,
-    body: (c: TransitionContext<Input, Out, Result>) => Promise<Value | Handoff<Result>>,
+    body: (c: TransitionContext<Input, Out, Given>) => Promise<Value | Handoff<Given>>,
     limits?: Limits,
-  ): Chain<Raw, Input, Plus<Out, Name, Value>, Result>
-  end(result: (c: EndContext<Input, Out>) => Result): Machine<Raw, Result>
+  ): Chain<Raw, Input, Plus<Out, Name, Value>, Given, Result>
+  end(result: (c: EndContext<Input, Out>) => Given): Machine<Raw, Result>
 }
 type EndContext<Input, Out> = Pick<TransitionContext<Input, Out, never>, 'id' | 'input' | 'out'>
 
@@ -44,25 +52,25 @@ type Placed = {
   /** 7 first, 0 last. */
   readonly priority?: number
 }
-export type MachineOptions<Raw, Input, Result> = Placed & {
+export type MachineOptions<Raw, Input, Given, Result> = Placed & {
   /** Checked when a task is enqueued through a pod that knows it, and before each attempt. */
   readonly input: Schema<Raw, Input>
-  readonly output: Schema<unknown, Result>
+  readonly output: Schema<Given, Result>
 }
 export type TaskOptions<Raw, Input> = Placed &
   Omit<Limits, 'maxBytes'> & { readonly input?: Schema<Raw, Input> }
 
-export function machine<Raw, Input, Result extends Json>(
+export function machine<Raw, Input, Given, Result extends Json>(
   name: string,
-  options: MachineOptions<Raw, Input, Result>,
-): Chain<Raw, Input, {}, Result> {
+  options: MachineOptions<Raw, Input, Given, Result>,
+): Chain<Raw, Input, {}, Given, Result> {
   const { input, output } = options
   const base = {
     ...placed('machine', name, options),
     parse: (value: unknown) => parse('input', input, value),
     parseResult: (value: unknown) => parse('output', output, value),
   }
-  return chain(base, []) as Chain<Raw, Input, {}, Result>
+  return chain(base, []) as Chain<Raw, Input, {}, Given, Result>
 }
 
 /** A machine with one transition, whose output is the result. */
@@ -102,7 +110,7 @@ function placed(kind: string, name: string, { queue = DEFAULT_QUEUE, priority }:
 function chain(
   base: Base & Pick<Plan, 'parse' | 'parseResult'>,
   steps: readonly Step[],
-): Chain<unknown, unknown, {}, never> {
+): Chain<unknown, unknown, {}, never, never> {
   const { name, parse: parseInput, parseResult } = base
   const plus = (step: Step) => chain(base, [...steps, fitting(name, steps, step)])
   return Object.freeze({
@@ -113,12 +121,12 @@ function chain(
     },
     end: (result) => {
       const transitions = transitionsOf(steps)
-      const attempts = transitions.map((one) => one.attempts)
-      const maxAttempts = attempts.length > 0 ? Math.max(...attempts) : LIMITS.attempts
+      refuseUnless(transitions.length > 0, `machine ${name}: has no transition`)
+      const maxAttempts = Math.max(...transitions.map((one) => one.attempts))
       const plan = { name, steps, isPlain: false, maxAttempts, parse: parseInput, parseResult, end: result }
       return machineOf(base, plan, shapeOf(transitions.map((one) => one.name))) as never
     },
-  } satisfies Chain<unknown, unknown, {}, never>)
+  } satisfies Chain<unknown, unknown, {}, never, never>)
 }
 
 function fitting(machineName: string, steps: readonly Step[], step: Step): Step {

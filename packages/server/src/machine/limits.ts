@@ -38,7 +38,7 @@ export function limitsOf(
   inRange('attempts', attempts, TASK_LIMITS.attempts)
   inRange('maxBytes', maxBytes, LIMITS.carryBytes)
   inRange('concurrency', concurrency ?? 1, MOST.concurrency)
-  return { timeoutMs, attempts, maxBytes, concurrency: concurrency ?? Number.POSITIVE_INFINITY }
+  return { timeoutMs, attempts, maxBytes, concurrency }
 }
 
 export function refuseUnless(holds: boolean, text: string): void {

@@ -13,8 +13,8 @@ export type Transition = {
   readonly attempts: number
   /** Of its output, as JSON. */
   readonly maxBytes: number
-  /** How many may run at once in one pod. */
-  readonly concurrency: number
+  /** How many may run at once in one pod, if not any number. */
+  readonly concurrency: number | undefined
 }
 export type Step = Check | Transition
 

@@ -18,7 +18,6 @@
 //   the pod stops, or was counted as dead            back, from where it stands
 // A pod that drains begins no further body: the task goes on elsewhere.
 import { formatId, TASK_LIMITS } from '@fleetline/protocol'
-import { kindOf } from '../errors.ts'
 import { createTurnstile, type Turnstile } from '../lib/turnstile.ts'
 import type { Claim } from '../task/claim.ts'
 import { storable } from '../task/draft.ts'
@@ -28,6 +27,7 @@ import type { Entry, Settlement } from '../task/settle.ts'
 import { attempt, outcomeOf, type Outcome } from './attempt.ts'
 import { contextOf, handedBy, type Context } from './context.ts'
 import { LIMITS } from './limits.ts'
+import { asStored } from './stored.ts'
 import { stepsFrom, transitionsOf, type Check, type Plan, type Step, type Transition } from './plan.ts'
 
 type Run = {
@@ -53,7 +53,8 @@ const USED_UP: Thrown = { code: 'attempts_used_up', message: 'The attempts of th
 const BACK: Settlement = { type: 'back' }
 
 export function openRunner(plan: Plan): Runner {
-  const gates = new Map(transitionsOf(plan.steps).map((one) => [one.name, createTurnstile(one.concurrency)]))
+  const limited = transitionsOf(plan.steps).filter(({ concurrency }) => concurrency !== undefined)
+  const gates = new Map(limited.map(({ name, concurrency }) => [name, createTurnstile(concurrency!)]))
   return { machine: plan.name, run: (claim, around) => pass({ plan, gates, claim, around }) }
 }
 
@@ -61,9 +62,11 @@ async function pass(run: Run): Promise<End> {
   const { plan, claim, around } = run
   const at = placeOf(claim)
   const work: Work = { ...run, at, input: claim.input }
-  if (at.spent > limitOf(work)) return dead(work, USED_UP)
+  const next = transitionsOf(plan.steps)[at.position]
+  if (at.spent > limitOf(work)) return dead(work, USED_UP, next?.name)
   if (!plan.parse) return walk(work)
-  const parsed = await attempt(around, LIMITS.timeoutMs, () => plan.parse!(claim.input))
+  const timeoutMs = next?.timeoutMs ?? LIMITS.timeoutMs
+  const parsed = await attempt(around, timeoutMs, () => plan.parse!(claim.input))
   if (parsed.type === 'returned') return walk({ ...work, input: parsed.value })
   return isRejected(parsed) ? dead(work, readThrown(parsed.error)) : afterFault(work, parsed)
 }
@@ -78,7 +81,7 @@ async function walk(work: Work): Promise<End> {
 }
 
 function placeOf({ position, spent, attempt: count, carry }: Claim): Place {
-  const values = Object.entries(carry ?? {}).map(([name, { value }]) => [name, value] as const)
+  const values = Object.entries(carry ?? {}).map(([name, { value }]) => [name, asStored(value)] as const)
   const bytes = values.reduce((sum, [, value]) => sum + Buffer.byteLength(JSON.stringify(value)), 0)
   return { position, spent, resumed: count > 1, out: Object.freeze(Object.fromEntries(values)), bytes }
 }
@@ -92,21 +95,46 @@ async function check(work: Work, step: Check): Promise<End | undefined> {
 }
 
 async function transit(work: Work, step: Transition): Promise<End | undefined> {
-  const { clock, ending } = work.around
-  const leave = await work.gates
-    .get(step.name)!
-    .enter(ending.signal)
-    .catch(() => undefined) // aborted while it waited
+  const { clock, metrics } = work.around
+  const leave = await enter(work, step)
   if (!leave) return BACK
   const startMs = clock.monotonicMs()
   const outcome = mustStop(work)
     ? ({ type: 'aborted' } as const)
     : await attempt(work.around, step.timeoutMs, (signal) => call(work, step, signal))
   leave()
+  const ms = clock.monotonicMs() - startMs
+  const end = await afterBody(work, step, outcome, ms)
+  const labels = { machine: work.plan.name, transition: step.name }
+  metrics.observe('transitionTime', labels, ms)
+  metrics.count('transitions', { ...labels, outcome: wordFor(end) })
+  return end
+}
+
+/** Undefined if the pod stops, or drains, while it waits. */
+async function enter({ gates, around }: Work, { name }: Transition): Promise<(() => void) | undefined> {
+  const gate = gates.get(name)
+  if (!gate) return () => undefined
+  const stopped = AbortSignal.any([around.ending.signal, around.draining])
+  return gate.enter(stopped).catch(() => undefined)
+}
+
+async function afterBody(
+  work: Work,
+  step: Transition,
+  outcome: Outcome,
+  ms: number,
+): Promise<End | undefined> {
   if (outcome.type !== 'returned') return afterFault(work, outcome, step.name)
-  const ms = Math.round(clock.monotonicMs() - startMs)
-  if (work.plan.isPlain) return finish(work, () => outcome.value)
-  return handOff(work, outcome.value) ?? advance(work, step, outcome.value, ms)
+  const { value } = outcome
+  if (work.plan.isPlain) return finish(work, () => value)
+  return handOff(work, value) ?? advance(work, step, value, Math.round(ms))
+}
+
+function wordFor(end: End | undefined): string {
+  if (!end) return 'recorded'
+  if ('answer' in end) return end.answer === 'settled' ? end.type : end.answer
+  return end.type === 'done' && end.via ? end.via : end.type
 }
 
 function call(work: Work, { name, body }: Step, signal: AbortSignal): unknown {
@@ -124,24 +152,25 @@ function handOff(work: Work, value: unknown): Promise<End> | undefined {
 }
 
 async function advance(work: Work, step: Transition, value: unknown, ms: number): Promise<End | undefined> {
-  const { plan, at, around } = work
+  const { plan, at } = work
   let text: string
   try {
     text = storable(step.name, value ?? null, Math.min(step.maxBytes, LIMITS.carryBytes - at.bytes))
   } catch (error) {
     return dead(work, readThrown(error), step.name)
   }
-  at.out = Object.freeze({ ...at.out, [step.name]: JSON.parse(text) as unknown }) // what is stored, as after a resume
+  at.out = Object.freeze({ ...at.out, [step.name]: asStored(JSON.parse(text)) })
   const entry = { name: step.name, position: at.position + 1, value: text, ms }
   if (step === plan.steps.at(-1)) return finish(work, () => plan.end(endContext(work)), { last: entry })
+  return record(work, entry)
+}
+
+/** Undefined if it stands: the task goes on from there. */
+async function record({ at, around }: Work, entry: Entry): Promise<End | undefined> {
   const end = await around.record(entry)
   if (end) return end
-  Object.assign(at, {
-    position: entry.position,
-    spent: 1,
-    resumed: false,
-    bytes: at.bytes + Buffer.byteLength(text),
-  })
+  const bytes = at.bytes + Buffer.byteLength(entry.value)
+  Object.assign(at, { position: entry.position, spent: 1, resumed: false, bytes })
   return undefined
 }
 
@@ -157,6 +186,8 @@ async function finish(
     ? await attempt(around, LIMITS.timeoutMs, async () => textOf(await parseResult(resultOf())))
     : await outcomeOf(() => textOf(resultOf()))
   if (outcome.type === 'returned') return { type: 'done', result: outcome.value as string, ...more }
+  const end = more.last && (await record(work, more.last)) // what is done stays done, though the end is not
+  if (end) return end
   return isRejected(outcome) ? dead(work, readThrown(outcome.error)) : afterFault(work, outcome, 'end')
 }
 
@@ -166,14 +197,13 @@ function endContext({ claim, around, input, at }: Work): Pick<Context, 'id' | 'i
 
 /** A hand-over is no attempt: what a pod that drains has not begun, another begins. */
 function mustStop({ around }: Work): boolean {
-  return around.isDraining() || around.isFenced()
+  return around.draining.aborted || around.isFenced()
 }
 
-/** How many attempts the next transition has. More than the machine allows only who enqueued the task can ask for. */
+/** How many attempts the next transition has. Who enqueued the task may have asked for fewer, or, of one handler, for more. */
 function limitOf({ plan, claim, at }: Work): number {
   const next = transitionsOf(plan.steps)[at.position]
-  const usual = next?.attempts ?? plan.maxAttempts
-  return claim.maxAttempts > plan.maxAttempts ? claim.maxAttempts : Math.min(claim.maxAttempts, usual)
+  return plan.isPlain ? claim.maxAttempts : Math.min(claim.maxAttempts, next?.attempts ?? plan.maxAttempts)
 }
 
 function afterFault(work: Work, outcome: Exclude<Outcome, { type: 'returned' }>, name?: string): Settlement {
@@ -208,7 +238,7 @@ function fault({ plan, claim, around }: Work, thrown: Thrown, name?: string): st
 }
 
 function isRejected(outcome: Outcome): outcome is Extract<Outcome, { type: 'thrown' }> {
-  return outcome.type === 'thrown' && kindOf(outcome.error) === 'Rejected'
+  return outcome.type === 'thrown' && readThrown(outcome.error).kind === 'Rejected'
 }
 
 function onlyHandsOff({ name }: Check): Thrown {

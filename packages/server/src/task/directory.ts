@@ -1,4 +1,4 @@
-// Which tasks there are, those that live and those that ended, and the way back for a dead one. A task is found by its id
+// Which tasks there are, those that live and those that ended, and the way back for one that is dead or held. A task is found by its id
 // and its tenant: one of another tenant is one that does not exist. A move into the history is one commit, so that one
 // statement over both sees a task once.
 import {
@@ -14,7 +14,9 @@ import {
 } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { Carry } from './claim.ts'
 import { isWithin } from './draft.ts'
+import { timelineOf } from './timeline.ts'
 
 export type TaskFilter = {
   readonly state?: TaskState | undefined
@@ -30,8 +32,9 @@ export type Directory = {
   find(tenant: number, id: string): Promise<Task | undefined>
   /** The newest first. */
   list(tenant: number, filter?: TaskFilter): Promise<TaskSummary[]>
-  /** A dead task becomes ready, with all its attempts. Undefined if there is no such task; one that is not dead is refused. */
-  retry(tenant: number, id: string): Promise<Task | undefined>
+  /** A task that is dead or held becomes ready, with all its attempts, where it stands or at a transition before: what
+   *  is recorded from there on is forgotten. Undefined if there is no such task; in any other state it is refused. */
+  retry(tenant: number, id: string, from?: string): Promise<Task | undefined>
 }
 
 type Deps = {
@@ -46,19 +49,21 @@ const USUAL = 50
 const LIST_MS = 5_000 // a rare machine or state among millions is looked for no longer
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
-const TRACKED = 'join fleetline.tracks k on k.id = t.track join fleetline.queues q on q.id = k.queue'
+const TRACKED = `join fleetline.tracks k on k.id = t.track join fleetline.queues q on q.id = k.queue
+  left join fleetline.shapes s on s.machine = k.machine and s.shape = k.shape`
 const BOTH = `t.id, q.name as queue, k.machine, t.priority, t.attempt, t.spent, t.pod, t.created_at as "createdAt",
   t.claimed_at as "claimedAt", t.error ->> 'code' as code`
 const OF_LIVE = `${BOTH}, t.state::text as state, t.reason, t.max_attempts as "maxAttempts", t.run_at as "runAt",
-  null::timestamptz as "endedAt"`
+  null::timestamptz as "endedAt", case when cardinality(s.names) > 1 then s.names[t.position + 1] end as transition`
 const OF_ENDED = `${BOTH}, t.outcome as state, null::text as reason, null::smallint as "maxAttempts",
-  null::timestamptz as "runAt", t.settled_at as "endedAt"`
+  null::timestamptz as "runAt", t.settled_at as "endedAt", null::text as transition`
+const WAY = `k.shape, coalesce(s.names, '{}') as names, t.position, t.carry` // an older release writes no shape
 
 const FIND = `
-  select ${OF_LIVE}, t.input, null::jsonb as result, t.error from fleetline.tasks t ${TRACKED}
+  select ${OF_LIVE}, ${WAY}, t.input, null::jsonb as result, null::text as via, t.error from fleetline.tasks t ${TRACKED}
    where t.id = $2 and t.tenant = $1
   union all
-  select ${OF_ENDED}, t.input, t.result, t.error from fleetline.task_history t ${TRACKED}
+  select ${OF_ENDED}, ${WAY}, t.input, t.result, t.via, t.error from fleetline.task_history t ${TRACKED}
    where t.id = $2 and t.tenant = $1`
 
 // Ids are in the order of time: each half is read backwards along its index on them, and no further than it must, before
@@ -83,15 +88,18 @@ function listOf(state: TaskState | undefined, isTracked: boolean): string {
   return `${ENDED.has(state) ? ended : live} order by t.id desc`
 }
 
-// Its error stays, its attempts are counted anew; `attempt` counts on, so that the fence of older attempts holds. Asked
-// twice, the second finds no dead row.
+// $3 the position from which it goes on · $4 what is forgotten. Its error stays, its attempts are counted anew; `attempt` counts on, so that the fence of older attempts holds. Asked
+// twice, the second finds none to change.
 const RETRY = `
-  update fleetline.tasks set state = 'ready', spent = 0, reason = null, run_at = now(), place = nextval('fleetline.place')
-   where id = $2 and tenant = $1 and state = 'dead' returning id`
+  update fleetline.tasks t
+     set state = 'ready', spent = 0, reason = null, run_at = now(), place = nextval('fleetline.place'),
+         position = $3, carry = t.carry - $4::text[]
+   where t.id = $2 and t.tenant = $1 and t.state in ('dead', 'held') and t.position >= $3 returning t.id`
 
 type Times = Record<'runAt' | 'claimedAt' | 'endedAt', Date | null> & { readonly createdAt: Date }
 type Row = Omit<TaskSummary, 'id' | keyof Times> & Times & { readonly id: string }
-type Whole = Row & Pick<Task, 'input' | 'result' | 'error'>
+type Way = { readonly names: readonly string[]; readonly position: number; readonly carry: Carry | null }
+type Whole = Row & Way & Pick<Task, 'shape' | 'input' | 'result' | 'via' | 'error'>
 
 export function createDirectory({ database, cell, onReady }: Deps): Directory {
   const uuidOf = (text: string) => {
@@ -104,6 +112,7 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
     machine: row.machine,
     state: row.state,
     reason: row.reason,
+    transition: row.transition,
     priority: row.priority,
     attempt: row.attempt,
     spent: row.spent,
@@ -117,12 +126,17 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
   })
   const taskOf = (row: Whole): Task => ({
     ...summaryOf(row),
+    shape: row.shape,
+    timeline: timelineOf(row),
     input: row.input,
     result: row.result,
+    via: row.via,
     error: row.error,
   })
+  const rowOf = async (query: Query, tenant: number, uuid: string) =>
+    (await query<Whole>(FIND, [tenant, uuid]))[0]
   const find = async (query: Query, tenant: number, uuid: string) => {
-    const [row] = await query<Whole>(FIND, [tenant, uuid])
+    const row = await rowOf(query, tenant, uuid)
     return row && taskOf(row)
   }
   return {
@@ -158,16 +172,20 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
         summaryOf,
       )
     },
-    retry: async (tenant, id) => {
+    retry: async (tenant, id, from) => {
       const uuid = uuidOf(id)
       if (uuid === undefined) return undefined
       const outcome = await database.transaction(async (query) => {
-        const changed = await query(RETRY, [tenant, uuid])
+        const row = await rowOf(query, tenant, uuid)
+        if (!row) return { isRetried: false, task: undefined }
+        const position = from === undefined ? row.position : positionOf(row, from)
+        const changed = await query(RETRY, [tenant, uuid, position, row.names.slice(position)])
         return { isRetried: changed.length > 0, task: await find(query, tenant, uuid) }
       })
       const { isRetried, task } = valueOf(outcome, 'Whether the task was made ready is not known')
       if (isRetried) onReady()
-      else if (task) throw new Rejected('conflict', `The task is ${task.state}: only a dead one is retried`)
+      else if (task)
+        throw new Rejected('conflict', `The task is ${task.state}: only one that is dead or held is retried`)
       return task
     },
   }
@@ -175,6 +193,15 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
 
 async function tracksOf(query: Query, queue: string | null, machine: string | null): Promise<number[]> {
   return (await query<{ id: number }>(TRACKS, [queue, machine])).map(({ id }) => id)
+}
+
+/** Refuses a transition that the task has not come to. */
+function positionOf({ names, position }: Way, from: string): number {
+  const index = names.indexOf(from)
+  if (index < 0) throw new Rejected('invalid', `from: must be one of ${names.join(', ')}`)
+  if (index > position)
+    throw new Rejected('conflict', `The task has not come to ${from} yet: it stands at ${names[position]}`)
+  return index
 }
 
 function idOf(cell: number, uuid: string): Id<'task'> {

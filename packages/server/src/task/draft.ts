@@ -18,7 +18,7 @@ export type TaskSpec = {
   readonly id?: string | undefined
 }
 
-/** Of whom a pod knows the shape: any that is run, if it does not. */
+/** With the shape of its machine, where that is known; else it gets one that is run. */
 export type Shaped = TaskSpec & { readonly shape?: string }
 
 export type Draft = {

@@ -72,6 +72,11 @@ function observer({ database, clock, metrics }: Deps): Duty['run'] {
     'tasksDead',
     each(({ dead }) => dead),
   )
+  metrics.gauge('tasksHeld', () =>
+    tracks().flatMap(({ queue, machine, held }) =>
+      Object.entries(held).map(([reason, count]) => [{ queue, machine, reason }, count] as const),
+    ),
+  )
   return async () => {
     const outcome = await database.transaction(standing)
     seen = { tracks: valueOf(outcome, 'How the queue stands is not known'), ms: clock.monotonicMs() }

@@ -51,11 +51,12 @@ export const ENQUEUE = `
                   a(id, tenant, queue, machine, shape, priority, run_at, max_attempts, input, n)),
   named as (
     select queue, machine, shape, case when shape is null then fleetline.track_of(queue, machine) end as track
-      from (select distinct queue, machine, shape from sent) d),
+      from (select distinct * from unnest($3::text[], $4::text[], $5::text[]) d(queue, machine, shape)) d),
   known as (
     select d.queue, d.machine, d.shape, k.id as track, k.max_attempts as usual
       from named d join fleetline.queues q on q.name = d.queue
-      join fleetline.tracks k on k.id = d.track or d.track is null and k.queue = q.id and k.machine = d.machine and k.shape = d.shape),
+      join fleetline.tracks k on k.id = d.track
+        or d.track is null and k.queue = q.id and k.machine = d.machine and k.shape = d.shape),
   asked as (
     select a.*, k.track, k.usual
       from sent a join known k on k.queue = a.queue and k.machine = a.machine and k.shape is not distinct from a.shape),

@@ -2,6 +2,7 @@
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import type { Claim } from './claim.ts'
 import type { Entry, Settled, Settlement, Settling } from './settle.ts'
 
@@ -18,14 +19,15 @@ export type Surroundings = {
   readonly cell: number
   /** Its lines name the task already. */
   readonly log: Log
+  readonly metrics: Pick<Metrics, 'count' | 'observe'>
   /** To end the attempt from outside. */
   readonly ending: AbortController
   /** As which it was claimed. */
   readonly pod: number
   /** Whether the pod must not trust that it is alive: it starts nothing then. */
   readonly isFenced: () => boolean
-  /** Whether the pod takes nothing more: what can be handed back is. */
-  readonly isDraining: () => boolean
+  /** Aborted when the pod takes nothing more: what can be handed back is. */
+  readonly draining: AbortSignal
   /** Aborted when the pod waits no longer for answers about attempts. */
   readonly gaveUp: AbortSignal
   /** Writes a transition that is done, until there is an answer. Undefined if it stands and the attempt may go on. */

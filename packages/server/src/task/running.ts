@@ -56,7 +56,7 @@ export function createRunning(deps: Deps): Running {
   const runs = new Map<string, Run>()
   const watched = new WeakSet<AbortSignal>()
   const gaveUp = new AbortController()
-  let isDraining = false
+  const draining = new AbortController()
 
   const abortAll = (reason: Error, pod?: number) =>
     runs.forEach((run) => (pod === undefined || run.pod === pod) && run.ending.abort(reason))
@@ -111,11 +111,11 @@ export function createRunning(deps: Deps): Running {
         const ofPod = {
           pod: pod.id,
           isFenced: deps.isFenced,
-          isDraining: () => isDraining,
+          draining: draining.signal,
           gaveUp: gaveUp.signal,
         }
         const record = recorder(pod.id, claim, log)
-        const end = await run(claim, { clock, random, cell, log, ending, record, ...ofPod })
+        const end = await run(claim, { clock, random, cell, log, metrics, ending, record, ...ofPod })
         metrics.observe('taskTime', { machine }, clock.monotonicMs() - startMs)
         if ('answer' in end) return report(end, machine, log)
         tell(log, end)
@@ -128,7 +128,7 @@ export function createRunning(deps: Deps): Running {
         return report(await settle(pod.id, attempt, { type: 'back' }, log), machine, log)
       }),
     drain: async ({ runMs, endMs }) => {
-      isDraining = true
+      draining.abort(DRAINED)
       const over = new AbortController()
       const hurry = async () => {
         await clock.sleep(runMs, over.signal)
@@ -147,6 +147,7 @@ export function createRunning(deps: Deps): Running {
 function tell(log: Log, settlement: Settlement): void {
   if (settlement.type === 'retry') log.warn('an attempt failed', faultFields(settlement.error))
   if (settlement.type === 'failed') log.warn('a task failed', faultFields(settlement.error))
+  if (settlement.type === 'held') log.warn('a task is held', faultFields(settlement.error))
   if (settlement.type === 'dead') log.error('a task is dead', faultFields(settlement.error))
 }
 
@@ -162,14 +163,18 @@ async function untilAnswered({ settler, log, ...sender }: Sender, settling: Sett
   const onFailure = (error: unknown, failures: number) => {
     if (failures === 0) log.warn('an attempt could not be settled yet', { error })
     item = { ...item, isRepeat: true }
-    if (isValueFault(error)) item = { ...settling, settlement: unstorable(settling, error, sender.clock) }
+    if (!isValueFault(error)) return
+    const settlement = unstorable(settling, error, sender.clock)
+    tell(log, settlement)
+    item = { ...settling, settlement }
   }
   const answer = await insist({ ...sender, onFailure }, () => settler.settle(item))
   return { answer: answer ?? 'unanswered', type: item.settlement.type }
 }
 
 /** What `storable` let through and PostgreSQL does not. */
-function unstorable({ attempt }: Settling, cause: unknown, clock: Clock): Settlement {
+function unstorable({ attempt, settlement }: Settling, cause: unknown, clock: Clock): Settlement {
   const thrown = readThrown(new Error('PostgreSQL cannot store the result', { cause }))
-  return { type: 'dead', error: faultOf({ ...thrown, code: 'invalid', attempt, clock }) }
+  const transition = settlement.type === 'record' ? settlement.entry.name : undefined
+  return { type: 'dead', error: faultOf({ ...thrown, code: 'invalid', attempt, transition, clock }) }
 }

@@ -1,5 +1,5 @@
 // How the queue stands, for whoever is called at night: since when the first in each line could have run, and how many
-// tasks are dead. Both are read along indexes that hold little else, whatever the table holds.
+// tasks are dead or held. All is read along indexes that hold little else, whatever the table holds.
 import type { Query } from '../store/database.ts'
 
 export type Standing = {
@@ -8,23 +8,33 @@ export type Standing = {
   /** 0 if nothing could run. */
   readonly oldestMs: number
   readonly dead: number
+  /** By reason: `hold`, `shape`. */
+  readonly held: Readonly<Record<string, number>>
 }
 
 // The first of a line is not always the oldest in it, but near it: places are drawn when tasks become ready. Suspects are
 // never ready, and where no pod has an app nobody makes ready what is due: of the latter, the first thousand are looked at.
 const STANDING = `
   with dead as (select track, count(*) as count from fleetline.tasks where state = 'dead' group by track),
+  held as (
+    select queue, machine, jsonb_object_agg(reason, count) as held
+      from (select k.queue, k.machine, t.reason, count(*)
+              from fleetline.tasks t join fleetline.tracks k on k.id = t.track
+             where t.state = 'held' group by 1, 2, 3) h
+     group by 1, 2),
   due as (
     select track, min(run_at) as since
       from (select track, run_at from fleetline.tasks
              where state = 'waiting' and reason is distinct from 'suspect' and run_at <= now() order by run_at limit 1000) t
      group by track)
-  select q.name as queue, k.machine, coalesce(d.count, 0)::float8 as dead,
-         greatest(0, coalesce(extract(epoch from clock_timestamp() - least(f.since, s.since, u.since)) * 1000, 0))::float8 as "oldestMs"
+  select q.name as queue, k.machine, coalesce(sum(d.count), 0)::float8 as dead, coalesce(h.held, '{}') as held,
+         greatest(0, coalesce(extract(epoch from clock_timestamp() - min(least(f.since, s.since, u.since))) * 1000, 0))::float8
+           as "oldestMs"
     from fleetline.tracks k
     join fleetline.queues q on q.id = k.queue
     left join dead d on d.track = k.id
     left join due u on u.track = k.id
+    left join held h on h.queue = k.queue and h.machine = k.machine
     left join lateral (
       select run_at as since from fleetline.tasks t
        where t.track = k.id and t.state = 'waiting' and t.reason = 'suspect' and t.run_at <= now()
@@ -34,9 +44,10 @@ const STANDING = `
        from generate_series(0, 7) p(priority)
       cross join lateral (
         select greatest(t.run_at, t.created_at) as since from fleetline.tasks t
-         where t.track = k.id and t.priority = p.priority and t.state = 'ready' order by t.place limit 1) r) f`
+         where t.track = k.id and t.priority = p.priority and t.state = 'ready' order by t.place limit 1) r) f
+   group by q.name, k.machine, h.held`
 
-/** Of every track that a pod has ever run. */
+/** Of every machine that a pod has ever run, whatever its shapes. */
 export async function standing(query: Query): Promise<Standing[]> {
   return query<Standing>(STANDING)
 }

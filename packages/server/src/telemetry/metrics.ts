@@ -104,7 +104,7 @@ export const METRICS = {
   tasksSettled: {
     kind: 'counter',
     name: 'fleetline_tasks_settled_total',
-    help: 'Attempts that ended here: done, failed, retry, later, back, dead; fenced, which changed nothing; or unanswered.',
+    help: 'Attempts that ended here: done, failed, retry, later, back, held, dead; fenced, which changed nothing; or unanswered.',
     labels: ['machine', 'outcome'],
   },
   tasksRecovered: {
@@ -160,6 +160,24 @@ export const METRICS = {
     name: 'fleetline_tasks_dead',
     help: 'Tasks that are dead, for a person to look at; told by the leader.',
     labels: ['queue', 'machine'],
+  },
+  tasksHeld: {
+    kind: 'gauge',
+    name: 'fleetline_tasks_held',
+    help: 'Tasks that are held: by their own body (hold), or because no live pod knows their transitions (shape); told by the leader.',
+    labels: ['queue', 'machine', 'reason'],
+  },
+  transitions: {
+    kind: 'counter',
+    name: 'fleetline_transitions_total',
+    help: 'Transitions that ran here: recorded, done (the last one), handoff, failed, retry, later, held, back, dead; fenced, which changed nothing; or unanswered.',
+    labels: ['machine', 'transition', 'outcome'],
+  },
+  transitionTime: {
+    kind: 'seconds',
+    name: 'fleetline_transition_seconds',
+    help: 'How long the body of a transition ran, without its record.',
+    labels: ['machine', 'transition'],
   },
   appends: {
     kind: 'counter',

@@ -4,10 +4,19 @@ import { test, type TestContext } from 'node:test'
 import { z } from 'zod'
 import { machine } from '../../src/machine/definition.ts'
 import { abort, hold, retryAfter } from '../../src/machine/outcomes.ts'
+import { MACHINES } from '../../src/cli/machines.ts'
+import { join } from '../../src/fleet/pods.ts'
+import { valueOf, type Database } from '../../src/store/database.ts'
+import { claim } from '../../src/task/claim.ts'
 import type { Machine } from '../../src/task/machine.ts'
+import type { Runner } from '../../src/task/runner.ts'
+import { createSettler } from '../../src/task/settle.ts'
+import { createTracks } from '../../src/task/tracks.ts'
 import { eventually } from '../support/eventually.ts'
+import { around } from '../support/machines.ts'
 import { newPod } from '../support/pod.ts'
 import { queueOn } from '../support/tasks.ts'
+import { typing } from '../support/terminal.ts'
 
 const TEXT = { input: z.string(), output: z.string() }
 
@@ -133,4 +142,224 @@ test('a pod that drains ends the transition that runs and hands the task back th
   await podOf([trip])
   await eventually(async () => assert.equal((await rows())[0]!.state, 'done'), { what: 'the rest' })
   assert.deepEqual(ran, ['a', 'b 1 true'])
+})
+
+test('one that is dead or held goes on when it is retried: where it stands, or from a transition before', async (t) => {
+  const { podOf } = await machinesOn(t)
+  const ran: string[] = []
+  let isMended = false
+  const trip = machine('trip', TEXT)
+    .to('first', async () => void ran.push('first'))
+    .to(
+      'second',
+      async (c) => {
+        ran.push('second')
+        if (isMended) return
+        if (c.input === 'held') hold('ask legal')
+        throw new Error('no luck')
+      },
+      { attempts: 1 },
+    )
+    .to('third', async () => void ran.push('third'))
+    .end((c) => c.input)
+  const pod = await podOf([trip])
+  const until = (id: string, state: string) =>
+    eventually(
+      async () => {
+        const task = (await pod.findTask(id))!
+        assert.equal(task.state, state)
+        return task
+      },
+      { what: `the task to be ${state}` },
+    )
+  for (const [input, from, again] of [
+    ['dead', undefined, ['second', 'third']],
+    ['held', undefined, ['second', 'third']],
+    ['dead', 'first', ['first', 'second', 'third']],
+  ] as const) {
+    isMended = false
+    const { id } = await pod.enqueue({ machine: trip, input })
+    const stuck = await until(id, input)
+    assert.equal(stuck.transition, 'second')
+    assert.deepEqual(
+      stuck.timeline.map(({ state }) => state),
+      ['done', input, 'ahead'],
+    )
+    await assert.rejects(pod.retryTask(id, { from: 'fourth' }), /from: must be one of first, second, third/)
+    await assert.rejects(pod.retryTask(id, { from: 'third' }), /not come to third yet: it stands at second/)
+    isMended = true
+    ran.length = 0
+    await pod.retryTask(id, from === undefined ? {} : { from })
+    const done = await until(id, 'done')
+    assert.deepEqual(ran, again)
+    assert.deepEqual(
+      done.timeline.map(({ state }) => state),
+      ['done', 'done', 'done'],
+    )
+    assert.deepEqual(
+      done.timeline.map(({ attempt }) => attempt),
+      from ? [2, 2, 2] : [1, 2, 2],
+    )
+    await assert.rejects(pod.retryTask(id), /only one that is dead or held/)
+  }
+})
+
+test('a resume costs the same wherever it begins: the claim has read all that it needs', async (t) => {
+  const { run } = await machinesOn(t)
+  const names = Array.from({ length: 32 }, (_, n) => `n${n}`)
+  const begun = machine('long', TEXT)
+  const whole = names
+    .reduce(
+      (so, name) =>
+        so.to(name as 'a', async (c) => c.handoff(`${name} ${Object.keys(c.out).length}`)) as typeof begun,
+      begun,
+    )
+    .end(() => '')
+  const statements: string[] = []
+  const database: Pick<Database, 'transaction'> = {
+    transaction: async (work) => ({
+      type: 'committed',
+      value: await run((query) =>
+        work((text, values) => {
+          statements.push(text)
+          return query(text, values)
+        }),
+      ),
+    }),
+  }
+  const tracks = createTracks({ database, machines: [whole], own: [] })
+  await tracks.start()
+  const [[track, runner]] = [...tracks.runners] as [[number, Runner]]
+  const settler = createSettler({ ...around(), database, deadlineMs: 60_000 })
+  const pod = await run((query) => join(query, { name: 'p', version: '0', tracks: [track] }))
+  const cost = async (position: number) => {
+    const entry = { value: 'x', at: '', attempt: 1, ms: 1 }
+    const carry = Object.fromEntries(names.slice(0, position).map((name) => [name, entry]))
+    await run(async (query) => {
+      await query(`select fleetline.enqueue('default', 'long', '"x"')`)
+      await query('update fleetline.tasks set position = $1, carry = $2', [position, carry])
+    })
+    statements.length = 0
+    const wish = { pod, tracks: [track], most: 1, suspects: 0, turn: 0 }
+    const outcome = await database.transaction((query) => claim(query, wish))
+    const [held] = valueOf(outcome, 'no claim')
+    const end = await runner.run(held!, around())
+    assert.ok('result' in end, JSON.stringify(end))
+    assert.deepEqual(JSON.parse(end.result), `n${position} ${position}`)
+    await settler.settle({ pod, id: held!.id, attempt: held!.attempt, settlement: end })
+    return statements.length
+  }
+  assert.deepEqual([await cost(3), await cost(30)], [2, 2], 'a claim and a settlement')
+})
+
+test('what a body sees of an output is the same when it was just made and when it comes back from the row', async (t) => {
+  const { podOf } = await machinesOn(t)
+  const odd = {
+    zz: 1,
+    b: [{ y: 2, x: null }],
+    é: 'é',
+    a: 1e21,
+    '10': 0,
+    '9': -0,
+    long: { deep: { c: 1, bb: 2 } },
+  }
+  const seen: string[] = []
+  const trip = machine('trip', TEXT)
+    .to('a', async () => odd)
+    .to('b', async (c) => {
+      seen.push(JSON.stringify(c.out.a))
+      assert.throws(() => (c.out.a.b as unknown[]).pop(), TypeError, 'it cannot be changed')
+      if (seen.length === 1) retryAfter('1ms')
+    })
+    .end((c) => c.input)
+  const pod = await podOf([trip])
+  await pod.enqueue({ machine: trip, input: 'x' })
+  await eventually(() => assert.equal(seen.length, 2), { what: 'the second attempt' })
+  assert.equal(seen[0], seen[1])
+})
+
+test('an end that fails does not take the last transition with it; a record that cannot be stored makes the task dead', async (t) => {
+  const { podOf, rows } = await machinesOn(t)
+  const ran: string[] = []
+  const ends = machine('ends', TEXT)
+    .to('charge', async () => void ran.push('charge'), { attempts: 2 })
+    .end(() => {
+      ran.push('end')
+      throw new Error('a bug')
+    })
+  const wrong = machine('wrong', TEXT)
+    .to('charge', async () => 'ch_1')
+    .end(() => 1 as never)
+  const pod = await podOf([ends, wrong])
+  await pod.enqueueAll([
+    { machine: ends, input: 'x' },
+    { machine: wrong, input: 'x' },
+  ])
+  const found = await eventually(
+    async () => {
+      const all = await rows()
+      assert.ok(all.every(({ state }) => state === 'waiting' || state === 'dead'))
+      return all
+    },
+    { what: 'both to fail' },
+  )
+  assert.deepEqual(
+    found.map(({ machine: name, state, position, spent, code }) => [name, state, position, spent, code]),
+    [
+      ['ends', 'waiting', 1, 1, 'failed'],
+      ['wrong', 'dead', 1, 1, 'invalid'],
+    ],
+  )
+  assert.deepEqual(ran, ['charge', 'end'])
+})
+
+test('machines ls says how many stand where, and how old the oldest is; metrics count every transition', async (t) => {
+  const { podOf } = await machinesOn(t)
+  const trip = machine('trip', TEXT)
+    .to('a', async () => 1)
+    .to('b', async (c) => (c.input === 'held' ? hold('ask legal') : c.handoff('known')))
+    .to('c', async () => 1)
+    .end((c) => c.input)
+  const pod = await podOf([trip])
+  await pod.enqueueAll(['held', 'held', 'free'].map((input) => ({ machine: trip, input })))
+  const admin = `http://127.0.0.1:${pod.ports().admin}`
+  const type = typing(MACHINES, 'machines')
+  const shown = await eventually(
+    async () => {
+      const { out } = await type({ url: admin, json: true }, 'ls')
+      const lines = out
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line) as Record<string, unknown>)
+      const ours = lines.filter((line) => line['machine'] === 'trip')
+      assert.equal(ours[1]?.['held'], 2)
+      return ours
+    },
+    { what: 'two to be held' },
+  )
+  assert.deepEqual(
+    shown.map((line) => [line['transition'], line['pods'], line['held'], line['reasons'], line['ready']]),
+    [
+      ['a', 1, 0, '', 0],
+      ['b', 1, 2, 'hold', 0],
+      ['c', 1, 0, '', 0],
+    ],
+  )
+  assert.ok(Number(shown[1]!['oldestMs']) > 0)
+  const table = await type({ url: admin, isTTY: true }, 'ls')
+  assert.match(table.out, /^MACHINE +SHAPE +PODS +TRANSITION +READY/)
+  await eventually(
+    async () => {
+      const text = await (await fetch(`${admin}/metrics`)).text()
+      for (const line of [
+        'fleetline_transitions_total{machine="trip",transition="a",outcome="recorded"} 3',
+        'fleetline_transitions_total{machine="trip",transition="b",outcome="held"} 2',
+        'fleetline_transitions_total{machine="trip",transition="b",outcome="handoff"} 1',
+        'fleetline_transition_seconds_count{machine="trip",transition="b"} 3',
+        'fleetline_tasks_held{queue="default",machine="trip",reason="hold"} 2',
+      ])
+        assert.ok(text.includes(line), line)
+    },
+    { what: 'the leader to say how many are held' },
+  )
 })

@@ -5,7 +5,7 @@ import type { Database, Query } from '../../src/store/database.ts'
 import type { Claim } from '../../src/task/claim.ts'
 import { promote } from '../../src/task/due.ts'
 import { dropPartitions, makePartitions } from '../../src/task/partitions.ts'
-import type { Settlement } from '../../src/task/settle.ts'
+import { RECORD, type Recording, type Settlement } from '../../src/task/settle.ts'
 import { DONE, doneWith, partsOn, queueOn } from '../support/tasks.ts'
 
 const error = JSON.stringify({ code: 'internal', message: 'no luck', stack: 'here' })
@@ -15,6 +15,7 @@ const KINDS: readonly Settlement[] = [
   { type: 'retry', delayMs: 0, error },
   { type: 'later', delayMs: 0, error },
   { type: 'back' },
+  { type: 'held', reason: 'hold', error },
   { type: 'dead', error },
 ]
 const RETURN = `update fleetline.tasks set state = 'ready', pod = null, reason = 'pod_lost',
@@ -45,6 +46,7 @@ test('every settlement leaves the row that its table names', async (t) => {
     ['waiting', 1, 1, 'retry', 'internal'],
     ['waiting', 1, 0, 'later', 'internal'],
     ['ready', 1, 0, null, undefined],
+    ['held', 1, 1, 'hold', 'internal'],
     ['dead', 1, 1, 'failed', 'internal'],
   ])
 })
@@ -212,4 +214,39 @@ test('the history has its days: made ahead, also when a settle meets none, and d
   await dropPartitions(database)
   await dropPartitions(database)
   assert.deepEqual(await days(), made)
+})
+
+function recording(position: number): Recording {
+  return { type: 'record', entry: { name: `n${position}`, position, value: '{"a":1}', ms: 1 } }
+}
+
+test('Q3 Q13: a record of an attempt that was overtaken, or of another position, changes nothing', async (t) => {
+  const { sleeper, other, old, current, settle, tasks } = await overtaken(t)
+  const before = await tasks()
+  assert.equal(await settle(sleeper, old, recording(1)), 'fenced')
+  assert.equal(await settle(other, current, recording(2)), 'fenced', 'it skips one')
+  assert.deepEqual(await tasks(), before)
+  assert.equal(await settle(other, current, recording(1)), 'settled')
+  assert.equal(await settle(other, current, recording(1)), 'fenced', 'it is there')
+  assert.equal(await settle(other, current, recording(2)), 'settled')
+})
+
+test('a record touches no index (HOT); one that changed the reason would', async (t) => {
+  const { enqueue, newPod, claim, run } = await queueOn(t)
+  const updates = `select n_tup_upd::int as n, n_tup_hot_upd::int as hot from pg_stat_xact_user_tables where relname = 'tasks'`
+  const pod = await newPod()
+  for (const [text, hot] of [
+    [RECORD, 1],
+    [RECORD.replace('reason = null', `reason = 'mutant'`), 0],
+  ] as const) {
+    await enqueue(1)
+    const [one] = await claim(pod)
+    const [before, after] = await run(async (query) => {
+      const count = async () => (await query<{ n: number; hot: number }>(updates))[0]!
+      const first = await count()
+      await query(text, [[pod], [one!.id], [one!.attempt], [1], ['a'], ['1'], [1]])
+      return [first, await count()] as const
+    })
+    assert.deepEqual([after.n - before.n, after.hot - before.hot], [1, hot])
+  }
 })

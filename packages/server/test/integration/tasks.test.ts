@@ -156,7 +156,7 @@ test('Q4 Q14: a dead task runs again when a person says so, once, under its id, 
   const late = await call('POST', `${gateway}/v1/tasks/${id}/retry`)
   assert.deepEqual(
     [late.status, (late.body['error'] as { text: string }).text],
-    [409, 'The task is done: only a dead one is retried'],
+    [409, 'The task is done: only one that is dead or held is retried'],
   )
 })
 
@@ -167,7 +167,7 @@ test('tasks ls, get, enqueue, retry', async (t) => {
   const made = await type(json, 'enqueue', ['double', '21'], { priority: '5', maxAttempts: '2' })
   const { id } = JSON.parse(made.out) as { id: string }
   await untilState(pod, id, 'done')
-  assert.match((await type({ url }, 'ls')).out, new RegExp(`^${id}\tdouble\tdone\t1\tnull\t20`))
+  assert.match((await type({ url }, 'ls')).out, new RegExp(`^${id}\tdouble\tdone\tnull\tnull\t1\tnull\t20`))
   assert.match((await type({ url }, 'get', [id])).out, /^result\t42$/m)
   const broken = JSON.parse((await type(json, 'enqueue', ['fails'], { queue: 'fragile' })).out) as {
     id: string
@@ -175,7 +175,7 @@ test('tasks ls, get, enqueue, retry', async (t) => {
   await untilState(pod, broken.id, 'dead')
   assert.match(
     (await type({ url, isTTY: true }, 'ls', [], { state: 'dead' })).out,
-    /^ID .* CODE +CREATEDAT\n.* dead +1 +failed/,
+    /^ID .* CODE +CREATEDAT\n.* dead +null +failed +1 +failed/,
   )
   state.isBroken = false
   assert.equal((await type({ url }, 'retry', [broken.id])).code, 0)
@@ -185,6 +185,7 @@ test('tasks ls, get, enqueue, retry', async (t) => {
   const failures = [
     [await type({ url }, 'get', [absent]), 3, /no such task/],
     [await type({ url }, 'retry', [id]), 4, /The task is done/],
+    [await type({ url }, 'retry', [id], { from: 'gone' }), 2, /from: must be one of run/],
     [await type({ url }, 'enqueue', ['double', '{']), 2, /input must be JSON/],
     [
       await type({ url }, 'enqueue', ['double'], { priority: '9' }),

@@ -57,10 +57,11 @@ async function attemptsOn(t: TestContext) {
       random,
       cell: 0,
       log,
+      metrics,
       ending,
       pod,
       isFenced: () => isFenced,
-      isDraining: () => false,
+      draining: new AbortController().signal,
       gaveUp: gaveUp.signal,
       record: async () => assert.fail('the session ends it'),
     }

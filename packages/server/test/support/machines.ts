@@ -2,6 +2,7 @@
 import type { Claim } from '../../src/task/claim.ts'
 import type { Surroundings } from '../../src/task/runner.ts'
 import { createLog } from '../../src/telemetry/log.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { manualClock } from './clock.ts'
 
 export const CLAIM: Claim = {
@@ -26,10 +27,11 @@ export function around(more: Partial<Surroundings> = {}): Surroundings {
     random: { unit: () => 1, bytes: () => new Uint8Array() },
     cell: 0,
     log: createLog({ level: 'info', destination: { write: () => undefined } }),
+    metrics: createMetrics(),
     ending: new AbortController(),
     pod: 1,
     isFenced: () => false,
-    isDraining: () => false,
+    draining: new AbortController().signal,
     gaveUp: new AbortController().signal,
     record: async () => undefined,
     ...more,

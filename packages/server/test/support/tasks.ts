@@ -6,7 +6,7 @@ import { systemRandom } from '../../src/lib/random.ts'
 import { valueOf, type Database, type Query } from '../../src/store/database.ts'
 import { claim, type Claim } from '../../src/task/claim.ts'
 import { createEnqueuer } from '../../src/task/enqueue.ts'
-import { createSettler, type Settlement } from '../../src/task/settle.ts'
+import { createSettler, type Recording, type Settlement } from '../../src/task/settle.ts'
 import { register } from '../../src/task/tracks.ts'
 import { databaseFor } from './database.ts'
 import { openDatabase } from './store.ts'
@@ -56,8 +56,11 @@ export function partsOn(database: Transactions) {
         TENANT,
         Array.from({ length: count }, (_, n) => ({ machine: 'work', input: n, ...more })),
       ),
-    settle: (pod: number, { id, attempt }: Pick<Claim, 'id' | 'attempt'>, settlement: Settlement) =>
-      settler.settle({ pod, id, attempt, settlement }),
+    settle: (
+      pod: number,
+      { id, attempt }: Pick<Claim, 'id' | 'attempt'>,
+      settlement: Settlement | Recording,
+    ) => settler.settle({ pod, id, attempt, settlement }),
   }
 }
 

@@ -14,7 +14,7 @@ export function typing(commands: readonly Command[], group: string) {
     })
     const output = createOutput(sink('out'), sink('err'), terminal.json ?? false)
     const command = commands.find(({ name }) => name === `${group} ${verb}`)!
-    const call = { flags: { url: terminal.url }, args, options, output }
+    const call = { flags: { url: terminal.url, operatorUrl: terminal.url }, args, options, output }
     const code = await command.run(call).catch((error: unknown) => output.fail(error))
     return { code, ...said }
   }

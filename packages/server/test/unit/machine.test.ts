@@ -1,13 +1,18 @@
 // Machines as values and as types: what compiles, what is refused where it is written, and the way through one.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { TaskState } from '@fleetline/protocol'
 import { z } from 'zod'
 import type { Config } from '../../src/config.ts'
 import { createTurnstile } from '../../src/lib/turnstile.ts'
+import { positionsKept } from '../../src/machine/continue.ts'
 import { machine, task, type Free } from '../../src/machine/definition.ts'
 import { abort, hold } from '../../src/machine/outcomes.ts'
 import { createPod, type Pod } from '../../src/pod.ts'
+import type { Machine } from '../../src/task/machine.ts'
+import type { Surroundings } from '../../src/task/runner.ts'
 import type { Entry } from '../../src/task/settle.ts'
+import { timelineOf } from '../../src/task/timeline.ts'
 import { manualClock } from '../support/clock.ts'
 import { around, CLAIM } from '../support/machines.ts'
 
@@ -32,12 +37,26 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   const whole = begun.end((c) => ({ dir: c.out.unpack.dir, bytes: c.out.download.bytes }))
   await pod.enqueue({ machine: whole, input: { key: 'cat' } })
   createPod(config, { tasks: [whole, task('plain', () => 1)] })
+  const found = await pod.findTask('tsk_', whole)
+  const result: { dir: string; bytes: number } | null | undefined = found?.result
+  // @ts-expect-error: the result of another machine
+  const other: number | null | undefined = found?.result
 
   const taken: Free<'note', { note: 1 }> = 'transition "note" is already defined'
   // @ts-expect-error: a name used twice
-  begun.to('download', async () => taken)
+  begun.to('download', async () => [taken, result, other])
   // @ts-expect-error: a name that is not a literal
   begun.to(anyName, async () => 1)
+  // @ts-expect-error: a name that is one of two
+  begun.to(anyName === 'x' ? 'x' : 'y', async () => 1)
+  const length = machine('length', { input: In, output: z.string().transform((text) => text.length) })
+  const sized = length
+    .to('maybe', async (c) => (c.attempt > 1 ? 'x' : undefined))
+    .end((c) => c.out.maybe ?? 'none')
+  const measured: Machine<{ key: string }, number> = sized
+  createPod(config, { tasks: [measured] })
+  // @ts-expect-error: nothing comes back as null
+  length.to('maybe', async () => undefined).to('next', async (c) => c.out.maybe satisfies undefined)
   // @ts-expect-error: reads an output that comes later
   machine('later', image).to('a', async (c) => c.out.b)
   // @ts-expect-error: reads its own output
@@ -172,10 +191,18 @@ test('a check that hands off ends the task with a result of its type; what is le
 })
 
 test('a pod that drains, or does not trust itself, begins no further body', async () => {
-  for (const stop of ['isDraining', 'isFenced']) {
-    const { did, run } = traced()
+  const ends = (did: readonly unknown[]): readonly Partial<Surroundings>[] => {
     const isOver = () => did.includes('a')
-    assert.deepEqual(await run({}, { [stop]: isOver }), { type: 'back' })
+    const draining = {
+      get aborted() {
+        return isOver()
+      },
+    } as AbortSignal
+    return [{ draining }, { isFenced: isOver }]
+  }
+  for (const way of [0, 1]) {
+    const { did, run } = traced()
+    assert.deepEqual(await run({}, ends(did)[way]), { type: 'back' })
     assert.equal(did.at(-1), 'a')
   }
 })
@@ -232,7 +259,7 @@ test('abort and hold end as they ask; attempts are those of the transition, or w
     [() => hold('ask legal'), 2, {}],
     [fails, 2, { spent: 1, maxAttempts: 3 }],
     [fails, 2, { spent: 2, maxAttempts: 3 }],
-    [fails, 2, { spent: 2, maxAttempts: 9 }],
+    [fails, 2, { spent: 2, maxAttempts: 9 }], // as after a deploy that lowered another limit
     [fails, 3, { spent: 1, maxAttempts: 1 }],
     [fails, 2, { spent: 3, maxAttempts: 3 }],
   ] as const
@@ -247,7 +274,7 @@ test('abort and hold end as they ask; attempts are those of the transition, or w
     ['held', 'hold'],
     ['retry', 'failed'],
     ['dead', 'failed'],
-    ['retry', 'failed'],
+    ['dead', 'failed'],
     ['dead', 'failed'],
     ['dead', 'attempts_used_up'],
   ])
@@ -305,4 +332,30 @@ test('a turnstile lets so many through, the first first, and hands a place on wi
   await sneaking
   assert.deepEqual(order, [1, 2, 3])
   await assert.rejects(turnstile.enter(AbortSignal.abort(new Error('over'))), /over/)
+})
+
+test('a task goes on in another shape where what it did stands first and what it had to do stands in its order', () => {
+  const kept = (from: string, to: string) => positionsKept([...from], [...to])
+  assert.deepEqual(kept('ab', 'ab'), [0, 1, 2])
+  assert.deepEqual(kept('ab', 'axb'), [0, 1], 'one is added')
+  assert.deepEqual(kept('ab', 'xab'), [0], 'in front: only who has not begun')
+  assert.deepEqual(kept('abc', 'ac'), [], 'what is left to do is missing, or what was done')
+  assert.deepEqual(kept('ab', 'ba'), [], 'in another order')
+  assert.deepEqual(kept('ab', 'abc'), [0, 1, 2])
+  assert.deepEqual(kept('aab', 'ab'), [], 'however often')
+})
+
+test('a timeline says of every transition what is known of it', () => {
+  const names = ['a', 'b', 'c']
+  const states = (state: TaskState, position: number, via: 'handoff' | null = null) =>
+    timelineOf({ names, position, carry: null, state, via }).map((step) => step.state)
+  assert.deepEqual(states('ready', 0), ['waiting', 'ahead', 'ahead'])
+  assert.deepEqual(states('claimed', 1), ['done', 'running', 'ahead'])
+  assert.deepEqual(states('held', 1), ['done', 'held', 'ahead'])
+  assert.deepEqual(states('dead', 2), ['done', 'done', 'dead'])
+  assert.deepEqual(states('done', 3), ['done', 'done', 'done'])
+  assert.deepEqual(states('done', 1, 'handoff'), ['done', 'skipped', 'skipped'])
+  assert.deepEqual(states('failed', 1), ['done', 'failed', 'skipped'])
+  const [plain] = timelineOf({ names: ['run'], position: 0, carry: null, state: 'done', via: null })
+  assert.equal(plain!.state, 'done')
 })

@@ -10,7 +10,7 @@ import { EXIT } from '../output.ts'
 export async function list({ flags, options, output }: Call): Promise<number> {
   const path = `/tasks${queryOf(options, ['state', 'queue', 'machine', 'before', 'limit'])}`
   const { tasks } = await apiOf(flags).ask({ method: 'GET', path, answer: tasksSchema })
-  output.list(['id', 'machine', 'state', 'spent', 'code', 'createdAt'], tasks)
+  output.list(['id', 'machine', 'state', 'transition', 'reason', 'spent', 'code', 'createdAt'], tasks)
   return EXIT.done
 }
 
@@ -43,8 +43,9 @@ export async function enqueue({ flags, args, options, output }: Call): Promise<n
   return EXIT.done
 }
 
-export async function retry({ flags, args, output }: Call): Promise<number> {
-  output.one(await apiOf(flags).ask({ method: 'POST', path: `${pathOf(args)}/retry`, answer: taskSchema }))
+export async function retry({ flags, args, options, output }: Call): Promise<number> {
+  const path = `${pathOf(args)}/retry${queryOf(options, ['from'])}`
+  output.one(await apiOf(flags).ask({ method: 'POST', path, answer: taskSchema }))
   return EXIT.done
 }
 

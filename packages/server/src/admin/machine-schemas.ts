@@ -1,0 +1,25 @@
+// What goes out about machines.
+import { z } from 'zod'
+
+const transitionSchema = z.object({
+  name: z.string(),
+  ready: z.int(),
+  waiting: z.int(),
+  claimed: z.int(),
+  held: z.int(),
+  dead: z.int(),
+  reasons: z.array(z.string()).describe('why some are held: hold, shape'),
+  oldestMs: z.number().describe('since the oldest of them was made'),
+})
+
+export const machinesSchema = z.object({
+  machines: z.array(
+    z.object({
+      queue: z.string(),
+      machine: z.string(),
+      shape: z.string().describe('short for the names of its transitions; empty for a task of one handler'),
+      pods: z.int().describe('how many live pods run this shape'),
+      transitions: z.array(transitionSchema),
+    }),
+  ),
+})

@@ -1,0 +1,15 @@
+// A value of JSON as a body sees it, whether it was just made or comes back from a row: keys in the order of jsonb, and
+// frozen through and through, so that a resume shows nothing else. Pure.
+
+export function asStored(value: unknown): unknown {
+  if (Array.isArray(value)) return Object.freeze(value.map(asStored))
+  if (typeof value !== 'object' || value === null) return value
+  const entries = Object.entries(value).toSorted(([a], [b]) => byStored(a, b))
+  return Object.freeze(Object.fromEntries(entries.map(([key, inner]) => [key, asStored(inner)])))
+}
+
+/** The shorter first, in bytes. */
+function byStored(a: string, b: string): number {
+  const [one, other] = [Buffer.from(a), Buffer.from(b)]
+  return one.length - other.length || Buffer.compare(one, other)
+}
