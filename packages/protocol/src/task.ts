@@ -37,7 +37,8 @@ export type TaskSummary = {
   /** Why it is not new any more: `retry`, `later`, `pod_lost`, `suspect` (two pods in a row), `failed`; of one that is
    *  held: `hold` (its error says what for), `shape` (no live pod knows its transitions). */
   readonly reason: string | null
-  /** Where it stands in its machine; null when it has ended, and for a machine of one transition. */
+  /** Where it stands in its machine; `end` when all of it is done but the result; null when it has
+   *  ended, and for a task of one handler. */
   readonly transition: string | null
   readonly priority: number
   /** How often it was claimed. */

@@ -92,7 +92,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const onReady = () => hints.send(TASKS_TOPIC)
   const duties = [
     ...taskDuties({ ...config, database, clock, metrics, log, onReady }),
-    ...machineDuties({ ...config, database, log, onReady }),
+    ...machineDuties({ ...config, database, clock, log, onReady }),
     ...sessionDuties({ database }),
   ]
   const claimed = () => [...tracks.runners.keys()]

@@ -31,6 +31,7 @@ export const MACHINES: readonly Command[] = [
   },
 ]
 const COLUMNS = [
+  'queue',
   'machine',
   'shape',
   'pods',

@@ -23,8 +23,9 @@ type One<Name, All = Name> = Name extends unknown ? ([All] extends [Name] ? Name
 export type Plus<Out, Name extends string, Value> = {
   readonly [K in keyof Out | Name]: K extends keyof Out ? Out[K] : Stored<Value>
 }
-/** Nothing is stored as null. */
-type Stored<Value> = Value extends void ? null : Value
+/** Nothing is stored as null; what is stored cannot be changed. */
+type Stored<Value> = Value extends void ? null : Fixed<Value>
+type Fixed<Value> = Value extends object ? { readonly [K in keyof Value]: Fixed<Value[K]> } : Value
 
 type Maybe<Value> = Value | Promise<Value>
 

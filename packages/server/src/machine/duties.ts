@@ -1,4 +1,6 @@
-// What the leader does for machines: it sees to tasks whose shape no pod runs any more.
+// What the leader does for machines: it sees to tasks whose shape no pod runs any more. A few steps each beat, as its other
+// duties wait meanwhile.
+import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import { createOrphans, type Term } from './orphans.ts'
@@ -6,25 +8,31 @@ import { createOrphans, type Term } from './orphans.ts'
 type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
   readonly log: Log
   readonly beatMs: number
   /** There is something to claim again. */
   readonly onReady: () => void
 }
 
-export function machineDuties({ database, log, beatMs, onReady }: Deps): Duty[] {
-  const settleOrphans = createOrphans()
+const STEPS_A_BEAT = 20
+
+export function machineDuties({ database, clock, log, beatMs, onReady }: Deps): Duty[] {
+  const settleOrphans = createOrphans(clock)
   const step = async (term: Term): Promise<boolean> => {
     const outcome = await database.transaction((query) => settleOrphans(query, term))
     if (outcome.type === 'unknown') onReady() // some may be
-    const { released, continued, held } = valueOf(outcome, 'Tasks without a shape could not be seen to')
+    const { released, continued, held, isAll } = valueOf(
+      outcome,
+      'Tasks without a shape could not be seen to',
+    )
     if (released + continued > 0) onReady()
     if (continued > 0) log.info('tasks go on in another shape of their machine', { data: continued })
     if (held > 0) log.warn('tasks are held: no live pod knows their transitions', { data: held })
-    return released + continued + held > 0
+    return isAll
   }
   const run = async (term: Term) => {
-    while (await step(term));
+    for (let steps = 0; steps < STEPS_A_BEAT; steps += 1) if (await step(term)) return
   }
   return [{ name: 'orphans', everyMs: beatMs, run }]
 }

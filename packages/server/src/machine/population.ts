@@ -1,6 +1,7 @@
 // How many tasks stand where, in every machine: for operators, over all tenants. Read whole when somebody asks, within a
 // limit of time.
 import { valueOf, type Database } from '../store/database.ts'
+import { PLAIN } from './plan.ts'
 
 export type Population = {
   readonly queue: string
@@ -25,13 +26,14 @@ type Standing = {
 
 const READ_MS = 10_000
 
-// A shape without tasks that no pod runs is history.
+// A shape without tasks that no pod runs is history. A pod of an older release runs tasks of one handler, and says neither.
 const POPULATION = `
   with known as (
-    select k.id, q.name as queue, k.machine, k.shape, s.names,
-           (select count(*) from fleetline.pods p where p.state = 'live' and k.id = any (p.tracks)) as pods
+    select k.id, q.name as queue, k.machine, k.shape, coalesce(s.names, array['${PLAIN.transition}']) as names,
+           (select count(*) from fleetline.pods p
+             where p.state = 'live' and (k.id = any (p.tracks) or p.tracks is null and k.shape = '')) as pods
       from fleetline.tracks k join fleetline.queues q on q.id = k.queue
-      join fleetline.shapes s on s.machine = k.machine and s.shape = k.shape),
+      left join fleetline.shapes s on s.machine = k.machine and s.shape = k.shape),
   stands as (
     select track, position, count(*) filter (where state = 'ready') as ready,
            count(*) filter (where state = 'waiting') as waiting, count(*) filter (where state = 'claimed') as claimed,

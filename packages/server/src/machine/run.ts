@@ -63,7 +63,7 @@ async function pass(run: Run): Promise<End> {
   const at = placeOf(claim)
   const work: Work = { ...run, at, input: claim.input }
   const next = transitionsOf(plan.steps)[at.position]
-  if (at.spent > limitOf(work)) return dead(work, USED_UP, next?.name)
+  if (at.spent > limitOf(work)) return dead(work, USED_UP, next?.name ?? 'end')
   if (!plan.parse) return walk(work)
   const timeoutMs = next?.timeoutMs ?? LIMITS.timeoutMs
   const parsed = await attempt(around, timeoutMs, () => plan.parse!(claim.input))
@@ -91,23 +91,25 @@ async function check(work: Work, step: Check): Promise<End | undefined> {
   const outcome = await attempt(work.around, LIMITS.timeoutMs, (signal) => call(work, step, signal))
   if (outcome.type !== 'returned') return afterFault(work, outcome, step.name)
   if (outcome.value === undefined) return undefined
-  return handOff(work, outcome.value) ?? dead(work, onlyHandsOff(step), step.name)
+  return handOff(work, step, outcome.value) ?? dead(work, onlyHandsOff(step), step.name)
 }
 
 async function transit(work: Work, step: Transition): Promise<End | undefined> {
-  const { clock, metrics } = work.around
+  const { at, around, plan } = work
+  const { clock, metrics } = around
   const leave = await enter(work, step)
-  if (!leave) return BACK
-  const startMs = clock.monotonicMs()
-  const outcome = mustStop(work)
-    ? ({ type: 'aborted' } as const)
-    : await attempt(work.around, step.timeoutMs, (signal) => call(work, step, signal))
+  if (!leave || mustStop(work)) {
+    leave?.()
+    return BACK
+  }
+  const [startMs, before] = [clock.monotonicMs(), at.position]
+  const outcome = await attempt(around, step.timeoutMs, (signal) => call(work, step, signal))
   leave()
   const ms = clock.monotonicMs() - startMs
   const end = await afterBody(work, step, outcome, ms)
-  const labels = { machine: work.plan.name, transition: step.name }
+  const labels = { machine: plan.name, transition: step.name }
   metrics.observe('transitionTime', labels, ms)
-  metrics.count('transitions', { ...labels, outcome: wordFor(end) })
+  metrics.count('transitions', { ...labels, outcome: at.position > before ? 'recorded' : wordFor(end) })
   return end
 }
 
@@ -128,7 +130,7 @@ async function afterBody(
   if (outcome.type !== 'returned') return afterFault(work, outcome, step.name)
   const { value } = outcome
   if (work.plan.isPlain) return finish(work, () => value)
-  return handOff(work, value) ?? advance(work, step, value, Math.round(ms))
+  return handOff(work, step, value) ?? advance(work, step, value, Math.round(ms))
 }
 
 function wordFor(end: End | undefined): string {
@@ -146,9 +148,9 @@ function call(work: Work, { name, body }: Step, signal: AbortSignal): unknown {
 }
 
 /** Undefined if the body did something else. */
-function handOff(work: Work, value: unknown): Promise<End> | undefined {
+function handOff(work: Work, { name }: Step, value: unknown): Promise<End> | undefined {
   const handed = handedBy(value)
-  return handed && finish(work, () => handed.result, { via: 'handoff' })
+  return handed && finish(work, () => handed.result, { via: 'handoff' }, name)
 }
 
 async function advance(work: Work, step: Transition, value: unknown, ms: number): Promise<End | undefined> {
@@ -178,6 +180,7 @@ async function finish(
   work: Work,
   resultOf: () => unknown,
   more: { readonly via?: 'handoff'; readonly last?: Entry } = {},
+  name = 'end',
 ): Promise<End> {
   const { plan, around } = work
   const { parseResult } = plan
@@ -188,7 +191,7 @@ async function finish(
   if (outcome.type === 'returned') return { type: 'done', result: outcome.value as string, ...more }
   const end = more.last && (await record(work, more.last)) // what is done stays done, though the end is not
   if (end) return end
-  return isRejected(outcome) ? dead(work, readThrown(outcome.error)) : afterFault(work, outcome, 'end')
+  return isRejected(outcome) ? dead(work, readThrown(outcome.error), name) : afterFault(work, outcome, name)
 }
 
 function endContext({ claim, around, input, at }: Work): Pick<Context, 'id' | 'input' | 'out'> {

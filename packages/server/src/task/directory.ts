@@ -1,6 +1,6 @@
-// Which tasks there are, those that live and those that ended, and the way back for one that is dead or held. A task is found by its id
-// and its tenant: one of another tenant is one that does not exist. A move into the history is one commit, so that one
-// statement over both sees a task once.
+// Which tasks there are, those that live and those that ended, and the way back for one that is dead or held. A task is
+// found by its id and its tenant: one of another tenant is one that does not exist. A move into the history is one commit,
+// so that one statement over both sees a task once.
 import {
   formatId,
   PAGE_LIMITS,
@@ -54,7 +54,7 @@ const TRACKED = `join fleetline.tracks k on k.id = t.track join fleetline.queues
 const BOTH = `t.id, q.name as queue, k.machine, t.priority, t.attempt, t.spent, t.pod, t.created_at as "createdAt",
   t.claimed_at as "claimedAt", t.error ->> 'code' as code`
 const OF_LIVE = `${BOTH}, t.state::text as state, t.reason, t.max_attempts as "maxAttempts", t.run_at as "runAt",
-  null::timestamptz as "endedAt", case when cardinality(s.names) > 1 then s.names[t.position + 1] end as transition`
+  null::timestamptz as "endedAt", case when k.shape <> '' then coalesce(s.names[t.position + 1], 'end') end as transition`
 const OF_ENDED = `${BOTH}, t.outcome as state, null::text as reason, null::smallint as "maxAttempts",
   null::timestamptz as "runAt", t.settled_at as "endedAt", null::text as transition`
 const WAY = `k.shape, coalesce(s.names, '{}') as names, t.position, t.carry` // an older release writes no shape
@@ -88,8 +88,8 @@ function listOf(state: TaskState | undefined, isTracked: boolean): string {
   return `${ENDED.has(state) ? ended : live} order by t.id desc`
 }
 
-// $3 the position from which it goes on · $4 what is forgotten. Its error stays, its attempts are counted anew; `attempt` counts on, so that the fence of older attempts holds. Asked
-// twice, the second finds none to change.
+// $3 the position from which it goes on · $4 what is forgotten. Its error stays, its attempts are counted anew; `attempt`
+// counts on, so that the fence of older attempts holds. Asked twice, the second finds none to change.
 const RETRY = `
   update fleetline.tasks t
      set state = 'ready', spent = 0, reason = null, run_at = now(), place = nextval('fleetline.place'),
@@ -200,7 +200,10 @@ function positionOf({ names, position }: Way, from: string): number {
   const index = names.indexOf(from)
   if (index < 0) throw new Rejected('invalid', `from: must be one of ${names.join(', ')}`)
   if (index > position)
-    throw new Rejected('conflict', `The task has not come to ${from} yet: it stands at ${names[position]}`)
+    throw new Rejected(
+      'conflict',
+      `The task has not come to ${from} yet: it stands at ${names[position] ?? 'end'}`,
+    )
   return index
 }
 

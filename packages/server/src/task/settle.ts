@@ -132,8 +132,8 @@ export const RECORD = `
    where t.id = r.id and t.attempt = r.attempt and t.pod = r.pod and t.position = r.position - 1
   returning t.id, t.attempt`
 
-// A record of ours stands in the row while the claim is ours. An end of ours stands in the history. A change of ours has given the claim up; so has the leader if it counted this
-// pod as dead: then the error names the pod.
+// A record of ours stands in the row while the claim is ours. An end of ours stands in the history. A change of ours has
+// given the claim up; so has the leader if it counted this pod as dead: then the error names the pod.
 const DONE_BEFORE = `
   select s.id, s.attempt
     from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[], $5::smallint[]) s(pod, id, attempt, is_end, position)

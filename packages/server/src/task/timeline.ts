@@ -3,6 +3,7 @@
 //   is recorded               done                                          done
 //   is where it stands        running, waiting, held or dead                failed, cancelled; skipped after a hand-off
 //   comes behind that         ahead                                         skipped
+// One whose transitions are all recorded stands at its `end`, until that is done.
 import type { Task, TaskState, TaskStep } from '@fleetline/protocol'
 import type { Carry } from './claim.ts'
 
@@ -30,7 +31,8 @@ export function timelineOf({ names, position, carry, state, via }: Known): TaskS
     if (index > position) return ENDED.has(state) ? 'skipped' : 'ahead'
     return via === 'handoff' ? 'skipped' : STANDS[state]
   }
-  return names.map((name, index) => {
+  const all = position >= names.length && state !== 'done' ? [...names, 'end'] : names
+  return all.map((name, index) => {
     const { value = null, at = null, attempt = null, ms = null } = carry?.[name] ?? {}
     return { name, state: stateAt(index), at, attempt, ms, value }
   })

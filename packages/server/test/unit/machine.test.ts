@@ -57,6 +57,10 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   createPod(config, { tasks: [measured] })
   // @ts-expect-error: nothing comes back as null
   length.to('maybe', async () => undefined).to('next', async (c) => c.out.maybe satisfies undefined)
+  // @ts-expect-error: an output is changed
+  length.to('list', async () => ['a']).to('next', async (c) => c.out.list.push('b'))
+  // @ts-expect-error: the same, deep within it
+  length.to('deep', async () => ({ a: [{ b: 1 }] })).to('next', async (c) => (c.out.deep.a[0]!.b = 2))
   // @ts-expect-error: reads an output that comes later
   machine('later', image).to('a', async (c) => c.out.b)
   // @ts-expect-error: reads its own output
@@ -240,7 +244,7 @@ test('outputs are bounded one by one and in all, results by their schema: what d
     ['dead', 'too_large', 'a', 'a: over 11 bytes of JSON'],
     ['dead', 'too_large', 'e', 'e: over 22136 bytes of JSON'],
     ['done', undefined, undefined, undefined],
-    ['dead', 'invalid', undefined, 'output.dir: Invalid input: expected string, received number'],
+    ['dead', 'invalid', 'end', 'output.dir: Invalid input: expected string, received number'],
   ])
 })
 
@@ -353,6 +357,7 @@ test('a timeline says of every transition what is known of it', () => {
   assert.deepEqual(states('claimed', 1), ['done', 'running', 'ahead'])
   assert.deepEqual(states('held', 1), ['done', 'held', 'ahead'])
   assert.deepEqual(states('dead', 2), ['done', 'done', 'dead'])
+  assert.deepEqual(states('dead', 3), ['done', 'done', 'done', 'dead'], 'its end is')
   assert.deepEqual(states('done', 3), ['done', 'done', 'done'])
   assert.deepEqual(states('done', 1, 'handoff'), ['done', 'skipped', 'skipped'])
   assert.deepEqual(states('failed', 1), ['done', 'failed', 'skipped'])

@@ -1,0 +1,220 @@
+// What the leader does with tasks of shapes that nobody runs, on rows: shapes.test.ts shows it on pods.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import pg from 'pg'
+import { join, take } from '../../src/fleet/pods.ts'
+import { createOrphans, MOVE, RELEASE, type Term } from '../../src/machine/orphans.ts'
+import type { Query } from '../../src/store/database.ts'
+import { register } from '../../src/task/tracks.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { manualClock } from '../support/clock.ts'
+import { explaining } from '../support/plan.ts'
+import { queueOn } from '../support/tasks.ts'
+
+type Added = {
+  readonly track: number
+  readonly count?: number
+  readonly position?: number
+  readonly spent?: number
+  readonly state?: string
+  readonly reason?: string
+  readonly code?: string
+}
+type Row = {
+  readonly track: number
+  readonly state: string
+  readonly reason: string | null
+  readonly n: number
+}
+
+const ADD = `
+  insert into fleetline.tasks (id, track, tenant, state, reason, position, spent, max_attempts, input, error, run_at)
+  select gen_random_uuid(), $1, 1, $2::fleetline.task_state, $3, $4, $5, 5, '{}', $6,
+         now() + case when $2 = 'waiting' then interval '1 hour' else interval '0' end
+    from generate_series(1, $7)`
+const STAND = `
+  select track, state::text, reason, position, spent, count(*)::int as n from fleetline.tasks
+   group by 1, 2, 3, 4, 5 order by 1, 4, 2, 3, 5`
+
+/** A leader, and a machine `m` in any shape; a shape is run while a pod of its own lives. */
+async function shapesOn(t: TestContext) {
+  const { url, database, run, newPod } = await queueOn(t)
+  const clock = manualClock()
+  const step = createOrphans(clock)
+  const leader = await newPod()
+  const term: Term = (await run((query) => take(query, leader, 0)))!
+  const shaped = async (shape: string, transitions: readonly string[]) => {
+    const one = { queue: 'default', name: 'm', shape, transitions, maxAttempts: 5 }
+    return (await register(database, [one]))[0]!
+  }
+  return {
+    url,
+    run,
+    newPod,
+    clock,
+    term,
+    shaped,
+    runs: (track: number) => run((query) => join(query, { name: 'test', version: '0', tracks: [track] })),
+    add: async ({ track, count = 1, position = 0, spent = 0, state = 'ready', reason, code }: Added) => {
+      const error = code && JSON.stringify({ code })
+      await run((query) => query(ADD, [track, state, reason, position, spent, error, count]))
+    },
+    stand: () => run((query) => query<Row & { position: number; spent: number }>(STAND)),
+    step: (as: Term = term, mutate = (text: string) => text) =>
+      run((query) => {
+        const mutated: Query = (text, values) => query(mutate(text), values)
+        return step(mutated, as)
+      }),
+    /** Answers how many steps it took. */
+    whole: async (as: Term = term) => {
+      for (let steps = 1; steps < 100; steps += 1)
+        if ((await run((query) => step(query, as))).isAll) return steps
+      return assert.fail('it does not end')
+    },
+  }
+}
+
+test('what fits goes on, with its attempts if the next transition is the same one; what does not is held until its shape is run', async (t) => {
+  const { shaped, runs, add, stand, whole } = await shapesOn(t)
+  const [old, next] = [await shaped('old', ['a', 'b', 'c']), await shaped('new', ['a', 'x', 'b', 'c'])]
+  await runs(next)
+  for (const [position, spent] of [
+    [0, 2], // a: the same there
+    [1, 3], // b: x comes first
+    [2, 4], // c: there is x among what lies behind it
+  ] as const)
+    await add({ track: old, position, spent })
+  await add({ track: old, position: 1, spent: 4, state: 'waiting', reason: 'suspect', code: 'pod_lost' })
+  await add({ track: old, position: 2, spent: 3, state: 'waiting', reason: 'suspect', code: 'pod_lost' })
+  await add({ track: old, position: 1, spent: 1, state: 'waiting', reason: 'retry' })
+  await add({ track: old, position: 1, spent: 5, state: 'dead', reason: 'failed' })
+  await whole()
+  const told = async () =>
+    (await stand()).map(
+      (row) => `${row.track === old ? 'old' : 'new'} ${row.position} ${row.state} ${row.reason} ${row.spent}`,
+    )
+  assert.deepEqual(await told(), [
+    'old 1 dead failed 5',
+    'old 1 waiting retry 1',
+    'old 2 held shape 3',
+    'old 2 held shape 4',
+    'new 0 ready null 2',
+    'new 1 ready null 0',
+    'new 1 waiting suspect 0',
+  ])
+  await runs(old)
+  await whole()
+  assert.deepEqual(
+    (await told()).filter((line) => line.startsWith('old 2')),
+    ['old 2 ready pod_lost 3', 'old 2 ready null 4'],
+    'a loss is not forgotten',
+  )
+})
+
+test('a task of one handler and a machine with a transition of the same name have nothing in common', async (t) => {
+  const { shaped, runs, add, stand, whole } = await shapesOn(t)
+  const [plain, machine] = [await shaped('', ['run']), await shaped('one', ['run'])]
+  await runs(machine)
+  await add({ track: plain })
+  await whole()
+  assert.deepEqual(
+    (await stand()).map(({ track, state, reason }) => [track, state, reason]),
+    [[plain, 'held', 'shape']],
+  )
+})
+
+test('thousands are seen to, some hundreds a step; what is held is released whole when its shape comes, or another that fits', async (t) => {
+  const { shaped, runs, add, stand, whole, step } = await shapesOn(t)
+  const [old, next, late] = [
+    await shaped('old', ['a', 'b']),
+    await shaped('new', ['a', 'x']),
+    await shaped('late', ['a', 'b', 'x']),
+  ]
+  const count = async () => (await stand()).map(({ track, state, n }) => [track, state, n])
+  await runs(next)
+  await add({ track: old, position: 1, count: 1_300 })
+  await add({ track: old, position: 2, count: 1_300 })
+  const first = await step()
+  assert.deepEqual([first.held, first.isAll], [500, false])
+  assert.ok((await whole()) < 10)
+  assert.deepEqual(await count(), [
+    [old, 'held', 1_300],
+    [old, 'held', 1_300],
+  ])
+  assert.equal(await whole(), 1, 'they are not looked at again while the same shapes are run')
+  await runs(late)
+  assert.ok((await whole()) < 10)
+  assert.deepEqual(await count(), [
+    [late, 'ready', 1_300],
+    [late, 'ready', 1_300],
+  ])
+})
+
+test('P1: an older term moves nothing; without the term in its statements it would', async (t) => {
+  const { shaped, run, newPod, runs, add, stand, step, whole, term } = await shapesOn(t)
+  const [old, next] = [await shaped('old', ['a', 'b']), await shaped('new', ['a', 'x'])]
+  await runs(next)
+  await add({ track: old, position: 1 })
+  await add({ track: next, state: 'held', reason: 'shape' })
+  const before = await stand()
+  const heir = await newPod()
+  const newer = (await run((query) => take(query, heir, term.term)))!
+  await whole(term)
+  assert.deepEqual(await stand(), before)
+  const unled = (text: string) =>
+    text.replaceAll(/exists \(select from fleetline.leader[^)]*\)/g, '($& or true)')
+  assert.notEqual(unled(MOVE), MOVE)
+  assert.deepEqual(await step(term, unled), { released: 0, continued: 0, held: 1, isAll: false })
+  await whole(newer)
+  assert.deepEqual(
+    (await stand()).map(({ track, state }) => [track, state]),
+    [
+      [old, 'held'],
+      [next, 'ready'],
+    ],
+    'who leads next looks for itself',
+  )
+})
+
+test('a held task that somebody had locked is looked at again a minute later', async (t) => {
+  const { url, clock, shaped, runs, add, stand, whole } = await shapesOn(t)
+  const track = await shaped('one', ['a'])
+  await runs(track)
+  await add({ track, state: 'held', reason: 'shape' })
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  atEnd(t, () => client.end())
+  await client.query('begin')
+  await client.query('select from fleetline.tasks for update')
+  await whole()
+  await client.query('commit')
+  const states = async () => (await stand()).map(({ state }) => state)
+  await whole()
+  assert.deepEqual(await states(), ['held'])
+  await clock.advance(60_000)
+  await whole()
+  assert.deepEqual(await states(), ['ready'])
+})
+
+test('plans: beside 50,000 others, a step reads the rows of its orphan alone', async (t) => {
+  const { run, shaped, add, term } = await shapesOn(t)
+  const [old, next] = [await shaped('old', ['a', 'b']), await shaped('new', ['a', 'x'])]
+  for (const state of ['ready', 'waiting', 'held', 'dead'])
+    await add({ track: next, state, count: 12_500, reason: state === 'held' ? 'shape' : 'suspect' })
+  await add({ track: old, count: 50 })
+  await add({ track: old, count: 50, state: 'waiting', reason: 'suspect' })
+  await add({ track: old, count: 50, state: 'held', reason: 'shape' })
+  await run((query) => query('analyze fleetline.tasks'))
+  const values = [term.term, term.pod, old, [0, 1, 2], [next, null, null], [false, false, false]]
+  const plans = await run(async (query) => {
+    const explained = explaining(query)
+    await explained.query(MOVE, values)
+    await explained.query(RELEASE, [...values, '00000000-0000-0000-0000-000000000000'])
+    return explained.plans
+  })
+  assert.equal(plans.length, 2)
+  for (const { text, buffers } of plans) {
+    assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_pkey/)
+    assert.ok(buffers < 3_000, `${buffers} pages: some ten a task, for its row and its indexes`)
+  }
+})
