@@ -1,4 +1,12 @@
 // A page of docs/guides as a test reads it: its blocks, and what they print without what differs each time.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Database } from '../../src/store/database.ts'
+import { eventually } from './eventually.ts'
+import { withoutSettings } from './program.ts'
 
 /** What stands between the fences, and the language behind the first. */
 export type Block = { readonly language: string; readonly text: string }
@@ -22,7 +30,50 @@ export function joined(blocks: readonly Block[]): string {
 export function plain(output: string): string {
   return output
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[a-z]{3}_[0-9a-f]{36}\b|[0-9a-f]{32}/g, 'ID')
-    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME')
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+ ms\b/g, 'TIME')
     .replaceAll(/[\t ]+/g, ' ')
     .trim()
+}
+
+const ROOT = join(import.meta.dirname, '../../../..')
+
+type Terminal = {
+  /** For what it writes. */
+  readonly folder: string
+  readonly env: Readonly<Record<string, string>>
+  /** For statements of SQL. */
+  readonly database: Pick<Database, 'transaction'>
+  readonly details: () => string
+}
+
+/** Runs each block of code, in the order of the page, as if typed into one terminal. One behind which its output stands is
+ *  typed again until it prints that: a moment later, as the page says. */
+export async function typePage(
+  page: string,
+  { folder, env: own, database, details }: Terminal,
+): Promise<void> {
+  const env = { ...withoutSettings(process.env), NODE_OPTIONS: '--conditions=fleetline-source', ...own }
+  const run = async (file: string, args: string[]) =>
+    (await promisify(execFile)(file, args, { cwd: ROOT, env })).stdout
+  const kept = join(folder, 'variables') // one terminal, but a shell per block
+  writeFileSync(kept, '')
+  const blocks = blocksIn(page)
+  const command = blocks.find(({ text }) => text.startsWith('fleetline() {'))!
+  const type = async ({ language, text }: Block): Promise<string> => {
+    if (language === 'js') return run(process.execPath, ['--input-type=module', '-e', text])
+    if (language === 'sh') return run('sh', ['-c', `. ${kept}\n${command.text}${text}\nexport -p > ${kept}`])
+    const outcome = await database.transaction((query) => query<object>(text))
+    assert.ok(outcome.type === 'committed')
+    return Object.values(outcome.value[0]!).join(' ')
+  }
+  for (const [index, block] of blocks.entries()) {
+    const shown = blocks[index + 1]
+    if (!isCode(block)) continue
+    if (!shown || shown.language !== 'text') await type(block)
+    else
+      await eventually(async () => assert.equal(plain(await type(block)), plain(shown.text)), {
+        what: `the output of ${block.text}`,
+        details,
+      })
+  }
 }

@@ -1,11 +1,12 @@
 // fleetline tasks ls, get, enqueue, retry: one question and one answer each.
 import { TASK_LIMITS } from '@fleetline/protocol'
+import type { z } from 'zod'
 import { Rejected, Retry } from '../../errors.ts'
 import { enqueuedSchema, taskSchema, tasksSchema } from '../../gateway/task-schemas.ts'
 import { apiOf, queryOf } from '../api.ts'
 import type { Call, Options } from '../command.ts'
 import { wholeOf } from '../options.ts'
-import { EXIT } from '../output.ts'
+import { EXIT, type Output } from '../output.ts'
 
 export async function list({ flags, options, output }: Call): Promise<number> {
   const path = `/tasks${queryOf(options, ['state', 'queue', 'machine', 'before', 'limit'])}`
@@ -15,7 +16,7 @@ export async function list({ flags, options, output }: Call): Promise<number> {
 }
 
 export async function get({ flags, args, output }: Call): Promise<number> {
-  output.one(await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
+  show(output, await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
   return EXIT.done
 }
 
@@ -45,8 +46,22 @@ export async function enqueue({ flags, args, options, output }: Call): Promise<n
 
 export async function retry({ flags, args, options, output }: Call): Promise<number> {
   const path = `${pathOf(args)}/retry${queryOf(options, ['from'])}`
-  output.one(await apiOf(flags).ask({ method: 'POST', path, answer: taskSchema }))
+  show(output, await apiOf(flags).ask({ method: 'POST', path, answer: taskSchema }))
   return EXIT.done
+}
+
+type Shown = z.infer<typeof taskSchema>
+
+/** For people, its way through its machine has a line a transition; a task of one handler has none. */
+function show(output: Output, task: Shown): void {
+  if (output.isJson) return output.one(task)
+  const { timeline, ...fields } = task
+  const steps = task.shape === '' ? [] : timeline.map((step) => [`to ${step.name}`, wordsOf(step)] as const)
+  output.one({ ...fields, ...Object.fromEntries(steps) })
+}
+
+function wordsOf({ state, ms, attempt, value }: Shown['timeline'][number]): string {
+  return ms === null ? state : `${state} in ${ms} ms by attempt ${attempt}: ${JSON.stringify(value)}`
 }
 
 function pathOf([task]: Call['args']): string {
