@@ -42,17 +42,18 @@ const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 
 // Places are drawn in the order of the list. A queue and a machine are found by name here, so that nothing about them
-// has to be known, or kept, before: one that no pod has run gives no row. What was made is looked up with `in`, which
+// has to be known, or kept, before: one that no pod has run gives no row. They are looked up once a name: not
+// materialized, they would be for each task of the list. What was made is looked up with `in`, which
 // hashes: of a join with it the planner expects one row, and makes a loop within a loop.
 export const ENQUEUE = `
   with sent as (
     select * from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::timestamptz[],
                          $8::smallint[], $9::text[]) with ordinality
                   a(id, tenant, queue, machine, shape, priority, run_at, max_attempts, input, n)),
-  named as (
+  named as materialized (
     select queue, machine, shape, case when shape is null then fleetline.track_of(queue, machine) end as track
       from (select distinct * from unnest($3::text[], $4::text[], $5::text[]) d(queue, machine, shape)) d),
-  known as (
+  known as materialized (
     select d.queue, d.machine, d.shape, k.id as track, k.max_attempts as usual
       from named d join fleetline.queues q on q.name = d.queue
       join fleetline.tracks k on k.id = d.track

@@ -5,8 +5,9 @@ import { formatId, TASK_LIMITS, uuidV7, type Id } from '@fleetline/protocol'
 import pg from 'pg'
 import { Rejected } from '../../src/errors.ts'
 import type { Database, Query } from '../../src/store/database.ts'
-import { ENDED_BEFORE } from '../../src/task/enqueue.ts'
+import { ENDED_BEFORE, ENQUEUE } from '../../src/task/enqueue.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { explaining } from '../support/plan.ts'
 import { DONE, partsOn, queueOn, TENANT } from '../support/tasks.ts'
 
 const WORK = { machine: 'work' }
@@ -70,6 +71,36 @@ test('a list is enqueued whole or not at all, in its order', async (t) => {
     inputs,
     Array.from({ length: TASK_LIMITS.list }, (_, n) => n),
   )
+})
+
+test('plans: a track is looked for once a name, however long the list', async (t) => {
+  const { run } = await queueOn(t)
+  const list = Array.from({ length: 200 }, (_, n) => uuidV7(n, new Uint8Array(10)))
+  const all = (value: unknown) => list.map(() => value)
+  const values = [
+    list,
+    all(1),
+    all('default'),
+    all('work'),
+    all(null),
+    all(3),
+    all(null),
+    all(null),
+    all('{}'),
+  ]
+  const loopsOf = async (statement: string) => {
+    const plans = await run(async (query) => {
+      const explained = explaining(query)
+      await explained.query(statement, values)
+      return explained.plans
+    })
+    const nodes = plans[0]!.text
+      .split('{"Node Type"')
+      .filter((node) => node.includes('"Relation Name":"tracks"'))
+    return Math.max(...nodes.map((node) => Number(/"Actual Loops":(\d+)/.exec(node)![1])))
+  }
+  assert.equal(await loopsOf(ENQUEUE), 1)
+  assert.equal(await loopsOf(ENQUEUE.replaceAll(' materialized', '')), 200, 'a lookup a task')
 })
 
 test('Q1: under one id a task is there once, also when it comes again after its end', async (t) => {
