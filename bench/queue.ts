@@ -4,16 +4,14 @@
 // when SQL shows nothing unfinished; what ran is counted by number, so that losses and repeats are seen.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
 import { startCluster, type Cluster } from '../packages/server/test/support/cluster.ts'
-import { startContestant, type ContestantProcess } from './support/contestant-processes.ts'
-import type { ContestantModule } from './support/contestant.ts'
+import type { ContestantProcess } from './support/contestant-processes.ts'
+import { missed, nowMs, openField, type Field } from './support/field.ts'
 import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/report.ts'
 import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
 
 const CALLERS = 64
-const PATIENCE_MS = 120_000 // a process died, or a task was lost
 const PEERS = ['graphile-worker', 'pg-boss'] as const
 const ENTRANTS = [
   { name: 'ours', module: 'ours/queue.ts', processes: 2 },
@@ -42,14 +40,6 @@ type Result = {
   readonly singleRate: number
   readonly latenciesMs: readonly number[]
 }
-/** A database of a contestant, and its processes. */
-type Field = {
-  start(count: number): Promise<ContestantProcess[]>
-  untilEmpty(): Promise<void>
-  /** As much is done between two cells for each: what one left behind costs the next nothing. */
-  tidy(): Promise<void>
-}
-
 export const queueBench: Bench = async ({ quick }, scope) => {
   if (!existsSync(join(import.meta.dirname, 'node_modules')))
     throw new Error('The peers are not installed: run npm ci --prefix bench --ignore-scripts')
@@ -95,31 +85,6 @@ async function measure(scope: Scope, { cluster, size, entrant, round }: Round): 
   return { bulkRate, singleRate, latenciesMs, walBytesPerTask, ...drained }
 }
 
-async function openField(
-  scope: Scope,
-  cluster: Cluster,
-  { module, database }: { readonly module: string; readonly database: string },
-): Promise<Field> {
-  const { prepare, UNFINISHED } = (await import(module)) as ContestantModule
-  const url = cluster.urlOf(database)
-  await cluster.admin(`create database ${database}`)
-  await prepare(url)
-  return {
-    start: (count) => Promise.all(Array.from({ length: count }, () => startContestant(scope, module, url))),
-    untilEmpty: async () => {
-      const deadlineMs = performance.now() + PATIENCE_MS
-      for (let left = -1; left !== 0; await pause(10)) {
-        left = (await cluster.admin(UNFINISHED, database)).rows[0]!['count'] as number
-        if (performance.now() > deadlineMs) throw new Error(`${left} tasks of ${database} do not end`)
-      }
-    },
-    tidy: async () => {
-      await cluster.admin('vacuum analyze', database)
-      await cluster.admin('checkpoint', database)
-    },
-  }
-}
-
 /** From the call in one process to the run in another. */
 async function latency(
   field: Field,
@@ -146,17 +111,12 @@ async function drain(
   const workers = await field.start(processes)
   await Promise.all(workers.map((worker) => worker.order('work', 'drain')))
   await field.untilEmpty()
-  const endMs = Number(process.hrtime.bigint() / 1_000n) / 1_000
+  const endMs = nowMs()
   const stopped = await Promise.all(workers.map((worker) => worker.order('stop')))
   await Promise.all(workers.map((worker) => worker.end()))
   const ran = stopped.flatMap((one) => one.ran)
   const startMs = Math.min(...stopped.map(({ atMs }) => atMs[0] ?? Infinity))
-  const distinct = new Set(ran).size
-  return {
-    drainRate: backlog / ((endMs - startMs) / 1_000),
-    lost: backlog - distinct,
-    duplicated: ran.length - distinct,
-  }
+  return { drainRate: backlog / ((endMs - startMs) / 1_000), ...missed(ran, backlog) }
 }
 
 async function lsnOf(cluster: Cluster): Promise<number> {

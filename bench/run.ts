@@ -3,11 +3,17 @@
 // With --json the last line is one JSON object.
 import { parseArgs } from 'node:util'
 import { appendBench } from './append.ts'
+import { machineBench } from './machine.ts'
 import { queueBench } from './queue.ts'
 import { turnBench } from './turn.ts'
 import { machineLine, publish, tableOf, type Bench } from './support/report.ts'
 
-const BENCHES: Readonly<Record<string, Bench>> = { append: appendBench, queue: queueBench, turn: turnBench }
+const BENCHES: Readonly<Record<string, Bench>> = {
+  append: appendBench,
+  machine: machineBench,
+  queue: queueBench,
+  turn: turnBench,
+}
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

@@ -18,10 +18,7 @@ export const prepare: ContestantModule['prepare'] = prepareOurs
 export const open: ContestantModule['open'] = async (url) => {
   const client = new pg.Client(url)
   await client.connect()
-  const enqueueAll = async (numbers: readonly number[]) => {
-    for (let from = 0; from < numbers.length; from += LIST)
-      await insert(client, numbers.slice(from, from + LIST))
-  }
+  const enqueueAll = (numbers: readonly number[]) => insertAll(client, MACHINE, numbers)
   return {
     enqueueAll,
     enqueue: (number) => enqueueAll([number]),
@@ -37,41 +34,65 @@ export const open: ContestantModule['open'] = async (url) => {
   }
 }
 
-async function insert(client: pg.Client, numbers: readonly number[]): Promise<void> {
-  const all = <Value>(value: Value) => numbers.map(() => value)
-  await inTransaction(client, ENQUEUE, [
-    numbers.map(() => uuidV7(Date.now(), randomBytes(10))),
-    all(1),
-    all('default'),
-    all(MACHINE),
-    all(PRIORITY),
-    all(null),
-    all(null),
-    numbers.map((number) => JSON.stringify({ number })),
-  ])
-}
-
-async function drain(client: pg.Client, run: (number: number) => void, signal: AbortSignal): Promise<void> {
-  const { rows } = await client.query<{ pod: number; track: number }>(`
-    insert into fleetline.pods (name, version) select 'bare', '' from fleetline.tracks
-    returning id as pod, (select id from fleetline.tracks) as track`)
-  const { pod, track } = rows[0]!
-  while (!signal.aborted) {
-    const claims = await inTransaction<Claim>(client, CLAIM, [pod, [track], [PRIORITY], BATCH, 1, [track]])
-    for (const { input } of claims) run((input as { number: number }).number)
-    const all = <Value>(value: Value) => claims.map(() => value)
-    await inTransaction(client, END, [
-      all(pod),
-      claims.map(({ id }) => id),
-      claims.map(({ attempt }) => attempt),
-      all('done'),
-      all('null'),
+export async function insertAll(
+  client: pg.Client,
+  machine: string,
+  numbers: readonly number[],
+): Promise<void> {
+  for (let from = 0; from < numbers.length; from += LIST) {
+    const list = numbers.slice(from, from + LIST)
+    const all = <Value>(value: Value) => list.map(() => value)
+    await inTransaction(client, ENQUEUE, [
+      list.map(() => uuidV7(Date.now(), randomBytes(10))),
+      all(1),
+      all('default'),
+      all(machine),
+      all(null), // whichever shape is run
+      all(PRIORITY),
       all(null),
+      all(null),
+      list.map((number) => JSON.stringify({ number })),
     ])
   }
 }
 
-async function inTransaction<Row extends pg.QueryResultRow>(
+/** A pod as a row, and the track of the machine. */
+export async function joined(
+  client: pg.Client,
+  machine: string,
+): Promise<{ readonly pod: number; readonly track: number }> {
+  const { rows } = await client.query<{ pod: number; track: number }>(
+    `insert into fleetline.pods (name, version, tracks)
+     select 'bare', '', array[id] from fleetline.tracks where machine = $1
+     returning id as pod, tracks[1] as track`,
+    [machine],
+  )
+  return rows[0]!
+}
+
+/** In the order of the statement: at most so many of the track. */
+export function claimOf({ pod, track }: { pod: number; track: number }, most: number): unknown[] {
+  return [pod, [track], [PRIORITY], most, 1, [track]]
+}
+
+async function drain(client: pg.Client, run: (number: number) => void, signal: AbortSignal): Promise<void> {
+  const self = await joined(client, MACHINE)
+  while (!signal.aborted) {
+    const claims = await inTransaction<Claim>(client, CLAIM, claimOf(self, BATCH))
+    for (const { input } of claims) run((input as { number: number }).number)
+    const all = <Value>(value: Value) => claims.map(() => value)
+    await inTransaction(client, END, [
+      all(self.pod),
+      claims.map(({ id }) => id),
+      claims.map(({ attempt }) => attempt),
+      all('done'),
+      all('null'),
+      ...Array(6).fill(all(null)), // no error, no hand-off, no last transition
+    ])
+  }
+}
+
+export async function inTransaction<Row extends pg.QueryResultRow>(
   client: pg.Client,
   text: string,
   values: readonly unknown[],

@@ -1,7 +1,7 @@
 // One process of a contestant: it does what it is told over the channel to its parent, one order at a time.
-// Times are of the monotonic clock, which all processes of a machine share.
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Aim, Contestant, ContestantModule } from './contestant.ts'
+import { nowMs } from './field.ts'
 
 export type Orders = {
   enqueueAll(from: number, count: number): { ms: number }
@@ -14,7 +14,6 @@ export type Orders = {
   stop(): { ran: number[]; atMs: number[] }
 }
 
-const nowMs = () => Number(process.hrtime.bigint() / 1_000n) / 1_000
 const range = (from: number, count: number) => Array.from({ length: count }, (_, index) => from + index)
 
 const [path = '', url = ''] = process.argv.slice(2)

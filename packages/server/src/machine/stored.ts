@@ -10,6 +10,5 @@ export function asStored(value: unknown): unknown {
 
 /** The shorter first, in bytes. */
 function byStored(a: string, b: string): number {
-  const [one, other] = [Buffer.from(a), Buffer.from(b)]
-  return one.length - other.length || Buffer.compare(one, other)
+  return Buffer.byteLength(a) - Buffer.byteLength(b) || Buffer.compare(Buffer.from(a), Buffer.from(b))
 }

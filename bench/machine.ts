@@ -1,0 +1,194 @@
+// Machines against the bare engine and against DBOS: tasks of three transitions that return at once, 64 at a time, in one
+// process each. From the first that is enqueued until SQL shows none unfinished. Then, for ours, what a resume costs: tasks
+// that stand at transition 30 beside those that stand at transition 3, which are taken over and end there. What ran is
+// counted by number, and statements by PostgreSQL itself.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
+import { startCluster, type Cluster } from '../packages/server/test/support/cluster.ts'
+import { LONG, LONG_STEPS, STEPS } from './ours/machine.ts'
+import { missed, nowMs, openField, type Field } from './support/field.ts'
+import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/report.ts'
+import { medianOf, ratioOf, runRounds } from './support/rounds.ts'
+
+const ENTRANTS = [
+  { name: 'ours', module: 'ours/machine.ts' },
+  { name: 'bare', module: 'bare/machine.ts' },
+  { name: 'DBOS', module: 'peers/dbos.ts' },
+] as const
+const RESUMES = [
+  { name: 'resumed at 3', position: 3 },
+  { name: 'resumed at 30', position: 30 },
+] as const
+
+type Size = { readonly rounds: number; readonly tasks: number }
+const FULL: Size = { rounds: 5, tasks: 10_000 }
+const QUICK: Size = { rounds: 3, tasks: 2_000 }
+
+type Result = {
+  /** Of transitions, or of tasks that were resumed, in a second. */
+  readonly rate: number
+  readonly lost: number
+  readonly duplicated: number
+  /** All that the server was asked for meanwhile. */
+  readonly statements: number
+  readonly walBytes: number
+}
+type Cell = {
+  readonly cluster: Cluster
+  readonly module: string
+  readonly database: string
+  readonly tasks: number
+}
+
+export const machineBench: Bench = async ({ quick }, scope) => {
+  if (!existsSync(join(import.meta.dirname, 'node_modules/@dbos-inc')))
+    throw new Error('The peers are not installed: run npm ci --prefix bench --ignore-scripts')
+  const { rounds, tasks } = quick ? QUICK : FULL
+  const cluster = await startCluster(15, { ...DURABLE, shared_preload_libraries: 'pg_stat_statements' })
+  atEnd(scope, () => cluster.stop())
+  await cluster.admin('create extension pg_stat_statements')
+  const cellOf = (name: string, file: string, round: number): Cell => ({
+    cluster,
+    module: join(import.meta.dirname, file),
+    database: `${name.toLowerCase().replaceAll(' ', '_')}_${round}`,
+    tasks,
+  })
+  const cells = [
+    ...ENTRANTS.map(({ name, module }) => ({
+      name,
+      run: (round: number) => pass(scope, cellOf(name, module, round)),
+    })),
+    ...RESUMES.map(({ name, position }) => ({
+      name,
+      run: (round: number) => resume(scope, cellOf(name, ENTRANTS[0].module, round), position),
+    })),
+  ]
+  return reportOf(await runRounds(cells, rounds), tasks, await versionOf(cluster))
+}
+
+async function pass(scope: Scope, { cluster, module, database, tasks }: Cell): Promise<Result> {
+  const field = await openField(scope, cluster, { module, database })
+  const [worker] = await field.start(1)
+  await worker!.order('work', 'drain')
+  await worker!.order('enqueueAll', -100, 100) // connections are opened, plans are made
+  await field.untilEmpty()
+  await field.tidy()
+  const spent = await spending(cluster, database)
+  const startMs = nowMs()
+  await worker!.order('enqueueAll', 0, tasks)
+  await field.untilEmpty()
+  const ms = nowMs() - startMs
+  const costs = await spent()
+  const { ran } = await worker!.order('stop')
+  await worker!.end()
+  await cluster.admin(`drop database ${database}`)
+  const counted = ran.filter((number) => number >= 0)
+  return { rate: (tasks * STEPS.length) / (ms / 1_000), ...missed(counted, tasks), ...costs }
+}
+
+/** From the first that runs to none that is unfinished: how long a pod takes to start is not in it. */
+async function resume(
+  scope: Scope,
+  { cluster, module, database, tasks }: Cell,
+  position: number,
+): Promise<Result> {
+  const field = await openField(scope, cluster, { module, database })
+  await cluster.admin(standing(tasks, position), database)
+  await field.tidy()
+  const spent = await spending(cluster, database)
+  const { ran, ms } = await drained(field)
+  const costs = await spent()
+  await cluster.admin(`drop database ${database}`)
+  return { rate: tasks / (ms / 1_000), ...missed(ran, tasks), ...costs }
+}
+
+async function drained(field: Field): Promise<{ readonly ran: number[]; readonly ms: number }> {
+  const [worker] = await field.start(1)
+  await worker!.order('work', 'drain')
+  await field.untilEmpty()
+  const endMs = nowMs()
+  const { ran, atMs } = await worker!.order('stop')
+  await worker!.end()
+  return { ran, ms: endMs - atMs[0]! }
+}
+
+/** Tasks of the long machine with so many transitions behind them, each with an output of some size. */
+function standing(tasks: number, position: number): string {
+  const entry = {
+    value: { number: 1, text: 'x'.repeat(50) },
+    at: '2026-01-01T00:00:00.000Z',
+    attempt: 1,
+    ms: 1,
+  }
+  const carry = Object.fromEntries(LONG_STEPS.slice(0, position).map((name) => [name, entry]))
+  return `
+    do $$ begin
+      perform fleetline.enqueue('default', '${LONG}', jsonb_build_object('number', n)) from generate_series(0, ${tasks - 1}) n;
+      update fleetline.tasks set position = ${position}, carry = '${JSON.stringify(carry)}';
+    end $$`
+}
+
+const CALLS = `
+  select coalesce(sum(s.calls), 0)::int as calls
+    from pg_stat_statements s join pg_database d on d.oid = s.dbid where d.datname = `
+
+/** Answers with what was spent since. */
+async function spending(
+  cluster: Cluster,
+  database: string,
+): Promise<() => Promise<Pick<Result, 'statements' | 'walBytes'>>> {
+  const read = async () => {
+    const { rows } = await cluster.admin(`${CALLS}'${database}'`)
+    const lsn = await cluster.admin(`select pg_current_wal_insert_lsn() - '0/0' as bytes`)
+    return { statements: Number(rows[0]!['calls']), walBytes: Number(lsn.rows[0]!['bytes']) }
+  }
+  const before = await read()
+  return async () => {
+    const after = await read()
+    return {
+      statements: after.statements - before.statements,
+      walBytes: after.walBytes - before.walBytes,
+    }
+  }
+}
+
+function reportOf(results: ReadonlyMap<string, readonly Result[]>, tasks: number, postgres: string): Report {
+  const rates = (name: string) => results.get(name)!.map(({ rate }) => rate)
+  const all = [...results.values()].flat()
+  const total = (value: (result: Result) => number) => all.reduce((sum, one) => sum + value(one), 0)
+  const [lost, duplicated] = [total((one) => one.lost), total((one) => one.duplicated)]
+  const each = statementsOf(results.get('ours')!, tasks * STEPS.length)
+  return {
+    ratios: {
+      steps_vs_dbos: ratioOf(rates('ours'), rates('DBOS')),
+      steps_vs_bare: ratioOf(rates('ours'), rates('bare')),
+      resume_long_vs_short: ratioOf(rates(RESUMES[1].name), rates(RESUMES[0].name)),
+    },
+    counts: { statements_per_transition: each, lost, duplicated },
+    table: [HEAD, ...Array.from(results, ([name, rounds]) => rowOf(name, rounds, tasks))],
+    faults: lost + duplicated === 0 ? [] : [`${lost} tasks lost, ${duplicated} run twice`],
+    postgres,
+  }
+}
+
+function statementsOf(rounds: readonly Result[], units: number): number {
+  return rounded(medianOf(rounds.map(({ statements }) => statements / units)))
+}
+
+const HEAD = ['cell', 'a second', 'least–most', 'statements each', 'WAL bytes each', 'lost', 'duplicated']
+
+/** Each transition, or each task that was resumed. */
+function rowOf(name: string, rounds: readonly Result[], tasks: number): (string | number)[] {
+  const units = ENTRANTS.some((entrant) => entrant.name === name) ? tasks * STEPS.length : tasks
+  const rates = rounds.map(({ rate }) => Math.round(rate))
+  return [
+    name,
+    medianOf(rates),
+    `${Math.min(...rates)}–${Math.max(...rates)}`,
+    statementsOf(rounds, units),
+    Math.round(medianOf(rounds.map(({ walBytes }) => walBytes / units))),
+    rounds.reduce((sum, { lost }) => sum + lost, 0),
+    rounds.reduce((sum, { duplicated }) => sum + duplicated, 0),
+  ]
+}

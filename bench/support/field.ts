@@ -1,0 +1,54 @@
+// A database of a contestant, and its processes.
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Scope } from '../../packages/server/test/support/cleanup.ts'
+import type { Cluster } from '../../packages/server/test/support/cluster.ts'
+import { startContestant, type ContestantProcess } from './contestant-processes.ts'
+import type { ContestantModule } from './contestant.ts'
+
+export type Field = {
+  start(count: number): Promise<ContestantProcess[]>
+  untilEmpty(): Promise<void>
+  /** As much is done between two cells for each: what one left behind costs the next nothing. */
+  tidy(): Promise<void>
+}
+
+const PATIENCE_MS = 120_000 // a process died, or a task was lost
+
+export async function openField(
+  scope: Scope,
+  cluster: Cluster,
+  { module, database }: { readonly module: string; readonly database: string },
+): Promise<Field> {
+  const { prepare, UNFINISHED } = (await import(module)) as ContestantModule
+  const url = cluster.urlOf(database)
+  await cluster.admin(`create database ${database}`)
+  await prepare(url)
+  return {
+    start: (count) => Promise.all(Array.from({ length: count }, () => startContestant(scope, module, url))),
+    untilEmpty: async () => {
+      const deadlineMs = performance.now() + PATIENCE_MS
+      for (let left = -1; left !== 0; await pause(10)) {
+        left = (await cluster.admin(UNFINISHED, database)).rows[0]!['count'] as number
+        if (performance.now() > deadlineMs) throw new Error(`${left} tasks of ${database} do not end`)
+      }
+    },
+    tidy: async () => {
+      await cluster.admin('vacuum analyze', database)
+      await cluster.admin('checkpoint', database)
+    },
+  }
+}
+
+/** How many numbers did not run, and how often one ran again. */
+export function missed(
+  ran: readonly number[],
+  count: number,
+): { readonly lost: number; readonly duplicated: number } {
+  const distinct = new Set(ran).size
+  return { lost: count - distinct, duplicated: ran.length - distinct }
+}
+
+/** Of the monotonic clock, which all processes of a machine share. */
+export function nowMs(): number {
+  return Number(process.hrtime.bigint() / 1_000n) / 1_000
+}
