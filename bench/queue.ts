@@ -80,7 +80,7 @@ async function measure(scope: Scope, { cluster, size, entrant, round }: Round): 
   const singly = await enqueuer.order('enqueueSingly', 0, CALLERS, isLive ? size.singlyMs : 0)
   await enqueuer.order('stop')
   await enqueuer.end()
-  await cluster.admin(`drop database ${database}`)
+  await field.close()
   const [bulkRate, singleRate] = [size.backlog / (bulk.ms / 1_000), singly.count / (singly.ms / 1_000)]
   return { bulkRate, singleRate, latenciesMs, walBytesPerTask, ...drained }
 }

@@ -40,9 +40,10 @@ async function drain(client: pg.Client, run: (number: number) => void, signal: A
     const held = [all(self.pod), claims.map(({ id }) => id), claims.map(({ attempt }) => attempt)]
     const results = claims.map(({ input }) => JSON.stringify(input))
     const entry = (step: number) => [all(step + 1), all(STEPS[step]), results, all(0)]
+    for (const { input } of claims)
+      for (const step of STEPS.keys()) run((input as { number: number }).number * STEPS.length + step)
     for (let step = 0; step < RECORDED; step += 1)
       await inTransaction(client, RECORD, [...held, ...entry(step)])
-    for (const { input } of claims) run((input as { number: number }).number)
     await inTransaction(client, END, [
       ...held,
       all('done'),

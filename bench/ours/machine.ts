@@ -6,7 +6,7 @@ import { createPod, loadConfig, machine, type Machine, type Pod } from '../../pa
 import { migrateUp } from '../../packages/server/src/store/migrate.ts'
 import type { ContestantModule } from '../support/contestant.ts'
 
-export const UNFINISHED = `select count(*)::int from fleetline.tasks`
+export const UNFINISHED = `select exists (select from fleetline.tasks) as unfinished`
 export const [TRIP, LONG] = ['trip', 'long'] as const
 export const STEPS = ['one', 'two', 'three'] as const
 export const LONG_STEPS: readonly string[] = Array.from({ length: 32 }, (_, n) => `n${n}`)
@@ -56,13 +56,11 @@ function podOf(url: string, run: Run): Pod {
 
 function tripOf(run: Run): Machine {
   const [one, two, three] = STEPS
+  const ran = ({ number }: { readonly number: number }, step: number) => run(number * STEPS.length + step)
   return machine(TRIP, SCHEMAS)
-    .to(one, async (c) => ({ number: c.input.number }))
-    .to(two, async (c) => ({ number: c.out.one.number }))
-    .to(three, async (c) => {
-      run(c.input.number)
-      return { number: c.out.two.number }
-    })
+    .to(one, async (c) => (ran(c.input, 0), { number: c.input.number }))
+    .to(two, async (c) => (ran(c.input, 1), { number: c.out.one.number }))
+    .to(three, async (c) => (ran(c.input, 2), { number: c.out.two.number }))
     .end((c) => c.out.three)
 }
 

@@ -4,7 +4,7 @@ import { createPod, loadConfig, task, type Pod, type Machine } from '../../packa
 import { migrateUp } from '../../packages/server/src/store/migrate.ts'
 import type { ContestantModule } from '../support/contestant.ts'
 
-export const UNFINISHED = `select count(*)::int from fleetline.tasks`
+export const UNFINISHED = `select exists (select from fleetline.tasks) as unfinished`
 export const MACHINE = 'work'
 
 // A handler that returns at once: as many slots as the queue settles in one batch.

@@ -3,22 +3,24 @@
 import { DBOS } from '@dbos-inc/dbos-sdk'
 import type { ContestantModule } from '../support/contestant.ts'
 
-export const UNFINISHED = `select count(*)::int from dbos.workflow_status where status not in ('SUCCESS', 'ERROR', 'CANCELLED')`
+export const UNFINISHED = `select exists (
+  select from dbos.workflow_status where status not in ('SUCCESS', 'ERROR', 'CANCELLED')) as unfinished`
 
 const [AT_A_TIME, CONNECTIONS] = [64, 20]
 let onRun: (number: number) => void = () => undefined
 
 const trip = DBOS.registerWorkflow(
   async (number: number) => {
-    const one = await DBOS.runStep(async () => ({ number }), { name: 'one' })
-    const two = await DBOS.runStep(async () => ({ number: one.number }), { name: 'two' })
-    return DBOS.runStep(
-      async () => {
-        onRun(number)
-        return { number: two.number }
-      },
-      { name: 'three' },
-    )
+    const step = (name: string, index: number, given: number) => {
+      const body = async () => {
+        onRun(number * 3 + index)
+        return { number: given }
+      }
+      return DBOS.runStep(body, { name })
+    }
+    const one = await step('one', 0, number)
+    const two = await step('two', 1, one.number)
+    return step('three', 2, two.number)
   },
   { name: 'trip' },
 )

@@ -2,7 +2,7 @@
 import { Logger, makeWorkerUtils, run as runWorker, type RunnerOptions } from 'graphile-worker'
 import type { ContestantModule } from '../support/contestant.ts'
 
-export const UNFINISHED = 'select count(*)::int from graphile_worker._private_jobs'
+export const UNFINISHED = 'select exists (select from graphile_worker._private_jobs) as unfinished'
 
 const TASK = 'work'
 const logger = new Logger(() => () => undefined)

@@ -2,7 +2,7 @@
 import { PgBoss, type WorkOptions } from 'pg-boss'
 import type { ContestantModule } from '../support/contestant.ts'
 
-export const UNFINISHED = `select count(*)::int from pgboss.job where state < 'completed'`
+export const UNFINISHED = `select exists (select from pgboss.job where state < 'completed') as unfinished`
 
 const QUEUE = 'work'
 const LIST = 5_000

@@ -15,6 +15,6 @@ export type ContestantModule = {
   /** Makes what it needs in an empty database. */
   readonly prepare: (url: string) => Promise<void>
   readonly open: (url: string) => Promise<Contestant>
-  /** A query with one row, whose `count` tells how many tasks have not ended. */
+  /** A query with one row, whose `unfinished` tells whether there is a task that has not ended. */
   readonly UNFINISHED: string
 }

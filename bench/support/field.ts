@@ -1,5 +1,6 @@
 // A database of a contestant, and its processes.
 import { setTimeout as pause } from 'node:timers/promises'
+import pg from 'pg'
 import type { Scope } from '../../packages/server/test/support/cleanup.ts'
 import type { Cluster } from '../../packages/server/test/support/cluster.ts'
 import { startContestant, type ContestantProcess } from './contestant-processes.ts'
@@ -10,9 +11,11 @@ export type Field = {
   untilEmpty(): Promise<void>
   /** As much is done between two cells for each: what one left behind costs the next nothing. */
   tidy(): Promise<void>
+  close(): Promise<void>
 }
 
 const PATIENCE_MS = 120_000 // a process died, or a task was lost
+const LOOK_MS = 20
 
 export async function openField(
   scope: Scope,
@@ -23,14 +26,19 @@ export async function openField(
   const url = cluster.urlOf(database)
   await cluster.admin(`create database ${database}`)
   await prepare(url)
+  const client = new pg.Client(url) // one for all looks: a connection costs as much as some tasks
+  await client.connect()
   return {
     start: (count) => Promise.all(Array.from({ length: count }, () => startContestant(scope, module, url))),
     untilEmpty: async () => {
       const deadlineMs = performance.now() + PATIENCE_MS
-      for (let left = -1; left !== 0; await pause(10)) {
-        left = (await cluster.admin(UNFINISHED, database)).rows[0]!['count'] as number
-        if (performance.now() > deadlineMs) throw new Error(`${left} tasks of ${database} do not end`)
-      }
+      const look = async () => (await client.query<{ unfinished: boolean }>(UNFINISHED)).rows[0]!.unfinished
+      for (; await look(); await pause(LOOK_MS))
+        if (performance.now() > deadlineMs) throw new Error(`Tasks of ${database} do not end`)
+    },
+    close: async () => {
+      await client.end()
+      await cluster.admin(`drop database ${database}`)
     },
     tidy: async () => {
       await cluster.admin('vacuum analyze', database)

@@ -2,7 +2,7 @@
 // whole, and what is still being written has a name that nobody looks for.
 import { createHash, randomUUID } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdir, readdir, readlink, rename, rm, symlink } from 'node:fs/promises'
+import { mkdir, open, readdir, readlink, rename, rm, symlink } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -29,6 +29,7 @@ export const ingest = machine('image.ingest', { input: Image, output: z.object({
     async (c) => {
       const file = resolve(IMAGES_TO, 'downloads', `${c.id}.gz`)
       const { status, body } = await fetch(`${IMAGES_FROM}/${c.input.name}.gz`, { signal: c.signal })
+      if (status !== 200) await body?.cancel()
       if (status === 404) abort(`There is no image ${c.input.name}`)
       if (status !== 200 || !body) throw new Error(`The server answered with ${status}`)
       await whole(c.id, file, (part) => pipeline(body, fileOf(part), { signal: c.signal }))
@@ -41,9 +42,9 @@ export const ingest = machine('image.ingest', { input: Image, output: z.object({
     async (c) => {
       const path = imageOf(c.input.sha256)
       const hash = createHash('sha256')
-      const from = createReadStream(c.out.download.file)
       await whole(c.id, path, async (part) => {
-        await pipeline(from, createGunzip(), paced(hash, c.signal), fileOf(part), { signal: c.signal })
+        const packed = createReadStream(c.out.download.file)
+        await pipeline(packed, createGunzip(), paced(hash, c.signal), fileOf(part), { signal: c.signal })
         if (hash.digest('hex') !== c.input.sha256) hold(`${c.input.name} has another SHA-256`)
       })
       return { path }
@@ -69,8 +70,8 @@ function fileOf(path: string) {
   return createWriteStream(path, { flush: true })
 }
 
-/** Every attempt writes to a name of its own: one before it may not know yet that it is over. What a killed one left is
- *  removed here. */
+/** Every attempt writes to a name of its own, as one before it may not know yet that it is over. What that has left is
+ *  removed; should it do so to ours, our rename fails, and we are tried again. */
 async function whole(task: string, path: string, write: (part: string) => Promise<void>): Promise<void> {
   const [folder, ours] = [dirname(path), `${basename(path)}.${task}.`]
   await mkdir(folder, { recursive: true })
@@ -80,9 +81,16 @@ async function whole(task: string, path: string, write: (part: string) => Promis
   try {
     await write(part)
     await rename(part, path)
+    await onDisk(folder)
   } finally {
     await rm(part, { force: true })
   }
+}
+
+/** Its names, too: once this step is recorded, it does not run again. */
+async function onDisk(folder: string): Promise<void> {
+  const handle = await open(folder)
+  await handle.sync().finally(() => handle.close())
 }
 
 /** Counts every chunk into the hash, and takes its time if it was told to. */

@@ -16,7 +16,9 @@ export type Free<Name extends string, Out> = string extends Name
     ? "a transition's name must be one literal"
     : Name extends keyof Out
       ? `transition "${Name}" is already defined`
-      : Name
+      : Name extends 'end'
+        ? 'a transition cannot be named "end"'
+        : Name
 /** Never for a union. */
 type One<Name, All = Name> = Name extends unknown ? ([All] extends [Name] ? Name : never) : never
 /** Flat, so that 64 transitions are no tower of intersections. */
@@ -25,7 +27,12 @@ export type Plus<Out, Name extends string, Value> = {
 }
 /** Nothing is stored as null; what is stored cannot be changed. */
 type Stored<Value> = Value extends void ? null : Fixed<Value>
-type Fixed<Value> = Value extends object ? { readonly [K in keyof Value]: Fixed<Value[K]> } : Value
+/** Primitives first: one with a brand is an object to the compiler, too. */
+type Fixed<Value> = unknown extends Value
+  ? Value
+  : Value extends string | number | boolean | null | undefined
+    ? Value
+    : { readonly [K in keyof Value]: Fixed<Value[K]> }
 
 type Maybe<Value> = Value | Promise<Value>
 
@@ -36,15 +43,16 @@ export type Chain<Raw, Input, Out, Given, Result> = {
    *  hands off if there is nothing left to do. */
   check(
     name: string,
-    body: (c: TransitionContext<Input, Out, Given>) => Promise<Handoff<Given> | void>,
+    body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Promise<Handoff<Fixed<Given>> | void>,
   ): Chain<Raw, Input, Out, Given, Result>
   /** Work, whose output is recorded: then it does not run again. Until then it may, under the same `c.key`. */
   to<Name extends string, Value extends Json | void>(
     name: Free<Name, Out>,
-    body: (c: TransitionContext<Input, Out, Given>) => Promise<Value | Handoff<Given>>,
+    body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Promise<Value | Handoff<Fixed<Given>>>,
     limits?: Limits,
   ): Chain<Raw, Input, Plus<Out, Name, Value>, Given, Result>
-  end(result: (c: EndContext<Input, Out>) => Given): Machine<Raw, Result>
+  /** An output, as it is, may be the result. */
+  end(result: (c: EndContext<Input, Out>) => Fixed<Given>): Machine<Raw, Result>
 }
 type EndContext<Input, Out> = Pick<TransitionContext<Input, Out, never>, 'id' | 'input' | 'out'>
 
@@ -71,7 +79,7 @@ export function machine<Raw, Input, Given, Result extends Json>(
     parse: (value: unknown) => parse('input', input, value),
     parseResult: (value: unknown) => parse('output', output, value),
   }
-  return chain(base, []) as Chain<Raw, Input, {}, Given, Result>
+  return chain(base, []) as unknown as Chain<Raw, Input, {}, Given, Result>
 }
 
 /** A machine with one transition, whose output is the result. */
@@ -133,6 +141,7 @@ function chain(
 function fitting(machineName: string, steps: readonly Step[], step: Step): Step {
   const what = `machine ${machineName}, ${step.name}`
   refuseUnless(TASK_NAME.test(step.name), `${what}: its name must match ${TASK_NAME.source}`)
+  refuseUnless(step.name !== 'end', `${what}: this is what a timeline calls its end`)
   refuseUnless(!steps.some(({ name }) => name === step.name), `${what}: is already defined`)
   const isFull = transitionsOf(steps).length >= LIMITS.transitions
   refuseUnless(

@@ -18,9 +18,9 @@ type Deps = {
 const STEPS_A_BEAT = 20
 
 export function machineDuties({ database, clock, log, beatMs, onReady }: Deps): Duty[] {
-  const settleOrphans = createOrphans(clock)
+  const settleOrphans = createOrphans({ database, clock })
   const step = async (term: Term): Promise<boolean> => {
-    const outcome = await database.transaction((query) => settleOrphans(query, term))
+    const outcome = await settleOrphans(term)
     if (outcome.type === 'unknown') onReady() // some may be
     const { released, continued, held, isAll } = valueOf(
       outcome,

@@ -4,8 +4,8 @@
 //   reason `shape`, until a pod that knows its shape comes, or an operator does something
 //   a task that a pod has claimed, that waits for its time, or that is dead is left alone until it is ready
 //   a write names the leader's term: under an older one it changes nothing
-//   a step reads no more rows than it moves, but for those that are held: these are read once for every change of what is
-//   run, and once a minute
+//   a step writes some hundreds of rows, and the next begins at another track: none waits for the whole of another
+//   what is held and stays so is read once for every change of what is run, and a minute behind the last time
 //
 //   the track                                   its ready tasks and suspects      those held for their shape
 //   is run by a live pod                        are claimed there                 ready, at the place they had
@@ -13,16 +13,22 @@
 //   the task fits at its position
 //   is not, but another shape is                held: `shape`                     stay so
 //   is not, and no other shape is               as they are: nobody runs this machine now
+// A suspect that was held is one again when it is released.
 import type { Clock } from '../lib/clock.ts'
-import type { Query } from '../store/database.ts'
+import type { Database, Outcome, Query } from '../store/database.ts'
 import { positionsKept } from './continue.ts'
 import { PLAIN } from './plan.ts'
 
 /** Under which a leader writes. */
 export type Term = { readonly term: number; readonly pod: number }
 
-/** What was done to how many. */
-export type Moved = { released: number; continued: number; held: number }
+/** What was done to how many, and whether there is nothing more to do. */
+export type Moved = {
+  readonly released: number
+  readonly continued: number
+  readonly held: number
+  readonly isAll: boolean
+}
 
 type Track = {
   readonly id: number
@@ -40,23 +46,26 @@ type Track = {
 type Heir = { readonly position: number; readonly track: number | null; readonly isOther: boolean }
 
 const STEP = 500
-const LOOK_AGAIN_MS = 60_000 // a row that somebody had locked was passed over, a step may not have been committed
+const LOOK_AGAIN_MS = 60_000 // a row that somebody had locked was passed over
 
-// A pod of an older release does not say what it claims: it runs tasks of one handler, whose names it may not have written.
-const TRACKS = `
+// One row in the order of an index is looked for: an `exists` the planner may answer for all tracks at once, or from the
+// table. A pod of an older release does not say what it claims: it runs tasks of one handler, whose names it may not have
+// written. Offset 0, so that nothing is asked twice.
+const has = (condition: string, order: string) =>
+  `coalesce((select true from fleetline.tasks t where t.track = k.id and ${condition} order by ${order} limit 1), false)`
+export const TRACKS = `
   select * from (
     select k.id, k.queue, k.machine, k.shape, coalesce(s.names, array['${PLAIN.transition}']) as names, r."isRun",
            not r."isRun" and (
-             exists (select from fleetline.tasks t where t.track = k.id and t.state = 'ready')
-             or exists (select from fleetline.tasks t where t.track = k.id and t.state = 'waiting' and t.reason = 'suspect'))
-             as "isOpen",
-           exists (select from fleetline.tasks t where t.track = k.id and t.state = 'held' and t.reason = 'shape') as "isHeld"
+             ${has(`t.state = 'ready'`, 't.priority desc, t.place')}
+             or ${has(`t.state = 'waiting' and t.reason = 'suspect'`, 't.run_at')}) as "isOpen",
+           ${has(`t.state = 'held' and t.reason = 'shape'`, 't.id')} as "isHeld"
       from fleetline.tracks k
       left join fleetline.shapes s on s.machine = k.machine and s.shape = k.shape
      cross join lateral (
        select exists (select from fleetline.pods p
                        where p.state = 'live' and (k.id = any (p.tracks) or p.tracks is null and k.shape = '')) as "isRun") r
-     where k.max_attempts < 32767) k
+     where k.max_attempts < 32767 offset 0) k
    where k."isRun" or k."isOpen" or k."isHeld"
    order by k.id desc`
 
@@ -84,77 +93,112 @@ export const MOVE = `
    where t.ctid = any (array(select tid from ready union all select tid from suspects)) and h.position = t.position
   returning h.track is not null as "hasHeir"`
 
-// $7 behind which. What one held for its shape was before is known by its error: lost with its pod, it stays one step from
-// being a suspect.
+// $7 behind which id. What one was before it was held is known by its error, if that is of its last claim.
+const WAS = `
+  case when t.error ->> 'code' = 'pod_lost' and (t.error ->> 'attempt')::int = t.attempt
+       then case when t.error -> 'attempts' -> -2 ->> 'code' = 'pod_lost' then 'suspect' else 'pod_lost' end end`
 export const RELEASE = `
-  with looked as (
-    select id, ctid as tid from fleetline.tasks
-     where track = $3 and state = 'held' and reason = 'shape' and id > $7 and ${LEADS}
-     order by id limit ${STEP} for update skip locked),
-  moved as (
-    update fleetline.tasks t
-       set state = 'ready', track = h.track, spent = ${SPENT}, run_at = now(),
-           reason = case when t.error ->> 'code' = 'pod_lost' then 'pod_lost' end
-      from ${HEIRS}
-     where t.ctid = any (array(select tid from looked)) and h.position = t.position and h.track is not null
-    returning t.id)
-  select (select count(*)::int from moved) as count, (select id from looked order by id desc limit 1) as last`
+  with picked as (
+    select ctid as tid from fleetline.tasks
+     where track = $3 and state = 'held' and reason = 'shape' and position = any ($4::int[]) and id > $7 and ${LEADS}
+     order by id limit ${STEP} for update skip locked)
+  update fleetline.tasks t
+     set track = h.track, spent = ${SPENT}, run_at = now(), reason = ${WAS},
+         state = (case when ${WAS} = 'suspect' then 'waiting' else 'ready' end)::fleetline.task_state
+    from ${HEIRS}
+   where t.ctid = any (array(select tid from picked)) and h.position = t.position
+  returning t.id`
 
 const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
-const ALL_LOOKED_AT = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
-/** How far all that is held was looked at, while the same shapes are run: by tracks, up to which id. */
-type Look = { readonly of: string; readonly sinceMs: number; readonly upTo: Map<number, string> }
+/** How far what is held on a track was looked at, while the same shapes are run; `endedMs` is null until it is whole. */
+type Look = { readonly of: string; readonly upTo: string; readonly endedMs: number | null }
+/** What a step leaves to the next: how far it came, and at which track. */
+type Memory = { readonly looks: ReadonlyMap<number, Look>; readonly behind: number }
 
-/** One step, in the leader's transaction; there is more to do if it says so. */
-export function createOrphans(
-  clock: Pick<Clock, 'monotonicMs'>,
-): (query: Query, term: Term) => Promise<Moved & { readonly isAll: boolean }> {
-  let look: Look = { of: '', sinceMs: -Infinity, upTo: new Map() }
-  return async (query, term) => {
-    const tracks = await query<Track>(TRACKS)
-    const run = tracks.filter(({ isRun }) => isRun)
-    const of = `${term.term}: ${run.map(({ id }) => id).join()}`
+type Deps = { readonly database: Pick<Database, 'transaction'>; readonly clock: Pick<Clock, 'monotonicMs'> }
+
+/** Takes a step with each call. */
+export function createOrphans({ database, clock }: Deps): (term: Term) => Promise<Outcome<Moved>> {
+  let memory: Memory = { looks: new Map(), behind: Infinity }
+  return async (term) => {
     const nowMs = clock.monotonicMs()
-    if (look.of !== of || nowMs - look.sinceMs >= LOOK_AGAIN_MS)
-      look = { of, sinceMs: nowMs, upTo: new Map() }
-    const moved = { released: 0, continued: 0, held: 0 }
-    for (const track of tracks) {
-      const heirs = heirsOf(track, run)
-      if (!heirs) continue
-      const [positions, next] = [heirs.map((heir) => heir.position), heirs.map((heir) => heir.track)]
-      const values = [term.term, term.pod, track.id, positions, next, heirs.map((heir) => heir.isOther)]
-      const isAll = await release(query, { track, values, look, moved })
-      if (!isAll || (track.isOpen && (await move(query, values, moved)))) return { ...moved, isAll: false }
-    }
-    return { ...moved, isAll: true }
+    const outcome = await database.transaction((query) => takeStep({ query, term, nowMs }, memory))
+    if (outcome.type === 'committed') memory = outcome.value.memory
+    return outcome
   }
 }
 
-type Releasing = {
-  readonly track: Track
-  readonly values: readonly unknown[]
-  readonly look: Look
-  readonly moved: Moved
+type Step = { readonly query: Query; readonly term: Term; readonly nowMs: number }
+
+async function takeStep(step: Step, memory: Memory): Promise<Moved & { readonly memory: Memory }> {
+  const tracks = await step.query<Track>(TRACKS)
+  const run = tracks.filter(({ isRun }) => isRun)
+  const of = `${step.term.term}: ${run.map(({ id }) => id).join()}`
+  const looks = new Map(memory.looks)
+  const moved = { released: 0, continued: 0, held: 0 }
+  let [behind, isAll] = [memory.behind, true]
+  const turned = [...tracks.filter(({ id }) => id < behind), ...tracks.filter(({ id }) => id >= behind)]
+  for (const track of turned) {
+    const heirs = heirsOf(track, run)
+    if (!heirs) continue
+    behind = track.id
+    const look = nextLook(looks.get(track.id), of, step.nowMs)
+    if (track.isHeld && look) {
+      const ids = await release(step, { track, heirs, look })
+      moved.released += ids.length
+      const isWhole = ids.length < STEP
+      isAll &&= isWhole
+      looks.set(track.id, { of, upTo: ids.at(-1) ?? look.upTo, endedMs: isWhole ? step.nowMs : null })
+    }
+    if (track.isOpen) {
+      const { continued, held } = await move(step, track, heirs)
+      moved.continued += continued
+      moved.held += held
+      isAll &&= continued + held < STEP
+    }
+    if (moved.released + moved.continued + moved.held >= STEP) {
+      isAll = false
+      break
+    }
+  }
+  return { ...moved, isAll, memory: { looks, behind } }
 }
 
-/** Whether all of them are looked at. */
-async function release(query: Query, { track, values, look, moved }: Releasing): Promise<boolean> {
-  const upTo = look.upTo.get(track.id) ?? BEFORE_ALL
-  if (!track.isHeld || upTo === ALL_LOOKED_AT) return true
-  const [row] = await query<{ count: number; last: string | null }>(RELEASE, [...values, upTo])
-  moved.released += row?.count ?? 0
-  look.upTo.set(track.id, row?.last ?? ALL_LOOKED_AT)
-  return !row?.last
+/** Where to go on; undefined if all was looked at not long ago. */
+function nextLook(known: Look | undefined, of: string, nowMs: number): Look | undefined {
+  const anew = { of, upTo: BEFORE_ALL, endedMs: null }
+  if (known?.of !== of) return anew
+  if (known.endedMs === null) return known
+  return nowMs - known.endedMs >= LOOK_AGAIN_MS ? anew : undefined
 }
 
-/** Whether there may be more. */
-async function move(query: Query, values: readonly unknown[], moved: Moved): Promise<boolean> {
-  const rows = await query<{ hasHeir: boolean }>(MOVE, values)
+type Held = { readonly track: Track; readonly heirs: readonly Heir[]; readonly look: Look }
+
+/** Their ids, in their order. */
+async function release({ query, term }: Step, { track, heirs, look }: Held): Promise<string[]> {
+  const some = heirs.filter((heir) => heir.track !== null)
+  if (some.length === 0) return []
+  const values = [term.term, term.pod, track.id, ...columnsOf(some), look.upTo]
+  return (await query<{ id: string }>(RELEASE, values)).map(({ id }) => id).toSorted()
+}
+
+async function move(
+  { query, term }: Step,
+  { id }: Track,
+  heirs: readonly Heir[],
+): Promise<{ readonly continued: number; readonly held: number }> {
+  const rows = await query<{ hasHeir: boolean }>(MOVE, [term.term, term.pod, id, ...columnsOf(heirs)])
   const continued = rows.filter(({ hasHeir }) => hasHeir).length
-  moved.continued += continued
-  moved.held += rows.length - continued
-  return rows.length > 0
+  return { continued, held: rows.length - continued }
+}
+
+function columnsOf(heirs: readonly Heir[]): unknown[][] {
+  return [
+    heirs.map(({ position }) => position),
+    heirs.map(({ track }) => track),
+    heirs.map(({ isOther }) => isOther),
+  ]
 }
 
 /** Who goes on with a task of the track, by its position: the track itself if it is run, else the newest shape into which it
@@ -169,6 +213,10 @@ function heirsOf(track: Track, run: readonly Track[]): readonly Heir[] | undefin
   const alike = candidates.filter((other) => (other.shape === PLAIN.shape) === (shape === PLAIN.shape))
   return [...names.keys(), names.length].map((position) => {
     const heir = alike.find((other) => positionsKept(names, other.names).includes(position))
-    return { position, track: heir?.id ?? null, isOther: !!heir && heir.names[position] !== names[position] }
+    return {
+      position,
+      track: heir?.id ?? null,
+      isOther: !!heir && heir.names[position] !== names[position],
+    }
   })
 }

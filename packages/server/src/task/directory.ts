@@ -57,7 +57,7 @@ const OF_LIVE = `${BOTH}, t.state::text as state, t.reason, t.max_attempts as "m
   null::timestamptz as "endedAt", case when k.shape <> '' then coalesce(s.names[t.position + 1], 'end') end as transition`
 const OF_ENDED = `${BOTH}, t.outcome as state, null::text as reason, null::smallint as "maxAttempts",
   null::timestamptz as "runAt", t.settled_at as "endedAt", null::text as transition`
-const WAY = `k.shape, coalesce(s.names, '{}') as names, t.position, t.carry` // an older release writes no shape
+const WAY = `k.shape, coalesce(s.names, array['run']) as names, t.position, t.carry` // an older release writes no shape
 
 const FIND = `
   select ${OF_LIVE}, ${WAY}, t.input, null::jsonb as result, null::text as via, t.error from fleetline.tasks t ${TRACKED}

@@ -61,7 +61,7 @@ export async function typePage(
   const command = blocks.find(({ text }) => text.startsWith('fleetline() {'))!
   const type = async ({ language, text }: Block): Promise<string> => {
     if (language === 'js') return run(process.execPath, ['--input-type=module', '-e', text])
-    if (language === 'sh') return run('sh', ['-c', `. ${kept}\n${command.text}${text}\nexport -p > ${kept}`])
+    if (language === 'sh') return run('sh', ['-ec', `. ${kept}\n${command.text}${text}\nexport -p > ${kept}`])
     const outcome = await database.transaction((query) => query<object>(text))
     assert.ok(outcome.type === 'committed')
     return Object.values(outcome.value[0]!).join(' ')

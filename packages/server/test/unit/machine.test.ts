@@ -57,6 +57,14 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   createPod(config, { tasks: [measured] })
   // @ts-expect-error: nothing comes back as null
   length.to('maybe', async () => undefined).to('next', async (c) => c.out.maybe satisfies undefined)
+  const lists = machine('lists', { input: In, output: z.object({ files: z.array(z.string()) }) })
+  const listing = lists
+    .to('list', async (c) => ({ files: [c.input.key], of: c.id }))
+    .to('next', async (c) => (c.out.list.of.length > 0 ? c.handoff(c.out.list) : undefined))
+    .end((c) => c.out.list)
+  createPod(config, { tasks: [listing] })
+  // @ts-expect-error: a name that a timeline needs
+  begun.to('end', async () => 1)
   // @ts-expect-error: an output is changed
   length.to('list', async () => ['a']).to('next', async (c) => c.out.list.push('b'))
   // @ts-expect-error: the same, deep within it
@@ -99,6 +107,7 @@ test('a machine that cannot be run is refused where it is written', () => {
   assert.throws(() => machine('m', { ...image, priority: 8 }), /priority must be from 0 to 7/)
   assert.throws(() => at('a'), /machine m, a: is already defined/)
   assert.throws(() => at('with space'), /machine m, with space: its name must match/)
+  assert.throws(() => at('end'), /machine m, end: this is what a timeline calls its end/)
   assert.throws(
     () => begun.check('twice', async () => undefined).check('twice', async () => undefined),
     /twice: is already defined/,
