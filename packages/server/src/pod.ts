@@ -31,6 +31,7 @@ import type { Enqueued } from './task/enqueue.ts'
 import type { Machine } from './task/machine.ts'
 import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
 import { createTracks, type Tracks } from './task/tracks.ts'
+import { createDownstreams, type Downstream, type DownstreamOptions } from './throttle/downstreams.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 import { createHalts } from './turn/halts.ts'
@@ -65,6 +66,8 @@ export type Pod = Service & {
   listAgents(): Promise<readonly AgentEntry[]>
   /** Whether it was there. */
   removeAgent(name: string): Promise<boolean>
+  /** What has one limit of its own, by its key: `bedrock/claude`. Options are said once a key. */
+  downstream(key: string, options?: DownstreamOptions): Downstream
   /** What it listens on, also when 0 was asked for. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
@@ -98,6 +101,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const claimed = () => [...tracks.runners.keys()]
   const among = { ...config, url, database, clock, metrics, log, name, version, duties, tracks: claimed }
   const fleet = createFleet(among) //                                                 who lives, who leads
+  const downstreams = createDownstreams({ clock, random }) //                         how hard we may push
   const tenants = createTenants({ database }) //                                      whose rows
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const agents = createAgents({ ...config, defined, database, clock, random, version }) // in code, and behind URLs
@@ -156,6 +160,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     listAgents: async () => agents.list(await ownTenant()),
     removeAgent: async (name) => agents.remove(await ownTenant(), name),
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
+    downstream: (key, options) => downstreams.get(key, options),
     stop: async () => {
       readiness.drain()
       await fleet.drain() // the others hear at once that it takes nothing new

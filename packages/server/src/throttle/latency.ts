@@ -1,0 +1,43 @@
+// Whether a provider has become slow: the median of the newest samples over the least of the medians before it. A sample
+// is the time to a call's first token; only calls that succeeded give one. A window closes with 40 samples, or after
+// 30 s with ten. One that is slow for good is not slow any more fifteen windows later. Pure.
+
+export type Latency = {
+  readonly samples: readonly number[]
+  readonly sinceMs: number
+  readonly medians: readonly number[]
+  /** Of the last window that closed; 1 before there are two. */
+  readonly ratio: number
+}
+
+const WINDOW = { most: 40, least: 10, ms: 30_000 }
+const REMEMBERED = 15
+
+export const UNTIMED: Latency = { samples: [], sinceMs: 0, medians: [], ratio: 1 }
+
+/** After one more sample; `isClosed` says that it was the last of its window. */
+export function timed(
+  { samples, sinceMs, medians, ratio }: Latency,
+  sample: number,
+  nowMs: number,
+): Latency & { readonly isClosed: boolean } {
+  const since = samples.length === 0 ? nowMs : sinceMs
+  const all = [...samples, sample]
+  const isClosed = all.length >= WINDOW.most || (all.length >= WINDOW.least && nowMs - since >= WINDOW.ms)
+  if (!isClosed) return { samples: all, sinceMs: since, medians, ratio, isClosed }
+  const kept = [...medians, medianOf(all)].slice(-REMEMBERED)
+  return { samples: [], sinceMs: nowMs, medians: kept, ratio: ratioOf(kept), isClosed }
+}
+
+function ratioOf(medians: readonly number[]): number {
+  const least = Math.min(...medians)
+  return least > 0 ? medians.at(-1)! / least : 1
+}
+
+/** 0 of none. */
+export function medianOf(samples: readonly number[]): number {
+  if (samples.length === 0) return 0
+  const sorted = samples.toSorted((a, b) => a - b)
+  const middle = Math.floor(sorted.length / 2)
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
+}

@@ -1,0 +1,78 @@
+// What a failed call says about its provider. The first row that matches:
+//   refused   it has too much to do, or we sent too much: 429; Groq's 498; a 402 about what is in flight; 5xx that names a
+//             wait or high demand; `slow_down`, `ThrottlingException`, `rate_limit_error` … whatever the status
+//   timeout   no answer in time: 408, Node's and undici's timeouts, `ModelTimeoutException`, `TimeoutError`
+//   server    it is ill: 5xx, `overloaded_error`, a connection refused or reset
+//   client    all else: the request's own fault, or ours; says nothing about the provider
+// An error of this library that asks to be tried later counts as a refusal. Pure, and total.
+import { kindOf, type Retry } from '../errors.ts'
+import { replyIn, type Reply } from './reply.ts'
+import { waitOf } from './wait.ts'
+
+export type FailureKind = 'refused' | 'timeout' | 'server' | 'client'
+export type Failure = {
+  readonly kind: FailureKind
+  /** For how long it asked to be left alone. */
+  readonly waitMs?: number | undefined
+}
+
+const REFUSED = [
+  'slow_down',
+  'limit_burst_rate',
+  'rate_limit_error',
+  'rate_limit_exceeded',
+  'RESOURCE_EXHAUSTED',
+  'ThrottlingException',
+  'ServiceQuotaExceededException',
+  'ModelNotReadyException',
+]
+const TIMEOUT = [
+  'ETIMEDOUT',
+  'UND_ERR_CONNECT_TIMEOUT',
+  'UND_ERR_HEADERS_TIMEOUT',
+  'UND_ERR_BODY_TIMEOUT',
+  'ModelTimeoutException',
+  'APIConnectionTimeoutError',
+  'TimeoutError',
+]
+const SERVER = [
+  'overloaded_error',
+  'ECONNRESET',
+  'ECONNREFUSED',
+  'EPIPE',
+  'EAI_AGAIN',
+  'UND_ERR_SOCKET',
+  'APIConnectionError',
+]
+const DEMAND = /high demand|temporarily unable/i
+const IN_FLIGHT = /in[- ]flight|concurren/i
+
+/** Of what a call threw. */
+export function failureIn(error: unknown, now: number): Failure {
+  return ownRefusal(error, now) ?? failureOf(replyIn(error), now)
+}
+
+/** Of what a provider answered. */
+export function failureOf(reply: Reply, now: number): Failure {
+  const waitMs = waitOf(reply, now)
+  const kind = kindOfReply(reply, waitMs !== undefined)
+  return kind === 'client' ? { kind } : { kind, waitMs }
+}
+
+function kindOfReply({ status = 0, names, text }: Reply, hasWait: boolean): FailureKind {
+  const isOneOf = (signs: readonly string[]) => signs.some((sign) => names.has(sign))
+  const isIll = status >= 500
+  if (status === 429 || status === 498 || isOneOf(REFUSED)) return 'refused'
+  if (status === 402 && IN_FLIGHT.test(text)) return 'refused'
+  if (isIll && DEMAND.test(text)) return 'refused'
+  if (status === 503 && hasWait) return 'refused'
+  if (status === 408 || isOneOf(TIMEOUT)) return 'timeout'
+  return isIll || isOneOf(SERVER) ? 'server' : 'client'
+}
+
+function ownRefusal(error: unknown, now: number): Failure | undefined {
+  if (kindOf(error) !== 'Retry' || (error as Retry).code !== 'rate_limited') return undefined
+  const { afterMs, at } = error as Retry
+  const waitMs = at ? at.getTime() - now : afterMs
+  return { kind: 'refused', waitMs: waitMs !== undefined && waitMs > 0 ? waitMs : undefined }
+}

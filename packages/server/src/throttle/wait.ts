@@ -1,0 +1,65 @@
+// How long a provider asked to be left alone, in milliseconds: the first of its signs that can be read and is more than
+// nothing. When a bucket is full again (`x-ratelimit-reset-tokens`, `anthropic-ratelimit-…-reset`) is not a wait: a call
+// may go long before. Pure.
+import type { Reply } from './reply.ts'
+
+const LONGEST_MS = 86_400_000 // Azure has said a day; who says more is not believed
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000 }
+
+/** Undefined: it said nothing about it. */
+export function waitOf(reply: Reply, now: number): number | undefined {
+  const { header, text } = reply
+  const signs = [
+    () => numberOf(header('retry-after-ms')),
+    () => numberOf(header('x-ms-retry-after-ms')),
+    () => secondsOf(header('retry-after')),
+    () => untilDate(header('retry-after'), header('date'), now),
+    () => secondsOf(/(?:^|[;,\s])t=(\d{1,9})/.exec(header('ratelimit') ?? '')?.[1]),
+    () => resetOf(reply, 'ratelimit-reset', now),
+    () => resetOf(reply, 'x-ratelimit-reset', now),
+    () => secondsOf(/"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d+)?)s"/.exec(text)?.[1]),
+    () => spokenMs(text),
+  ]
+  for (const sign of signs) {
+    const ms = sign()
+    if (ms !== undefined && ms > 0) return Math.min(ms, LONGEST_MS)
+  }
+  return undefined
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text !== undefined && /^\s*\d{1,15}(\.\d+)?\s*$/.test(text) ? Number(text) : undefined
+}
+
+function secondsOf(text: string | undefined): number | undefined {
+  const seconds = numberOf(text)
+  return seconds === undefined ? undefined : seconds * 1_000
+}
+
+/** By the provider's own clock, if it told that. */
+function untilDate(text: string | undefined, date: string | undefined, now: number): number | undefined {
+  if (text === undefined || !/^\s*[A-Z]/i.test(text)) return undefined // all else is read as some date, too
+  const theirs = Date.parse(date ?? '')
+  return finite(Date.parse(text) - (Number.isNaN(theirs) ? now : theirs))
+}
+
+/** A reset of requests in general, on a refusal alone: milliseconds or seconds since 1970, else seconds from now. */
+function resetOf({ status, header }: Reply, name: string, now: number): number | undefined {
+  const value = status === 429 ? numberOf(header(name)) : undefined
+  if (value === undefined) return undefined
+  if (value > 1e12) return value - now
+  return value > 1e9 ? value * 1_000 - now : value * 1_000
+}
+
+function spokenMs(text: string): number | undefined {
+  const said =
+    /(?:retry after|try again in)\s+(\d{1,9}(?:\.\d{1,9})?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\b/i
+  const [, count, unit] = said.exec(text) ?? []
+  if (count === undefined || unit === undefined) return undefined
+  const short = /^(ms|milli)/i.test(unit) ? 'ms' : unit[0]!.toLowerCase()
+  return Number(count) * UNITS[short]!
+}
+
+function finite(ms: number): number | undefined {
+  return Number.isFinite(ms) ? ms : undefined
+}

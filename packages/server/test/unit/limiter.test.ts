@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { Rejected, Retry } from '../../src/errors.ts'
+import { createDownstreams, type DownstreamOptions } from '../../src/throttle/downstreams.ts'
+import type { Call } from '../../src/throttle/limiter.ts'
+import { manualClock } from '../support/clock.ts'
+
+const KEY = 'provider/account'
+const random = { unit: () => 0, bytes: (count: number) => new Uint8Array(count) }
+
+function downstream(options?: DownstreamOptions) {
+  const clock = manualClock()
+  const to = createDownstreams({ clock, random }).get(KEY, options)
+  const settled = () => clock.advance(0).then(() => new Promise((resolve) => setImmediate(resolve)))
+  return { clock, to, settled }
+}
+
+/** A body that ends when it is told to. */
+function held() {
+  const { promise, resolve, reject } = Promise.withResolvers<string>()
+  let call: Call | undefined
+  const body = (given: Call) => {
+    call = given
+    return promise
+  }
+  return { body, done: () => resolve('done'), fail: reject, call: () => call }
+}
+
+const refused = (waitMs?: number) =>
+  Object.assign(new Error('429'), {
+    status: 429,
+    headers: waitMs ? { 'retry-after-ms': String(waitMs) } : {},
+  })
+
+test('four at first; the fifth waits for a permit, the first first', async () => {
+  const { clock, to, settled } = downstream()
+  const calls = Array.from({ length: 7 }, held)
+  const runs = calls.map((one) => to.run(one.body))
+  await settled()
+  assert.deepEqual(to.standing(), { limit: 4, held: 4, waiting: 3, pausedUntil: undefined })
+  calls[1]!.fail(new Error('mine'))
+  await assert.rejects(runs[1]!, { message: 'mine' })
+  await settled()
+  assert.deepEqual(
+    calls.map((one) => one.call() !== undefined),
+    [true, true, true, true, true, false, false],
+  )
+  for (const one of calls) one.done()
+  await Promise.allSettled(runs)
+  await settled()
+  assert.deepEqual([to.standing().held, to.standing().waiting, clock.sleepers], [0, 0, 0])
+})
+
+test('T5: a permit comes back once after a return, a throw, an abort, a deadline, and a throw before any await', async () => {
+  const { clock, to, settled } = downstream({ deadline: '10s' })
+  const stop = new AbortController()
+  const [returned, thrown, aborted, late] = [held(), held(), held(), held()]
+  const runs = [
+    to.run(returned.body),
+    to.run(thrown.body),
+    to.run(aborted.body, { signal: stop.signal }),
+    to.run(late.body),
+  ]
+  runs.forEach((run) => run.catch(() => undefined))
+  await settled()
+  returned.done()
+  thrown.fail(new Error('mine'))
+  stop.abort(new Error('mine, too'))
+  assert.equal(aborted.call()!.signal.aborted, true)
+  aborted.fail(stop.signal.reason)
+  await clock.advance(10_000)
+  await assert.rejects(runs[3]!, /longer than 10000 ms/)
+  assert.equal(late.call()!.signal.aborted, true)
+  late.done() // what comes after the deadline changes nothing
+  await Promise.allSettled(runs)
+  const now = () => {
+    throw new Error('at once')
+  }
+  await assert.rejects(to.run(now), { message: 'at once' })
+  await settled()
+  assert.deepEqual([to.standing().held, clock.sleepers], [0, 0], 'no permit out, no timer left')
+  assert.equal(to.standing().limit, 1, 'one that said nothing until its deadline teaches')
+})
+
+test('an answer that is still being said at its deadline teaches nothing', async () => {
+  const { clock, to, settled } = downstream({ deadline: '10s' })
+  const long = held()
+  const run = to.run(long.body)
+  run.catch(() => undefined)
+  await settled()
+  long.call()!.firstToken()
+  await clock.advance(10_000)
+  await assert.rejects(run)
+  assert.equal(to.standing().limit, 4)
+})
+
+test('T3: who is woken passes the whole test again: no call goes out inside a Retry-After', async () => {
+  const { clock, to, settled } = downstream({ maxPerPod: 1 })
+  const first = held()
+  const run = to.run(first.body)
+  await settled()
+  const starts: (readonly [who: number, atMs: number])[] = []
+  const go = (who: number) => to.run(async () => void starts.push([who, clock.monotonicMs()]))
+  const newcomer = clock.sleep(3_000).then(() => go(3)) // at the end of the pause, before anybody is woken
+  const waiting = [1, 2].map(go)
+  first.fail(refused(3_000))
+  await assert.rejects(run)
+  await clock.advance(2_999)
+  assert.deepEqual([starts, to.standing().waiting], [[], 2])
+  assert.equal(to.standing().pausedUntil?.getTime(), clock.now() + 1)
+  await clock.advance(1)
+  await Promise.all([...waiting, newcomer])
+  assert.deepEqual(
+    starts,
+    [1, 2, 3].map((who) => [who, 3_000]),
+    'the first first',
+  )
+})
+
+test('without a permit in time nothing is sent, and the error says when to come again', async () => {
+  const { clock, to, settled } = downstream({ maxPerPod: 1, maxWait: '2s' })
+  const first = held()
+  const run = to.run(first.body)
+  const second = held()
+  const waiter = to.run(second.body)
+  waiter.catch(() => undefined)
+  await settled()
+  await clock.advance(2_000)
+  await assert.rejects(waiter, (error) => {
+    assert.ok(error instanceof Retry && error.code === 'rate_limited' && error.fields['key'] === KEY)
+    assert.equal(error.at?.getTime(), clock.now() + 1_000)
+    assert.match(error.message, /provider\/account: no permit within 2000 ms; nothing was sent/)
+    return true
+  })
+  const stop = new AbortController()
+  const stopped = to.run(second.body, { signal: stop.signal })
+  stop.abort(new Error('changed my mind'))
+  await assert.rejects(stopped, { message: 'changed my mind' })
+  await assert.rejects(to.run(second.body, { signal: stop.signal }), { message: 'changed my mind' })
+  assert.equal(second.call(), undefined)
+  first.done()
+  await run
+  assert.deepEqual([to.standing().held, to.standing().waiting], [0, 0])
+})
+
+test('a refusal that the body only tells counts like one that it throws; its own cancel does not', async () => {
+  const { to } = downstream()
+  const told = await to.run(async (call) => {
+    call.response(429, new Headers({ 'retry-after': '0' }))
+    return 'told'
+  })
+  assert.deepEqual([told, to.standing().limit], ['told', 1])
+  const fresh = downstream().to
+  const stop = new AbortController()
+  const cancelled = fresh.run(
+    async () => {
+      stop.abort(refused())
+      throw stop.signal.reason as Error
+    },
+    { signal: stop.signal },
+  )
+  await assert.rejects(cancelled)
+  assert.equal(fresh.standing().limit, 4)
+})
+
+test('a key and its options are checked, and said once', () => {
+  const downstreams = createDownstreams({ clock: manualClock(), random })
+  for (const key of ['', 'UPPER', 'a//b', 'a/b/c/d/e', '/a', 'a b', `a${'b'.repeat(128)}`])
+    assert.throws(() => downstreams.get(key), Rejected, key)
+  for (const options of [{ maxPerPod: 0 }, { maxPerPod: 1.5 }, { maxWait: 'soon' }, { deadline: '0s' }])
+    assert.throws(() => downstreams.get(KEY, options), /^Rejected: provider\/account: /)
+  downstreams.get(KEY, { maxPerPod: 3 })
+  downstreams.get(KEY)
+  downstreams.get(KEY, { maxPerPod: 3 })
+  assert.throws(() => downstreams.get(KEY, { maxPerPod: 4 }), /has other options already/)
+})
+
+test('T5: after any mix of ends, aborts and impatience, no permit is out and nobody waits', async () => {
+  const call = fc.record({
+    afterMs: fc.nat(2_000),
+    how: fc.constantFrom('return', 'throw', 'refuse', 'refuse later', 'ignore', 'abort'),
+    maxWaitMs: fc.nat(3_000),
+  })
+  const property = fc.asyncProperty(fc.array(call, { maxLength: 40 }), async (calls) => {
+    const { clock, to, settled } = downstream({ deadline: '5s' })
+    const runs = calls.map(({ afterMs, how, maxWaitMs }) => {
+      const stop = new AbortController()
+      if (how === 'abort') void clock.sleep(afterMs).then(() => stop.abort(new Error('stopped')))
+      const body = async (given: Call) => {
+        if (how === 'ignore') return new Promise(() => undefined)
+        await clock.sleep(afterMs, given.signal)
+        if (how === 'throw') throw new Error('mine')
+        if (how.startsWith('refuse')) throw refused(how === 'refuse' ? undefined : 500)
+        return undefined
+      }
+      return to.run(body, { signal: stop.signal, maxWait: `${maxWaitMs}ms` })
+    })
+    const all = Promise.allSettled(runs)
+    await settled()
+    await clock.advance(120_000)
+    await all
+    await settled()
+    const { held: out, waiting } = to.standing()
+    assert.deepEqual([out, waiting], [0, 0])
+  })
+  await fc.assert(property, { seed: 22, numRuns: 40 })
+})

@@ -1,0 +1,228 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import type { Failure } from '../../src/throttle/outcome.ts'
+import { capOf, ended, maySend, opened, sent, type End, type Window } from '../../src/throttle/window.ts'
+
+const RULES = { start: 4, most: 200 }
+const FAR_MS = 1e9
+
+type Sent = { readonly sentAtMs: number }
+
+/** A window and its calls, on a time that stands still until it is moved. */
+function downstream(rules = RULES) {
+  let window: Window = opened(rules)
+  let nowMs = 0
+  const cuts: string[] = []
+  const end = (how: Partial<End> & Pick<End, 'kind'>, { sentAtMs }: Sent, chance = 0) => {
+    const whole = how.kind === 'ok' ? { wholeMs: nowMs - sentAtMs } : {}
+    const { window: next, cut } = ended(window, { ...whole, sentAtMs, ...how } as End, {
+      nowMs,
+      chance,
+      rules,
+    })
+    window = next
+    if (cut) cuts.push(cut)
+  }
+  const send = (): Sent => {
+    assert.ok(maySend(window, nowMs), 'no permit')
+    window = sent(window, nowMs)
+    return { sentAtMs: nowMs }
+  }
+  const flying: Sent[] = []
+  const fill = () => {
+    while (maySend(window, nowMs)) flying.push(send())
+  }
+  const filled = () => {
+    fill()
+    return flying.splice(0)
+  }
+  return {
+    cuts,
+    send,
+    filled,
+    end,
+    pass: (ms: number) => void (nowMs += ms),
+    /** Always as many calls as may be in flight: those of before end after so long, and others follow at once. */
+    roundTrip: (ms = 1_000, firstMs?: number) => {
+      fill()
+      nowMs += ms
+      for (const call of flying.splice(0)) {
+        end({ kind: 'ok', firstMs }, call)
+        fill()
+      }
+    },
+    /** All that is in flight ends, and teaches nothing. */
+    rest: () => {
+      for (const call of flying.splice(0)) end({ kind: 'client' }, call)
+    },
+    mayBegin: () => maySend(window, nowMs),
+    get cap() {
+      return capOf(window)
+    },
+    get window() {
+      return window
+    },
+    get nowMs() {
+      return nowMs
+    },
+  }
+}
+
+function refusedAt(limit: number) {
+  const to = downstream()
+  while (to.cap < limit) to.roundTrip()
+  const calls = to.filled()
+  to.pass(100)
+  return { to, calls }
+}
+
+test('T2: the refusals of one overload cut once; those of the next cut again', () => {
+  const { to, calls } = refusedAt(32)
+  for (const call of calls.slice(0, 20)) to.end({ kind: 'refused' }, call)
+  assert.deepEqual([to.cuts, to.cap], [['refused'], 22])
+  to.pass(50)
+  for (const call of calls.slice(20)) to.end({ kind: 'refused' }, call) // still of the calls sent before the cut
+  assert.deepEqual([to.cuts, to.cap], [['refused'], 22])
+  const [next] = to.filled()
+  to.end({ kind: 'refused' }, next!)
+  assert.deepEqual([to.cuts, to.cap], [['refused', 'refused'], 15])
+})
+
+test('a cut is of what was truly in flight', () => {
+  const { to, calls } = refusedAt(32)
+  for (const call of calls.slice(0, 22)) to.end({ kind: 'client' }, call)
+  to.end({ kind: 'refused' }, calls[22]!)
+  assert.equal(to.cap, 7, '0.7 of the ten that were there')
+})
+
+test('T2: doubles until the first cut, then grows by one a round trip, and not within the hold', () => {
+  const to = downstream()
+  const caps = [to.cap]
+  for (let trips = 0; trips < 3; trips += 1) {
+    to.roundTrip()
+    caps.push(to.cap)
+  }
+  assert.deepEqual(caps, [4, 8, 16, 32])
+  to.rest()
+  for (const [index, call] of to.filled().entries())
+    to.end({ kind: index === 0 ? 'refused' : 'client' }, call)
+  const held = to.cap
+  assert.equal(held, 22)
+  to.roundTrip(1_999)
+  assert.equal(to.cap, held, 'held')
+  for (let trips = 1; trips <= 5; trips += 1) {
+    const before = to.window.limit
+    to.roundTrip()
+    assert.ok(to.window.limit > before && to.window.limit <= before + 1, `${before} → ${to.window.limit}`)
+  }
+})
+
+test('what nobody uses does not grow, and shrinks to twice what was used within a minute', () => {
+  const to = downstream()
+  for (let trips = 0; trips < 4; trips += 1) to.roundTrip()
+  assert.equal(to.cap, 64)
+  to.rest()
+  to.end({ kind: 'ok' }, to.send())
+  assert.equal(to.window.limit, 64)
+  for (let seconds = 0; seconds < 70; seconds += 1) {
+    const call = to.send()
+    to.pass(1_000)
+    to.end({ kind: 'ok' }, call)
+  }
+  assert.equal(to.cap, 4)
+})
+
+test('no growth while latency is up, and a little less if it is far up', () => {
+  const to = downstream()
+  const after = (trips: number, firstMs: number) => {
+    for (let trip = 0; trip < trips; trip += 1) to.roundTrip(1_000, firstMs)
+    return to.window.limit
+  }
+  const usual = after(4, 100)
+  assert.equal(usual, 64)
+  const slower = after(1, 140)
+  assert.ok(slower < 2 * usual, 'a window has closed meanwhile')
+  assert.deepEqual([after(2, 140), to.window.latency.ratio, to.cuts], [slower, 1.4, []], 'held')
+  assert.ok(after(2, 170) < slower)
+  assert.deepEqual(new Set(to.cuts), new Set(['latency']))
+})
+
+test('T3: nothing begins inside a Retry-After, also if it comes with an answer that cuts nothing', () => {
+  const { to, calls } = refusedAt(8)
+  to.end({ kind: 'refused', waitMs: 5_000 }, calls[0]!, 0.5)
+  for (const call of calls.slice(1, 7)) to.end({ kind: 'refused', waitMs: 2_000 }, call, 1) // shorter: changes nothing
+  assert.equal(to.cuts.length, 1)
+  to.pass(5_249)
+  assert.equal(to.mayBegin(), false)
+  to.pass(1)
+  assert.equal(to.mayBegin(), true)
+  to.end({ kind: 'server', waitMs: 7_000 }, calls[7]!)
+  to.pass(6_999)
+  assert.equal(to.mayBegin(), false)
+})
+
+test('at limit 1 and told nothing, it waits 1, 2, 4 … 60 s; a success starts anew', () => {
+  const to = downstream({ start: 1, most: 200 })
+  const pausesMs = () => {
+    to.end({ kind: 'refused' }, to.send())
+    const ms = Math.max(0, to.window.pauseUntilMs - to.nowMs)
+    to.pass(ms)
+    return ms
+  }
+  assert.deepEqual(
+    Array.from({ length: 8 }, pausesMs),
+    [1, 2, 4, 8, 16, 32, 60, 60].map((s) => s * 1_000),
+  )
+  to.end({ kind: 'ok' }, to.send())
+  assert.deepEqual([pausesMs(), pausesMs()], [0, 1_000], 'of two, of one')
+})
+
+test('a timeout weighs half; errors of the server cut together or not at all; those of the client never', () => {
+  const timeout = refusedAt(32)
+  timeout.to.end({ kind: 'timeout' }, timeout.calls[0]!)
+  assert.equal(timeout.to.cap, 27)
+  const client = refusedAt(32)
+  for (const call of client.calls) client.to.end({ kind: 'client' }, call)
+  assert.equal(client.to.cap, 32)
+  const server = refusedAt(32)
+  server.to.pass(30_000) // the successes before are no part of it
+  for (const call of server.calls.slice(0, 9)) server.to.end({ kind: 'server' }, call)
+  assert.equal(server.to.cap, 32, 'too few to tell')
+  for (const call of server.calls.slice(9, 25)) server.to.end({ kind: 'server' }, call)
+  assert.deepEqual([server.to.cuts, server.to.cap], [['server'], 16], 'once, of the 23 in flight')
+  for (const call of server.calls.slice(25)) server.to.end({ kind: 'client' }, call)
+  server.to.end({ kind: 'server' }, server.to.send())
+  assert.equal(server.to.cap, 16, 'what is behind the cut is counted anew')
+})
+
+test('T2, T3: whatever happens, held ≤ cap at every send, one cut an episode, none inside a pause', () => {
+  const event = fc.record({
+    passMs: fc.nat(3_000),
+    kind: fc.constantFrom<Failure['kind'] | 'ok'>('ok', 'ok', 'ok', 'refused', 'timeout', 'server', 'client'),
+    waitMs: fc.option(fc.nat(4_000), { nil: undefined }),
+    pick: fc.nat(500),
+  })
+  const property = fc.property(fc.array(event, { maxLength: 300 }), (events) => {
+    const to = downstream()
+    const flying: Sent[] = []
+    let lastCutMs = -FAR_MS
+    for (const { passMs, kind, waitMs, pick } of events) {
+      flying.push(...to.filled())
+      assert.ok(to.window.held === flying.length && to.cap >= 1)
+      to.pass(passMs)
+      const [call] = flying.splice(pick % Math.max(1, flying.length), 1)
+      if (!call) continue
+      const { cuts, limit } = { cuts: to.cuts.length, limit: to.window.limit }
+      to.end({ kind, waitMs: kind === 'ok' ? undefined : waitMs }, call, 0.3)
+      const isCut = to.cuts.length > cuts && to.cuts.at(-1) !== 'latency'
+      assert.ok(!isCut || call.sentAtMs >= lastCutMs, 'sent before the cut')
+      assert.ok(kind === 'ok' || to.window.limit <= limit, 'a failure never raises it')
+      if (isCut) lastCutMs = to.nowMs
+      if (to.window.pauseUntilMs > to.nowMs) assert.equal(to.mayBegin(), false)
+    }
+    for (const call of flying) to.end({ kind: 'client' }, call)
+    assert.equal(to.window.held, 0)
+  })
+  fc.assert(property, { seed: 22, numRuns: 100 })
+})
