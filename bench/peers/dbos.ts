@@ -1,5 +1,5 @@
 // DBOS: a workflow of three steps that return at once. Started and awaited 64 at a time in its own process, which spares it
-// the polling of its queues; with 20 connections, with which it was faster here than with 10 or 64.
+// the polling of its queues; with 20 connections.
 import { DBOS } from '@dbos-inc/dbos-sdk'
 import type { ContestantModule } from '../support/contestant.ts'
 

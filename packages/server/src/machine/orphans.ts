@@ -4,8 +4,8 @@
 //   reason `shape`, until a pod that knows its shape comes, or an operator does something
 //   a task that a pod has claimed, that waits for its time, or that is dead is left alone until it is ready
 //   a write names the leader's term: under an older one it changes nothing
-//   a step writes some hundreds of rows, and the next begins at another track: none waits for the whole of another
-//   what is held and stays so is read once for every change of what is run, and a minute behind the last time
+//   a step ends once it has read some hundreds of rows, and the next begins at another track: none waits for the whole of another
+//   what is held and stays so is read once for every change of what is run, and a minute after it was read whole
 //
 //   the track                                   its ready tasks and suspects      those held for their shape
 //   is run by a live pod                        are claimed there                 ready, at the place they had
@@ -13,7 +13,7 @@
 //   the task fits at its position
 //   is not, but another shape is                held: `shape`                     stay so
 //   is not, and no other shape is               as they are: nobody runs this machine now
-// A suspect that was held is one again when it is released.
+// A suspect that was held is one again when it is released, at its time.
 import type { Clock } from '../lib/clock.ts'
 import type { Database, Outcome, Query } from '../store/database.ts'
 import { positionsKept } from './continue.ts'
@@ -74,6 +74,11 @@ const LEADS = 'exists (select from fleetline.leader l where l.term = $1 and l.po
 const HEIRS = 'unnest($4::int[], $5::int[], $6::boolean[]) h(position, track, is_other)'
 const SPENT = 'case when h.is_other then 0 else t.spent end'
 
+// A loss is not forgotten while its task is held. Who has lost a pod has an error, where that is noted.
+const NOTED = `
+  (t.error - 'was') || case when t.reason in ('pod_lost', 'suspect') then jsonb_build_object('was', t.reason) else '{}' end`
+const WAS = `t.error ->> 'was'`
+
 // Whatever is read leaves the orphan's line, to an heir or to those that are held: the next step begins behind it. Rows are
 // taken by ctid, valid because their locks are held.
 export const MOVE = `
@@ -88,39 +93,41 @@ export const MOVE = `
   update fleetline.tasks t
      set track = coalesce(h.track, t.track), spent = ${SPENT},
          state = case when h.track is null then 'held' else t.state end,
-         reason = case when h.track is null then 'shape' else t.reason end
+         reason = case when h.track is null then 'shape' else t.reason end,
+         error = case when h.track is null then ${NOTED} else t.error end
     from ${HEIRS}
    where t.ctid = any (array(select tid from ready union all select tid from suspects)) and h.position = t.position
   returning h.track is not null as "hasHeir"`
 
-// $7 behind which id. What one was before it was held is known by its error, if that is of its last claim.
-const WAS = `
-  case when t.error ->> 'code' = 'pod_lost' and (t.error ->> 'attempt')::int = t.attempt
-       then case when t.error -> 'attempts' -> -2 ->> 'code' = 'pod_lost' then 'suspect' else 'pod_lost' end end`
+// $7 behind which id. Who has no heir is read, and stays.
 export const RELEASE = `
-  with picked as (
-    select ctid as tid from fleetline.tasks
-     where track = $3 and state = 'held' and reason = 'shape' and position = any ($4::int[]) and id > $7 and ${LEADS}
-     order by id limit ${STEP} for update skip locked)
-  update fleetline.tasks t
-     set track = h.track, spent = ${SPENT}, run_at = now(), reason = ${WAS},
-         state = (case when ${WAS} = 'suspect' then 'waiting' else 'ready' end)::fleetline.task_state
-    from ${HEIRS}
-   where t.ctid = any (array(select tid from picked)) and h.position = t.position
-  returning t.id`
+  with looked as materialized (
+    select ctid as tid, id from fleetline.tasks
+     where track = $3 and state = 'held' and reason = 'shape' and id > $7 and ${LEADS}
+     order by id limit ${STEP} for update skip locked),
+  released as (
+    update fleetline.tasks t
+       set track = h.track, spent = ${SPENT}, reason = ${WAS}, error = t.error - 'was',
+           run_at = case when ${WAS} = 'suspect' then t.run_at else now() end,
+           state = (case when ${WAS} = 'suspect' then 'waiting' else 'ready' end)::fleetline.task_state
+      from ${HEIRS}
+     where t.ctid = any (array(select tid from looked)) and h.position = t.position
+    returning t.id)
+  select (select count(*)::int from looked) as looked, (select max(id::text) from looked) as "upTo",
+         (select count(*)::int from released) as released`
 
 const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
-/** How far what is held on a track was looked at, while the same shapes are run; `endedMs` is null until it is whole. */
-type Look = { readonly of: string; readonly upTo: string; readonly endedMs: number | null }
-/** What a step leaves to the next: how far it came, and at which track. */
-type Memory = { readonly looks: ReadonlyMap<number, Look>; readonly behind: number }
+/** How far what is held on a track was looked at; `endedMs` is null until it is whole. */
+type Look = { readonly upTo: string; readonly endedMs: number | null }
+/** What a step leaves to the next: how far it came while the same shapes are run, and at which track. */
+type Memory = { readonly of: string; readonly looks: ReadonlyMap<number, Look>; readonly behind: number }
 
 type Deps = { readonly database: Pick<Database, 'transaction'>; readonly clock: Pick<Clock, 'monotonicMs'> }
 
 /** Takes a step with each call. */
 export function createOrphans({ database, clock }: Deps): (term: Term) => Promise<Outcome<Moved>> {
-  let memory: Memory = { looks: new Map(), behind: Infinity }
+  let memory: Memory = { of: '', looks: new Map(), behind: Infinity }
   return async (term) => {
     const nowMs = clock.monotonicMs()
     const outcome = await database.transaction((query) => takeStep({ query, term, nowMs }, memory))
@@ -135,52 +142,49 @@ async function takeStep(step: Step, memory: Memory): Promise<Moved & { readonly 
   const tracks = await step.query<Track>(TRACKS)
   const run = tracks.filter(({ isRun }) => isRun)
   const of = `${step.term.term}: ${run.map(({ id }) => id).join()}`
-  const looks = new Map(memory.looks)
+  const looks = new Map(memory.of === of ? memory.looks : [])
   const moved = { released: 0, continued: 0, held: 0 }
-  let [behind, isAll] = [memory.behind, true]
+  let [behind, isAll, read] = [memory.behind, true, 0]
   const turned = [...tracks.filter(({ id }) => id < behind), ...tracks.filter(({ id }) => id >= behind)]
   for (const track of turned) {
     const heirs = heirsOf(track, run)
     if (!heirs) continue
     behind = track.id
-    const look = nextLook(looks.get(track.id), of, step.nowMs)
-    if (track.isHeld && look) {
-      const ids = await release(step, { track, heirs, look })
-      moved.released += ids.length
-      const isWhole = ids.length < STEP
-      isAll &&= isWhole
-      looks.set(track.id, { of, upTo: ids.at(-1) ?? look.upTo, endedMs: isWhole ? step.nowMs : null })
+    const look = track.isHeld ? nextLook(looks.get(track.id), step.nowMs) : undefined
+    if (look) {
+      const { looked, upTo, released } = await release(step, { track, heirs, look })
+      const isWhole = looked < STEP
+      looks.set(track.id, { upTo: upTo ?? look.upTo, endedMs: isWhole ? step.nowMs : null })
+      moved.released += released
+      read += looked
     }
     if (track.isOpen) {
       const { continued, held } = await move(step, track, heirs)
       moved.continued += continued
       moved.held += held
-      isAll &&= continued + held < STEP
+      read += continued + held
     }
-    if (moved.released + moved.continued + moved.held >= STEP) {
-      isAll = false
-      break
-    }
+    isAll = read < STEP
+    if (!isAll) break
   }
-  return { ...moved, isAll, memory: { looks, behind } }
+  return { ...moved, isAll, memory: { of, looks, behind } }
 }
 
 /** Where to go on; undefined if all was looked at not long ago. */
-function nextLook(known: Look | undefined, of: string, nowMs: number): Look | undefined {
-  const anew = { of, upTo: BEFORE_ALL, endedMs: null }
-  if (known?.of !== of) return anew
-  if (known.endedMs === null) return known
-  return nowMs - known.endedMs >= LOOK_AGAIN_MS ? anew : undefined
+function nextLook(known: Look | undefined, nowMs: number): Look | undefined {
+  const anew = { upTo: BEFORE_ALL, endedMs: null }
+  if (known?.endedMs === null) return known
+  return known && nowMs - known.endedMs < LOOK_AGAIN_MS ? undefined : anew
 }
 
 type Held = { readonly track: Track; readonly heirs: readonly Heir[]; readonly look: Look }
+type Looked = { readonly looked: number; readonly upTo: string | null; readonly released: number }
 
-/** Their ids, in their order. */
-async function release({ query, term }: Step, { track, heirs, look }: Held): Promise<string[]> {
+async function release({ query, term }: Step, { track, heirs, look }: Held): Promise<Looked> {
   const some = heirs.filter((heir) => heir.track !== null)
-  if (some.length === 0) return []
+  if (some.length === 0) return { looked: 0, upTo: null, released: 0 }
   const values = [term.term, term.pod, track.id, ...columnsOf(some), look.upTo]
-  return (await query<{ id: string }>(RELEASE, values)).map(({ id }) => id).toSorted()
+  return (await query<Looked>(RELEASE, values))[0]!
 }
 
 async function move(
