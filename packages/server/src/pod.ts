@@ -32,6 +32,8 @@ import type { Machine } from './task/machine.ts'
 import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
 import { createTracks, type Tracks } from './task/tracks.ts'
 import { createDownstreams, type Downstream, type DownstreamOptions } from './throttle/downstreams.ts'
+import { throttleDuties } from './throttle/duties.ts'
+import { createRounds, type Rounds } from './throttle/rounds.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 import { createHalts } from './turn/halts.ts'
@@ -97,17 +99,20 @@ export function createPod(config: Config, options: Options = {}): Pod {
     ...taskDuties({ ...config, database, clock, metrics, log, onReady }),
     ...machineDuties({ ...config, database, clock, log, onReady }),
     ...sessionDuties({ database }),
+    ...throttleDuties({ database, log }),
   ]
   const claimed = () => [...tracks.runners.keys()]
   const among = { ...config, url, database, clock, metrics, log, name, version, duties, tracks: claimed }
   const fleet = createFleet(among) //                                                 who lives, who leads
-  const downstreams = createDownstreams({ clock, random }) //                         how hard we may push
+  const onNews = () => rounds.wake()
+  const downstreams = createDownstreams({ clock, random, onNews }) //                 how hard we may push
   const tenants = createTenants({ database }) //                                      whose rows
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const agents = createAgents({ ...config, defined, database, clock, random, version }) // in code, and behind URLs
   const onTurns = () => tasks.wake()
   const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
   const self = () => fleet.self()?.id
+  const rounds: Rounds = createRounds({ database, clock, log, downstreams, self }) // our shares of that
   const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
   const turns = createTurnMachine({ ...config, database, sessions, agents, halts, clock, random, metrics }) // who answers
   const own = options.agents || config.demoAgent ? [turns] : []
@@ -131,7 +136,20 @@ export function createPod(config: Config, options: Options = {}): Pod {
     routes: gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell: config.cell }),
   })
 
-  const parts = [database, schema, tracks, hints, fleet, sessions, halts, tasks, readiness, admin, gateway]
+  const parts = [
+    database,
+    schema,
+    tracks,
+    hints,
+    fleet,
+    rounds,
+    sessions,
+    halts,
+    tasks,
+    readiness,
+    admin,
+    gateway,
+  ]
   const limits = { clock, stopMs: config.stopMs + GRACE_MS }
   const pod = compose(
     'pod',

@@ -4,16 +4,21 @@
 import { Retry } from '../errors.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
+import { boundOf, renewed, type Offer } from './lease.ts'
 import { createLine } from './line.ts'
+import { counted, emptyTally, holding, told, type Load } from './load.ts'
 import { failureIn, failureOf, type Failure } from './outcome.ts'
 import { replyOf } from './reply.ts'
 import {
   capOf,
   ended,
+  hushed,
+  leased,
   maySend,
   opened,
   reopensAtMs,
   sent,
+  shutUntilMs,
   type End,
   type Rules,
   type Window,
@@ -35,6 +40,9 @@ export type RunOptions = {
 export type Standing = {
   /** How many may be in flight here, as learnt so far. */
   readonly limit: number
+  /** What the fleet lets this pod have, and the row that says so. */
+  readonly share: number
+  readonly gen: number
   readonly held: number
   readonly waiting: number
   /** Until when nothing is sent, if that lies ahead. */
@@ -43,7 +51,16 @@ export type Standing = {
 export type Limiter = {
   run<Value>(body: (call: Call) => Promise<Value>, options: Patience): Promise<Value>
   readonly standing: () => Standing
+  /** For how long nobody has called, or waited to. */
+  readonly idleMs: () => number
+  /** What happened since it was told last. */
+  readonly tell: () => Report
+  /** What was read; undefined: there is no row. */
+  readonly hear: (offer: Heard | undefined, sentMs: number) => void
 }
+/** `wideMs`: for so long all pods are to pause. */
+export type Report = { readonly load: Load; readonly wideMs: number | undefined }
+export type Heard = Offer & { readonly pauseMs: number }
 type Patience = { readonly maxWaitMs: number; readonly signal?: AbortSignal | undefined }
 type Deps = {
   readonly key: string
@@ -51,33 +68,44 @@ type Deps = {
   readonly random: Random
   readonly rules: Rules
   readonly deadlineMs: number
+  /** There is something to tell, better soon. */
+  readonly onNews: () => void
 }
 
 const MOST_WAITING = 10_000
 
-export function createLimiter({ key, clock, random, rules, deadlineMs }: Deps): Limiter {
+export function createLimiter({ key, clock, random, rules, deadlineMs, onNews }: Deps): Limiter {
   let window: Window = opened(rules)
+  let tally = emptyTally(clock.monotonicMs())
+  let usedMs = clock.monotonicMs()
   let alarm: AbortController | undefined
   const line = createLine({
     mayEnter: () => maySend(window, clock.monotonicMs()),
     enter: () => {
-      window = sent(window, clock.monotonicMs())
+      const nowMs = clock.monotonicMs()
+      window = sent(window, nowMs)
+      tally = holding(tally, window.held, nowMs)
     },
   })
   const move = () => {
     line.move()
-    wakeAfterPause()
+    setAlarm()
   }
-  const wakeAfterPause = () => {
+  const setAlarm = () => {
     alarm?.abort()
-    const pauseMs = window.pauseUntilMs - clock.monotonicMs()
-    if (line.size === 0 || pauseMs <= 0) return
+    const nowMs = clock.monotonicMs()
+    const shutMs = shutUntilMs(window, nowMs) - nowMs
+    if (line.size === 0 || shutMs <= 0) return
     alarm = new AbortController()
-    clock.sleep(Math.ceil(pauseMs), alarm.signal).then(move, () => undefined) // aborted: the pause has changed
+    clock.sleep(Math.ceil(shutMs), alarm.signal).then(move, () => undefined) // aborted: it is set anew
   }
   const end = (how: End) => {
     const moment = { nowMs: clock.monotonicMs(), chance: random.unit(), rules }
+    const { wideUntilMs } = window
     window = ended(window, how, moment).window
+    tally = counted(holding(tally, window.held, moment.nowMs), how, moment)
+    usedMs = moment.nowMs
+    if (window.wideUntilMs > wideUntilMs) onNews()
     move()
   }
   const refusal = (what: string) => {
@@ -88,6 +116,7 @@ export function createLimiter({ key, clock, random, rules, deadlineMs }: Deps): 
   /** Resolves with a permit taken. */
   const admit = async ({ maxWaitMs, signal }: Patience) => {
     signal?.throwIfAborted()
+    usedMs = clock.monotonicMs()
     if (line.size >= MOST_WAITING) throw refusal(`${MOST_WAITING} calls wait already`)
     if (line.pass()) return
     const { turn, leave } = line.join()
@@ -108,9 +137,32 @@ export function createLimiter({ key, clock, random, rules, deadlineMs }: Deps): 
       return attempt({ body, clock, deadlineMs, signal: patience.signal, end })
     },
     standing: () => {
-      const pauseMs = window.pauseUntilMs - clock.monotonicMs()
-      const pausedUntil = pauseMs > 0 ? new Date(clock.now() + pauseMs) : undefined
-      return { limit: capOf(window), held: window.held, waiting: line.size, pausedUntil }
+      const nowMs = clock.monotonicMs()
+      const pauseMs = window.pauseUntilMs - nowMs
+      return {
+        limit: capOf(window, nowMs),
+        share: boundOf(window.lease, nowMs),
+        gen: window.lease.gen,
+        held: window.held,
+        waiting: line.size,
+        pausedUntil: pauseMs > 0 ? new Date(clock.now() + pauseMs) : undefined,
+      }
+    },
+    idleMs: () => (window.held + line.size > 0 ? 0 : clock.monotonicMs() - usedMs),
+    tell: () => {
+      const nowMs = clock.monotonicMs()
+      const next = told(tally, { nowMs, waiting: line.size, most: rules.most, gen: window.lease.gen })
+      tally = next.tally
+      const wideMs = window.wideUntilMs - nowMs
+      return { load: next.load, wideMs: wideMs > 0 ? wideMs : undefined }
+    },
+    hear: (offer, sentMs) => {
+      const moment = { nowMs: clock.monotonicMs(), chance: random.unit() }
+      const before = boundOf(window.lease, moment.nowMs)
+      window = leased(window, renewed(window.lease, offer, { ...rules, sentMs }), moment.nowMs)
+      if (offer && offer.pauseMs > 0) window = hushed(window, offer.pauseMs, moment)
+      if (boundOf(window.lease, moment.nowMs) < before) onNews() // what it gave up goes to others once they hear of it
+      move()
     },
   }
 }

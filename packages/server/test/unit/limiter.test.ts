@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { Rejected, Retry } from '../../src/errors.ts'
+import type { Clock } from '../../src/lib/clock.ts'
 import { createDownstreams, type DownstreamOptions } from '../../src/throttle/downstreams.ts'
 import type { Call } from '../../src/throttle/limiter.ts'
 import { manualClock } from '../support/clock.ts'
@@ -9,9 +10,17 @@ import { manualClock } from '../support/clock.ts'
 const KEY = 'provider/account'
 const random = { unit: () => 0, bytes: (count: number) => new Uint8Array(count) }
 
+/** Of a fleet that has learnt nothing, and lets each have what it learns. */
+function free(clock: Clock) {
+  const offer = { gen: 1, isLearnt: false, isClean: true, share: null, safe: 1, leftMs: 1e9, pauseMs: 0 }
+  const onNews = () => downstreams.inUse().forEach((limiter) => limiter.hear(offer, clock.monotonicMs()))
+  const downstreams = createDownstreams({ clock, random, onNews })
+  return downstreams
+}
+
 function downstream(options?: DownstreamOptions) {
   const clock = manualClock()
-  const to = createDownstreams({ clock, random }).get(KEY, options)
+  const to = free(clock).get(KEY, options)
   const settled = () => clock.advance(0).then(() => new Promise((resolve) => setImmediate(resolve)))
   return { clock, to, settled }
 }
@@ -38,7 +47,14 @@ test('four at first; the fifth waits for a permit, the first first', async () =>
   const calls = Array.from({ length: 7 }, held)
   const runs = calls.map((one) => to.run(one.body))
   await settled()
-  assert.deepEqual(to.standing(), { limit: 4, held: 4, waiting: 3, pausedUntil: undefined })
+  assert.deepEqual(to.standing(), {
+    limit: 4,
+    share: 200,
+    gen: 1,
+    held: 4,
+    waiting: 3,
+    pausedUntil: undefined,
+  })
   calls[1]!.fail(new Error('mine'))
   await assert.rejects(runs[1]!, { message: 'mine' })
   await settled()
@@ -165,7 +181,7 @@ test('a refusal that the body only tells counts like one that it throws; its own
 })
 
 test('a key and its options are checked, and said once', () => {
-  const downstreams = createDownstreams({ clock: manualClock(), random })
+  const downstreams = free(manualClock())
   for (const key of ['', 'UPPER', 'a//b', 'a/b/c/d/e', '/a', 'a b', `a${'b'.repeat(128)}`])
     assert.throws(() => downstreams.get(key), Rejected, key)
   for (const options of [{ maxPerPod: 0 }, { maxPerPod: 1.5 }, { maxWait: 'soon' }, { deadline: '0s' }])

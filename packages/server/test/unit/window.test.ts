@@ -2,7 +2,17 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import type { Failure } from '../../src/throttle/outcome.ts'
-import { capOf, ended, maySend, opened, sent, type End, type Window } from '../../src/throttle/window.ts'
+import { UNREAD, type Lease } from '../../src/throttle/lease.ts'
+import {
+  capOf,
+  ended,
+  leased,
+  maySend,
+  opened,
+  sent,
+  type End,
+  type Window,
+} from '../../src/throttle/window.ts'
 
 const RULES = { start: 4, most: 200 }
 const FAR_MS = 1e9
@@ -11,7 +21,7 @@ type Sent = { readonly sentAtMs: number }
 
 /** A window and its calls, on a time that stands still until it is moved. */
 function downstream(rules = RULES) {
-  let window: Window = opened(rules)
+  let window: Window = leased(opened(rules), { ...UNREAD, share: rules.most, untilMs: FAR_MS, gen: 1 }, 0)
   let nowMs = 0
   const cuts: string[] = []
   const end = (how: Partial<End> & Pick<End, 'kind'>, { sentAtMs }: Sent, chance = 0) => {
@@ -56,9 +66,10 @@ function downstream(rules = RULES) {
     rest: () => {
       for (const call of flying.splice(0)) end({ kind: 'client' }, call)
     },
+    lease: (lease: Partial<Lease>) => void (window = leased(window, { ...window.lease, ...lease }, nowMs)),
     mayBegin: () => maySend(window, nowMs),
     get cap() {
-      return capOf(window)
+      return capOf(window, nowMs)
     },
     get window() {
       return window
@@ -225,4 +236,56 @@ test('T2, T3: whatever happens, held ≤ cap at every send, one cut an episode, 
     assert.equal(to.window.held, 0)
   })
   fc.assert(property, { seed: 22, numRuns: 100 })
+})
+
+test('T6: one before the first read; the share under a lease; the lesser of it and the safe share after, whatever it learns', () => {
+  assert.equal(capOf(opened(RULES), 0), 1)
+  const to = downstream()
+  while (to.cap < 32) to.roundTrip()
+  to.lease({ share: 20, safe: 8, untilMs: to.nowMs + 5_000, isLearnt: true })
+  assert.deepEqual([to.cap, to.window.isStarting], [20, false])
+  to.roundTrip(4_999)
+  assert.equal(to.cap, 20)
+  to.rest()
+  to.pass(1)
+  assert.equal(to.cap, 8)
+  for (let trips = 0; trips < 20; trips += 1) to.roundTrip()
+  assert.equal(to.cap, 8, 'it does not grow on its own')
+  to.rest()
+  to.lease({ share: 3, safe: 8, untilMs: to.nowMs + 1 })
+  to.pass(1)
+  assert.equal(to.cap, 3)
+  to.lease({ share: 0, untilMs: to.nowMs + 1 })
+  assert.deepEqual([to.cap, to.mayBegin()], [0, false])
+  to.pass(1)
+  assert.equal(to.cap, 1, 'nobody starves for a leader')
+})
+
+test('pulled up to its share, unless there are refusals anywhere, or there was a cut here within three calls', () => {
+  const to = downstream()
+  to.roundTrip(2_000)
+  to.rest()
+  const shared = { share: 50, isLearnt: true, isClean: true }
+  to.lease({ ...shared, isClean: false })
+  assert.equal(to.cap, 8)
+  to.lease(shared)
+  assert.equal(to.cap, 50)
+  const calls = to.filled()
+  to.end({ kind: 'refused' }, calls[0]!)
+  assert.equal(to.cap, 42, 'cut by .85 under a share: the leader cuts, too')
+  for (const call of calls.slice(1)) to.end({ kind: 'client' }, call)
+  to.pass(5_999)
+  to.lease(shared)
+  assert.equal(to.cap, 42)
+  to.pass(1)
+  to.lease(shared)
+  assert.equal(to.cap, 50)
+})
+
+test('a wait of ten seconds or more is for all pods, a shorter one for this pod', () => {
+  const { to, calls } = refusedAt(8)
+  to.end({ kind: 'refused', waitMs: 9_999 }, calls[0]!)
+  assert.ok(to.window.wideUntilMs < to.nowMs)
+  to.end({ kind: 'refused', waitMs: 10_000 }, calls[1]!, 1)
+  assert.deepEqual([to.window.wideUntilMs - to.nowMs, to.window.pauseUntilMs - to.nowMs], [10_000, 11_000])
 })

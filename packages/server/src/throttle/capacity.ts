@@ -1,0 +1,82 @@
+// How much a downstream takes, as the leader learns it from what all pods tell. Pure. `inFlight`, `ok`, `refused` are those
+// of all pods since the last round; `ratio` compares the times to the first token with the least of before.
+//
+//   the first of these that is so        then the capacity
+//   more than 1 % was refused            is cut: to .97 of what was in flight, by .03 at least and .3 at most
+//   the ratio is over 1.35               is cut to .93 of what was in flight
+//   it is not known yet                  stays unknown
+//   the ratio is over 1.2, or any        stays
+//   was refused
+//   .85 of it is in flight               grows by .012 a call that went well; by .032 after 15 clean round trips
+//
+// Growth counts calls, not seconds: long calls would be tried far more often than they end.
+import { medianOf } from './latency.ts'
+
+export type Capacity = {
+  /** Null until there was a sign of it. */
+  readonly capacity: number | null
+  readonly memory: Memory
+}
+export type Memory = {
+  /** Calls that went well since the last cut. */
+  readonly okSince: number
+  /** Whether anything was refused in the last round. */
+  readonly isRefusing: boolean
+  readonly samples: readonly number[]
+  /** When the first of them came. */
+  readonly sinceMs: number
+  readonly medians: readonly number[]
+  readonly ratio: number
+}
+export type Seen = {
+  readonly inFlight: number
+  readonly ok: number
+  readonly refused: number
+  readonly firstsMs: readonly number[]
+}
+
+const REFUSED = { part: 0.01, to: 0.97, atMost: 0.7 }
+const SLOW = { over: 1.35, to: 0.93, after: 1.25, hold: 1.2 }
+const GROWTH = { inUse: 0.85, careful: 0.012, bold: 0.032, trips: 15 }
+const WINDOW = { samples: 60, ms: 60_000, medians: 24 }
+
+export const UNLEARNT: Capacity = {
+  capacity: null,
+  memory: { okSince: 0, isRefusing: false, samples: [], sinceMs: 0, medians: [], ratio: 1 },
+}
+
+export function learnt(before: Capacity, seen: Seen, nowMs: number): Capacity {
+  const { inFlight, ok, refused } = seen
+  const timed = compared(before.memory, seen.firstsMs, nowMs)
+  const memory = { ...timed, isRefusing: refused > 0 }
+  const { capacity } = before
+  if (refused > REFUSED.part * (refused + ok)) {
+    const cut = Math.max(REFUSED.to * inFlight, REFUSED.atMost * (capacity ?? 0))
+    return {
+      capacity: Math.max(1, capacity === null ? cut : Math.min(REFUSED.to * capacity, cut)),
+      memory: { ...memory, okSince: 0, samples: [] },
+    }
+  }
+  if (memory.ratio > SLOW.over) {
+    const cut = SLOW.to * Math.min(capacity ?? inFlight, inFlight)
+    return { capacity: Math.max(1, cut), memory: { ...memory, ratio: SLOW.after } }
+  }
+  if (capacity === null || memory.ratio > SLOW.hold || refused > 0) return { capacity, memory }
+  if (inFlight < GROWTH.inUse * Math.floor(capacity)) return { capacity, memory }
+  const okSince = memory.okSince + ok
+  const rate = okSince > GROWTH.trips * capacity ? GROWTH.bold : GROWTH.careful
+  return { capacity: capacity + rate * ok, memory: { ...memory, okSince } }
+}
+
+/** A window closes with sixty samples; what did not fill it within a minute is forgotten. */
+function compared(memory: Memory, firstsMs: readonly number[], nowMs: number): Memory {
+  const isOld = nowMs - memory.sinceMs > WINDOW.ms
+  const kept = isOld ? [] : memory.samples
+  const samples = [...kept, ...firstsMs]
+  const sinceMs = kept.length === 0 ? nowMs : memory.sinceMs
+  if (samples.length < WINDOW.samples) return { ...memory, samples, sinceMs }
+  const median = medianOf(samples)
+  const medians = [...memory.medians, median].slice(-WINDOW.medians)
+  const least = Math.min(...medians)
+  return { ...memory, samples: [], sinceMs: nowMs, medians, ratio: least > 0 ? median / least : 1 }
+}

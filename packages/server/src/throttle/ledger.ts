@@ -1,0 +1,118 @@
+// The row of a downstream, as the leader writes it next. Pure, and all that it needs stands in the row: whoever leads, goes
+// on where the last one was. It follows from one row and is written only over that one, so that it does not matter to T1
+// how many believe to lead.
+//
+//   a pod                                      its share
+//   tells a load, and the row has it           what `share` hands it
+//   tells a load, and the row has it not       likewise; until it has read that, it may have acted as one who is new
+//   tells nothing any more                     likewise, as one who wants what it has; free once what it told is older than a lease
+//
+// `upTo` is the most that a pod may act on: its share, and those of before until it has told that it read a row since the
+// last change. Its lease ends when the load that its share was given for is older than a lease, so that nobody acts on a
+// share that was freed.
+import { learnt, UNLEARNT, type Capacity, type Seen } from './capacity.ts'
+import { LEASE_MS } from './lease.ts'
+import type { Load } from './load.ts'
+import { divide, handOver } from './share.ts'
+
+export type Entry = {
+  readonly share: number
+  readonly upTo: number
+  /** The first row with this share. */
+  readonly since: number
+  /** Of the load, by the database's clock. */
+  readonly at: number
+  /** Totals that are counted already. */
+  readonly ok: number
+  readonly refused: number
+}
+export type Row = Capacity & {
+  readonly gen: number
+  readonly shares: Readonly<Record<string, Entry>>
+  readonly safe: number
+  readonly expiresMs: number
+}
+export type Told = { readonly pod: number; readonly at: number; readonly load: Load }
+
+const SAFE_PART = 0.8
+const RENEW_MS = 10_000
+
+/** What follows on a row, or on none, and what pods have told by now. */
+export function nextRow(before: Row | undefined, told: readonly Told[], nowMs: number): Row {
+  const row = before ?? { ...UNLEARNT, gen: 0, shares: {}, safe: 1, expiresMs: nowMs + LEASE_MS }
+  const gen = row.gen + 1
+  const fresh = told.filter(({ at }) => nowMs - at <= LEASE_MS)
+  const { capacity, memory } = learnt(row, seenBy(row, fresh, nowMs), nowMs)
+  const all = [...fresh, ...silentIn(row, fresh, nowMs)]
+  const given = capacity === null ? all.map(({ load }) => load.most) : handedOut(capacity)
+  return {
+    gen,
+    capacity,
+    memory,
+    shares: Object.fromEntries(all.map((one, index) => [one.pod, entryOf(one, given[index]!)])),
+    safe: capacity === null ? 1 : Math.max(1, Math.floor((SAFE_PART * capacity) / Math.max(1, all.length))),
+    expiresMs: nowMs + LEASE_MS,
+  }
+
+  function handedOut(limit: number): number[] {
+    const most = all.reduce((total, { load }) => total + load.most, 0)
+    const permits = Math.max(1, Math.floor(Math.min(limit, most)))
+    const claimants = all.map((one) => ({ ...one.load, pod: one.pod, ...standing(one) }))
+    const targets = divide(permits, claimants, nowMs)
+    return handOver(
+      permits,
+      claimants.map((one, index) => ({ ...one, target: targets[index]! })),
+    )
+  }
+
+  function standing({ pod, load }: Told): { readonly share: number; readonly inForce: number } {
+    const entry = row.shares[pod]
+    if (!entry) return { share: 0, inForce: 0 }
+    return { share: entry.share, inForce: load.gen >= entry.since ? entry.share : entry.upTo }
+  }
+
+  function entryOf(one: Told, share: number): Entry {
+    const { load, pod } = one
+    const entry = row.shares[pod]
+    const at = Math.max(one.at, entry?.at ?? 0)
+    const since = entry?.share === share ? entry.since : gen
+    const upTo = Math.max(share, standing(one).inForce)
+    return { share, upTo, since, at, ok: load.ok, refused: load.refused }
+  }
+}
+
+/** What happened since the row was written. After a time without a leader, or of a pod that is new: nothing. */
+function seenBy(row: Row, fresh: readonly Told[], nowMs: number): Seen {
+  const since = { ok: 0, refused: 0, inFlight: 0, firstsMs: [] as number[] }
+  const isUnbroken = nowMs < row.expiresMs
+  for (const { pod, at, load } of fresh) {
+    const entry = row.shares[pod]
+    since.inFlight += load.inFlight
+    if (!entry || !isUnbroken) continue
+    since.ok += Math.max(0, load.ok - entry.ok)
+    since.refused += Math.max(0, load.refused - entry.refused)
+    if (at > entry.at) since.firstsMs.push(...load.firstsMs)
+  }
+  return since
+}
+
+function silentIn(row: Row, fresh: readonly Told[], nowMs: number): Told[] {
+  const speaking = new Set(fresh.map(({ pod }) => pod))
+  return Object.entries(row.shares).flatMap(([name, { share, at, ok, refused }]) => {
+    const pod = Number(name)
+    if (speaking.has(pod) || nowMs - at > LEASE_MS) return []
+    const load = { gen: 0, inFlight: 0, want: share, most: Math.max(1, share), ok, refused, firstsMs: [] }
+    return [{ pod, at, load }]
+  })
+}
+
+/** Whether it says anything that the row before did not, or its lease is to be renewed. */
+export function isNews(before: Row | undefined, next: Row, nowMs: number): boolean {
+  if (!before || before.expiresMs - nowMs < RENEW_MS || before.capacity !== next.capacity) return true
+  const pods = Object.keys(next.shares)
+  if (pods.length !== Object.keys(before.shares).length) return true
+  return pods.some((pod) => {
+    const [was, is] = [before.shares[pod], next.shares[pod]!]
+    return was?.share !== is.share || was.upTo !== is.upTo || was.ok !== is.ok || was.refused !== is.refused
+  })
+}

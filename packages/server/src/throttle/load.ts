@@ -1,0 +1,99 @@
+// What a pod tells the leader about one downstream, once a round. `inFlight` is the mean of the round, without the time of
+// calls that were refused: those were never taken on. `ok` and `refused` are totals, so that a load nobody read loses
+// nothing. `want` follows what is held and awaited fast upwards and slowly down. Pure.
+import type { FailureKind } from './outcome.ts'
+
+export type Load = {
+  /** Of the row that the pod acts on. */
+  readonly gen: number
+  readonly inFlight: number
+  readonly want: number
+  /** More it would never have. */
+  readonly most: number
+  readonly ok: number
+  readonly refused: number
+  /** Times to the first token of this round's calls, some of them. */
+  readonly firstsMs: readonly number[]
+}
+export type Tally = {
+  readonly ok: number
+  readonly refused: number
+  readonly want: number
+  readonly held: number
+  /** Calls times milliseconds, since the last load. */
+  readonly areaMs: number
+  readonly sinceMs: number
+  readonly atMs: number
+  readonly firstsMs: readonly number[]
+  readonly firsts: number
+}
+
+const SAMPLES = 32
+const FOLLOW = { up: 0.7, down: 0.1 }
+
+export function emptyTally(nowMs: number): Tally {
+  const none = { ok: 0, refused: 0, want: 1, held: 0, areaMs: 0, firsts: 0 }
+  return { ...none, sinceMs: nowMs, atMs: nowMs, firstsMs: [] }
+}
+
+/** So many are in flight from now on. */
+export function holding(tally: Tally, held: number, nowMs: number): Tally {
+  return { ...tally, held, areaMs: tally.areaMs + tally.held * (nowMs - tally.atMs), atMs: nowMs }
+}
+
+type Ended = {
+  readonly kind: 'ok' | FailureKind
+  readonly firstMs?: number | undefined
+  readonly sentAtMs: number
+}
+type Moment = { readonly nowMs: number; readonly chance: number }
+
+/** A call ended. Of more first tokens than are told, each has the same chance to be among them. */
+export function counted(tally: Tally, { kind, firstMs, sentAtMs }: Ended, moment: Moment): Tally {
+  if (kind === 'refused') {
+    const spentMs = moment.nowMs - Math.max(sentAtMs, tally.sinceMs)
+    return { ...tally, refused: tally.refused + 1, areaMs: tally.areaMs - spentMs }
+  }
+  if (kind !== 'ok') return tally
+  const ok = { ...tally, ok: tally.ok + 1 }
+  if (firstMs === undefined) return ok
+  const firsts = tally.firsts + 1
+  const place = firsts <= SAMPLES ? firsts - 1 : Math.floor(moment.chance * firsts)
+  const firstsMs = place < SAMPLES ? tally.firstsMs.toSpliced(place, 1, firstMs) : tally.firstsMs
+  return { ...ok, firsts, firstsMs }
+}
+
+type Standing = {
+  readonly nowMs: number
+  readonly waiting: number
+  readonly most: number
+  readonly gen: number
+}
+
+export function told(
+  before: Tally,
+  { nowMs, waiting, most, gen }: Standing,
+): { readonly tally: Tally; readonly load: Load } {
+  const tally = holding(before, before.held, nowMs)
+  const raw = tally.held + waiting
+  const want = Math.max(1, tally.want + (raw > tally.want ? FOLLOW.up : FOLLOW.down) * (raw - tally.want))
+  const spanMs = nowMs - tally.sinceMs
+  const inFlight = spanMs > 0 ? Math.max(0, tally.areaMs / spanMs) : tally.held
+  const { ok, refused, firstsMs } = tally
+  return {
+    tally: { ...tally, want, areaMs: 0, sinceMs: nowMs, firstsMs: [], firsts: 0 },
+    load: {
+      gen,
+      inFlight: rounded(inFlight),
+      want: rounded(want),
+      most,
+      ok,
+      refused,
+      firstsMs: firstsMs.map(Math.round),
+    },
+  }
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 100) / 100
+}

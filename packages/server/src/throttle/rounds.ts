@@ -1,0 +1,95 @@
+// The pod's side of the shares: round after round, in one statement, it tells what it does and reads what it may. A round a
+// second while any downstream is in use; at once when one comes into use, when a share was cut, so that others may have it,
+// and when a provider asked for a long pause, which is for all pods. Nothing waits for a round: without one, leases end
+// and safe shares hold.
+import { createBell } from '../lib/bell.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Service } from '../lib/lifecycle.ts'
+import { valueOf, type Database } from '../store/database.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Downstreams } from './downstreams.ts'
+import { LEASE_MS } from './lease.ts'
+import type { Heard } from './limiter.ts'
+
+export type Rounds = Service & {
+  /** There is something to tell. */
+  readonly wake: () => void
+}
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly clock: Clock
+  readonly log: Log
+  readonly downstreams: Pick<Downstreams, 'inUse'>
+  /** This pod, while it is one. */
+  readonly self: () => number | undefined
+}
+type Answer = Heard & { readonly key: string }
+
+export const ROUND_MS = 1_000
+const LEAST_MS = 50
+const DEADLINE_MS = 5_000
+
+// $1 pod · $2 its loads · $3 keys · $4 pauses that are meant for all: [{key, ms}], which only ever become longer.
+// The lease of a share ends with the load that it was given for (`ledger`).
+const ROUND = `
+  with told as (
+    insert into fleetline.downstream_loads (pod, at, loads) values ($1, clock_timestamp(), $2)
+    on conflict (pod) do update set at = excluded.at, loads = excluded.loads),
+  paused as (
+    update fleetline.downstreams d set pause_until = clock_timestamp() + p.ms * interval '1 ms'
+      from jsonb_to_recordset($4) as p(key text, ms float8)
+     where d.key = p.key
+       and coalesce(d.pause_until, '-infinity') < clock_timestamp() + (p.ms - 500) * interval '1 ms')
+  select d.key, d.gen::float8, d.capacity is not null as "isLearnt", d.safe_share as safe,
+         not (d.memory ->> 'isRefusing')::boolean as "isClean", (e.entry ->> 'share')::int as share,
+         (extract(epoch from least(d.expires_at,
+           to_timestamp((e.entry ->> 'at')::float8 / 1000) + ${LEASE_MS} * interval '1 ms') - clock_timestamp()) * 1000
+         )::float8 as "leftMs",
+         coalesce(extract(epoch from d.pause_until - clock_timestamp()) * 1000, 0)::float8 as "pauseMs"
+    from fleetline.downstreams d, lateral (select d.shares -> $1::text as entry) e
+   where d.key = any ($3)`
+
+export function createRounds({ database, clock, log, downstreams, self }: Deps): Rounds {
+  const bell = createBell(clock)
+  let isStopping = false
+  let isSilent = false
+  let loop: Promise<void> | undefined
+  const round = async (pod: number) => {
+    const limiters = new Map(downstreams.inUse())
+    if (limiters.size === 0) return
+    const sentMs = clock.monotonicMs()
+    const reports = [...limiters].map(([key, limiter]) => ({ key, ...limiter.tell() }))
+    const loads = Object.fromEntries(reports.map(({ key, load }) => [key, load]))
+    const pauses = reports.flatMap(({ key, wideMs: ms }) => (ms === undefined ? [] : [{ key, ms }]))
+    const values = [pod, JSON.stringify(loads), [...limiters.keys()], JSON.stringify(pauses)]
+    const outcome = await database.transaction((query) => query<Answer>(ROUND, values), {
+      deadlineMs: DEADLINE_MS,
+    })
+    const answers = new Map(valueOf(outcome, 'Shares cannot be read').map((row) => [row.key, row]))
+    for (const [key, limiter] of limiters) limiter.hear(answers.get(key), sentMs)
+    if (isSilent) log.info('shares are read again')
+    isSilent = false
+  }
+  const failed = (error: unknown) => {
+    if (!isSilent) log.warn('shares cannot be read; leases run out', { error })
+    isSilent = true
+  }
+  const run = async () => {
+    while (!isStopping) {
+      const pod = self()
+      if (pod !== undefined) await round(pod).catch(failed)
+      await clock.sleep(LEAST_MS)
+      if (!isStopping) await bell.wait(ROUND_MS - LEAST_MS)
+    }
+  }
+  return {
+    name: 'throttle',
+    start: async () => void (loop ??= run()),
+    stop: async () => {
+      isStopping = true
+      bell.ring()
+      await loop
+    },
+    wake: () => bell.ring(),
+  }
+}

@@ -1,0 +1,36 @@
+// A provider over HTTP whose limit nobody is told: it takes so many calls at once, and refuses the others. It keeps its own
+// books: what it took on, what it refused, and how much was in flight at most.
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Scope } from './cleanup.ts'
+import { atEnd } from './cleanup.ts'
+
+export type Provider = {
+  readonly url: string
+  readonly books: { taken: number; refused: number; inFlight: number; peak: number }
+}
+
+export async function providerOf(t: Scope, { limit, ms }: { readonly limit: number; readonly ms: number }) {
+  const books = { taken: 0, refused: 0, inFlight: 0, peak: 0 }
+  const server = createServer(async (_, response) => {
+    if (books.inFlight >= limit) {
+      books.refused += 1
+      return void response.writeHead(429).end()
+    }
+    books.inFlight += 1
+    books.peak = Math.max(books.peak, books.inFlight)
+    await pause(ms)
+    books.inFlight -= 1
+    books.taken += 1
+    response.end('done')
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  atEnd(t, () => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return { books, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/` }
+}

@@ -1,0 +1,118 @@
+// What the leader learns from what pods tell, and what they tell.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { learnt, UNLEARNT, type Capacity, type Seen } from '../../src/throttle/capacity.ts'
+import { isNews, nextRow } from '../../src/throttle/ledger.ts'
+import { counted, emptyTally, holding, told } from '../../src/throttle/load.ts'
+
+const CALM: Seen = { inFlight: 0, ok: 0, refused: 0, firstsMs: [] }
+
+function of(capacity: number | null, memory: Partial<Capacity['memory']> = {}): Capacity {
+  return { capacity, memory: { ...UNLEARNT.memory, ...memory } }
+}
+const after = (before: Capacity, seen: Partial<Seen>) => learnt(before, { ...CALM, ...seen }, 1_000)
+const near = (value: number | null, wanted: number) => assert.ok(Math.abs(value! - wanted) < 1e-9, `${value}`)
+
+test('unknown until something is refused; then what was in flight, a little less', () => {
+  assert.equal(after(UNLEARNT, { inFlight: 50, ok: 500 }).capacity, null)
+  assert.equal(
+    after(UNLEARNT, { inFlight: 50, ok: 500, refused: 5 }).capacity,
+    null,
+    'under one in a hundred',
+  )
+  near(after(UNLEARNT, { inFlight: 50, ok: 400, refused: 5 }).capacity, 48.5)
+  assert.equal(after(UNLEARNT, { inFlight: 0.2, refused: 1 }).capacity, 1)
+})
+
+test('refusals cut by .03 at least, by .3 at most, and a clean row is counted anew', () => {
+  const cut = after(of(100, { okSince: 900, samples: [1, 2] }), { inFlight: 100, ok: 90, refused: 10 })
+  near(cut.capacity, 97)
+  assert.deepEqual([cut.memory.okSince, cut.memory.samples, cut.memory.isRefusing], [0, [], true])
+  near(after(of(100), { inFlight: 80, ok: 90, refused: 10 }).capacity, 77.6)
+  near(after(of(100), { inFlight: 10, ok: 90, refused: 10 }).capacity, 70)
+})
+
+test('grows with calls that go well while it is in use, faster after fifteen clean round trips', () => {
+  near(after(of(100), { inFlight: 85, ok: 50 }).capacity, 100.6)
+  assert.equal(after(of(100), { inFlight: 84.9, ok: 50 }).capacity, 100, 'not in use')
+  near(after(of(100, { okSince: 1_460 }), { inFlight: 85, ok: 50 }).capacity, 101.6)
+  assert.equal(
+    after(of(100), { inFlight: 100, ok: 1_000, refused: 1 }).capacity,
+    100,
+    'a single refusal holds',
+  )
+  near(after(of(4.7), { inFlight: 3.4, ok: 10 }).capacity, 4.82)
+})
+
+test('cut once it has become slow to begin, for all pods together; held while a little slow', () => {
+  const times = (ms: number) => Array.from({ length: 60 }, () => ms)
+  const usual = after(of(100), { inFlight: 90, ok: 0, firstsMs: times(100) })
+  const slow = after(usual, { inFlight: 90, ok: 100, firstsMs: times(136) })
+  near(slow.capacity, 83.7)
+  assert.equal(
+    after(slow, { inFlight: 90, ok: 100 }).capacity,
+    slow.capacity,
+    'in doubt until the next window',
+  )
+  near(after(slow, { inFlight: 90, ok: 100, firstsMs: times(100) }).capacity, slow.capacity! + 1.2)
+  near(after(of(null, usual.memory), { inFlight: 50, firstsMs: times(200) }).capacity, 46.5)
+  const half = after(usual, { firstsMs: times(300).slice(30) })
+  const late = learnt(half, { ...CALM, firstsMs: times(300).slice(30) }, 70_000)
+  assert.equal(late.memory.medians.length, 1, 'what did not fill a window within a minute is no part of it')
+})
+
+test('a load: the mean in flight without what was refused; totals; a want that rises fast and falls slowly', () => {
+  const standing = { waiting: 0, most: 9, gen: 3 }
+  let tally = holding(emptyTally(0), 2, 0)
+  tally = counted(
+    holding(tally, 1, 500),
+    { kind: 'ok', firstMs: 120.4, sentAtMs: 0 },
+    { nowMs: 500, chance: 0 },
+  )
+  tally = counted(holding(tally, 0, 750), { kind: 'refused', sentAtMs: 0 }, { nowMs: 750, chance: 0 })
+  const first = told(tally, { ...standing, nowMs: 1_000, waiting: 11 })
+  assert.deepEqual(first.load, {
+    gen: 3,
+    inFlight: 0.5,
+    want: 8,
+    most: 9,
+    ok: 1,
+    refused: 1,
+    firstsMs: [120],
+  })
+  const second = told(first.tally, { ...standing, nowMs: 2_000 })
+  assert.deepEqual(second.load, { ...first.load, inFlight: 0, want: 7.2, firstsMs: [] })
+  const across = holding(second.tally, 1, 2_500)
+  const third = told(across, { ...standing, nowMs: 3_000 })
+  assert.equal(third.load.inFlight, 0.5)
+  const refusal = { kind: 'refused', sentAtMs: 2_500 } as const
+  const late = counted(holding(third.tally, 0, 3_200), refusal, { nowMs: 3_200, chance: 0 })
+  assert.equal(told(late, { ...standing, nowMs: 4_000 }).load.inFlight, 0, 'no less than nothing')
+})
+
+test('of many first tokens 32 are told, of the whole round', () => {
+  let [tally, chance] = [emptyTally(0), 0.5]
+  for (let ms = 0; ms < 1_000; ms += 1) {
+    chance = (chance * 7.77) % 1
+    tally = counted(tally, { kind: 'ok', firstMs: ms, sentAtMs: 0 }, { nowMs: 0, chance })
+  }
+  const { firstsMs } = told(tally, { nowMs: 1, waiting: 0, most: 9, gen: 1 }).load
+  assert.equal(firstsMs.length, 32)
+  assert.ok(firstsMs.some((ms) => ms > 500) && firstsMs.some((ms) => ms < 500))
+})
+
+test('a row: what a pod told before the row knew it is not counted, nor what nobody led', () => {
+  const load = { gen: 0, inFlight: 9, want: 9, most: 20, ok: 1_000, refused: 50, firstsMs: [] }
+  const first = nextRow(undefined, [{ pod: 1, at: 0, load }], 0)
+  assert.deepEqual([first.capacity, first.safe, first.shares[1]!.share], [null, 1, 20])
+  const more = { ...load, ok: 1_050, refused: 60 }
+  assert.ok(Math.abs(nextRow(first, [{ pod: 1, at: 900, load: more }], 1_000).capacity! - 8.73) < 1e-9)
+  assert.equal(nextRow(first, [{ pod: 1, at: 15_900, load: more }], 16_000).capacity, null)
+  assert.equal(isNews(first, nextRow(first, [{ pod: 1, at: 900, load }], 1_000), 1_000), false)
+  assert.equal(isNews(first, nextRow(first, [{ pod: 1, at: 900, load: more }], 1_000), 1_000), true)
+  assert.equal(
+    isNews(first, nextRow(first, [{ pod: 1, at: 6_000, load }], 6_000), 6_000),
+    true,
+    'to be renewed',
+  )
+})
