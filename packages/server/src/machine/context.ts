@@ -2,7 +2,7 @@
 import { formatId, type Id } from '@fleetline/protocol'
 import type { Claim } from '../task/claim.ts'
 import { storable } from '../task/draft.ts'
-import type { Surroundings } from '../task/runner.ts'
+import type { Call, Surroundings } from '../task/runner.ts'
 
 export type Json =
   | string
@@ -22,6 +22,8 @@ export type TaskContext<Input> = {
   readonly maxAttempts: number
   /** Aborted when the time is over, when the pod stops, or when another pod has taken the task over. */
   readonly signal: AbortSignal
+  /** What its downstream is told about the call: that the first part of the answer is there, and what it was answered. */
+  readonly call: Call
   /** A line in the log of the pod: a fixed phrase, and what varies. */
   log(phrase: string, data?: Json): void
 }
@@ -45,7 +47,7 @@ export type Context = TransitionContext<unknown, Readonly<Record<string, unknown
 const HANDED = Symbol.for('fleetline.handoff') // of any copy of this module
 const LOG_BYTES = 4_096
 
-type Given = Pick<Context, 'input' | 'out' | 'attempt' | 'maxAttempts' | 'resumed' | 'signal'> & {
+type Given = Pick<Context, 'input' | 'out' | 'attempt' | 'maxAttempts' | 'resumed' | 'signal' | 'call'> & {
   /** None for a task of one handler. */
   readonly transition: string | undefined
 }

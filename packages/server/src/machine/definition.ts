@@ -3,6 +3,7 @@
 import { TASK_LIMITS, TASK_NAME } from '@fleetline/protocol'
 import { DEFAULT_QUEUE, isWithin } from '../task/draft.ts'
 import { asMachine, type Machine } from '../task/machine.ts'
+import { keyOf } from '../throttle/key.ts'
 import type { Handoff, Json, TaskContext, TransitionContext } from './context.ts'
 import { LIMITS, limitsOf, refuseUnless, type Limits } from './limits.ts'
 import { PLAIN, shapeOf, transitionsOf, type Plan, type Step } from './plan.ts'
@@ -60,6 +61,8 @@ type Placed = {
   readonly queue?: string
   /** 7 first, 0 last. */
   readonly priority?: number
+  /** What its transitions call, if that has a limit, by its key: no more are claimed than there is room for there. */
+  readonly downstream?: string
 }
 export type MachineOptions<Raw, Input, Given, Result> = Placed & {
   /** Checked when a task is enqueued through a pod that knows it, and before each attempt. */
@@ -67,7 +70,7 @@ export type MachineOptions<Raw, Input, Given, Result> = Placed & {
   readonly output: Schema<Given, Result>
 }
 export type TaskOptions<Raw, Input> = Placed &
-  Omit<Limits, 'maxBytes'> & { readonly input?: Schema<Raw, Input> }
+  Omit<Limits, 'maxBytes' | 'downstream'> & { readonly input?: Schema<Raw, Input> }
 
 export function machine<Raw, Input, Given, Result extends Json>(
   name: string,
@@ -97,6 +100,7 @@ export function task<Raw = unknown, Input = Raw, Result extends Json | void = Js
     steps: [{ kind: 'transition', name: PLAIN.transition, body, ...limits }],
     isPlain: true,
     maxAttempts: limits.attempts,
+    downstream: limits.downstream,
     parse: input && ((value: unknown) => parse('input', input, value)),
     end: () => undefined,
     parseResult: undefined,
@@ -104,35 +108,36 @@ export function task<Raw = unknown, Input = Raw, Result extends Json | void = Js
   return machineOf(base, plan, PLAIN.shape) as Machine<Raw, Result>
 }
 
-type Base = Pick<Machine, 'name' | 'queue' | 'priority'>
+type Base = Pick<Machine, 'name' | 'queue' | 'priority'> & Pick<Plan, 'downstream'>
 
-function placed(kind: string, name: string, { queue = DEFAULT_QUEUE, priority }: Placed): Base {
+function placed(kind: string, name: string, { queue = DEFAULT_QUEUE, priority, downstream }: Placed): Base {
   refuseUnless(TASK_NAME.test(name), `${kind} ${name}: its name must match ${TASK_NAME.source}`)
   refuseUnless(TASK_NAME.test(queue), `${kind} ${name}: queue must match ${TASK_NAME.source}`)
   refuseUnless(
     priority === undefined || isWithin(priority, 0, TASK_LIMITS.priority),
     `${kind} ${name}: priority must be from 0 to ${TASK_LIMITS.priority}`,
   )
-  return { name, queue, priority }
+  return { name, queue, priority, downstream: downstream === undefined ? undefined : keyOf(downstream) }
 }
 
 function chain(
   base: Base & Pick<Plan, 'parse' | 'parseResult'>,
   steps: readonly Step[],
 ): Chain<unknown, unknown, {}, never, never> {
-  const { name, parse: parseInput, parseResult } = base
+  const { name, downstream, parse: parseInput, parseResult } = base
   const plus = (step: Step) => chain(base, [...steps, fitting(name, steps, step)])
   return Object.freeze({
     check: (step, body) => plus({ kind: 'check', name: step, body: body as Step['body'] }),
     to: (step, body, limits = {}) => {
-      const own = limitsOf(`machine ${name}, ${step}`, limits)
+      const own = limitsOf(`machine ${name}, ${step}`, { ...(downstream && { downstream }), ...limits })
       return plus({ kind: 'transition', name: step, body: body as Step['body'], ...own }) as never
     },
     end: (result) => {
       const transitions = transitionsOf(steps)
       refuseUnless(transitions.length > 0, `machine ${name}: has no transition`)
       const maxAttempts = Math.max(...transitions.map((one) => one.attempts))
-      const plan = { name, steps, isPlain: false, maxAttempts, parse: parseInput, parseResult, end: result }
+      const shared = { name, steps, maxAttempts, downstream, parse: parseInput, parseResult }
+      const plan: Plan = { ...shared, isPlain: false, end: result }
       return machineOf(base, plan, shapeOf(transitions.map((one) => one.name))) as never
     },
   } satisfies Chain<unknown, unknown, {}, never, never>)

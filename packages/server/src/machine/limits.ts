@@ -3,6 +3,7 @@ import { TASK_LIMITS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { durationMs } from '../lib/duration.ts'
 import { isWithin } from '../task/draft.ts'
+import { keyOf } from '../throttle/key.ts'
 import type { Transition } from './plan.ts'
 
 export type Limits = {
@@ -13,6 +14,8 @@ export type Limits = {
   readonly maxBytes?: number
   /** How many may run at once in one pod; the others wait, and their time does not run. */
   readonly concurrency?: number
+  /** What it calls, if that has a limit, by its key: it runs under a permit, and its time does not run while it waits. */
+  readonly downstream?: string
 }
 
 export const LIMITS = {
@@ -29,8 +32,8 @@ const MOST = { timeoutMs: 86_400_000, concurrency: 10_000 }
 /** Refuses, saying which of `what`, what cannot be meant. */
 export function limitsOf(
   what: string,
-  { timeout, attempts = LIMITS.attempts, maxBytes = LIMITS.maxBytes, concurrency }: Limits,
-): Pick<Transition, 'timeoutMs' | 'attempts' | 'maxBytes' | 'concurrency'> {
+  { timeout, attempts = LIMITS.attempts, maxBytes = LIMITS.maxBytes, concurrency, downstream }: Limits,
+): Omit<Transition, 'kind' | 'name' | 'body'> {
   const timeoutMs = timeout === undefined ? LIMITS.timeoutMs : durationMs(`${what}: timeout`, timeout)
   refuseUnless(isWithin(timeoutMs, 1, MOST.timeoutMs), `${what}: timeout must be from 1ms to 1d`)
   const inRange = (name: string, value: number, most: number) =>
@@ -38,7 +41,8 @@ export function limitsOf(
   inRange('attempts', attempts, TASK_LIMITS.attempts)
   inRange('maxBytes', maxBytes, LIMITS.carryBytes)
   inRange('concurrency', concurrency ?? 1, MOST.concurrency)
-  return { timeoutMs, attempts, maxBytes, concurrency }
+  if (downstream !== undefined) keyOf(downstream)
+  return { timeoutMs, attempts, maxBytes, concurrency, downstream }
 }
 
 export function refuseUnless(holds: boolean, text: string): void {

@@ -15,6 +15,8 @@ export type Transition = {
   readonly maxBytes: number
   /** How many may run at once in one pod, if not any number. */
   readonly concurrency: number | undefined
+  /** What the body calls, if that has a limit: it runs under a permit. */
+  readonly downstream: string | undefined
 }
 export type Step = Check | Transition
 
@@ -24,6 +26,8 @@ export type Plan = {
   /** A task of one handler: its key is its id, and its result is what the handler returned. */
   readonly isPlain: boolean
   readonly maxAttempts: number
+  /** Of every transition that names no other: claims ask there for room. */
+  readonly downstream: string | undefined
   readonly parse: ((input: unknown) => Promise<unknown>) | undefined
   /** What the task comes to when every transition is done. */
   readonly end: (context: Pick<Context, 'id' | 'input' | 'out'>) => unknown

@@ -15,6 +15,7 @@
 //     time
 //   threw anything else                              retry; dead if this was the last attempt that counts
 //   its time was over                                the same, as `timeout`
+//   its downstream had no permit for it, or refused  later, as `rate_limited`
 //   the pod stops, or was counted as dead            back, from where it stands
 // A pod that drains begins no further body: the task goes on elsewhere.
 import { formatId, TASK_LIMITS } from '@fleetline/protocol'
@@ -22,11 +23,12 @@ import { createTurnstile, type Turnstile } from '../lib/turnstile.ts'
 import type { Claim } from '../task/claim.ts'
 import { storable } from '../task/draft.ts'
 import { faultOf, readThrown, retryMs, type Thrown } from '../task/fault.ts'
-import type { Ended, Runner, Surroundings } from '../task/runner.ts'
+import type { Call, Ended, Runner, Surroundings } from '../task/runner.ts'
 import type { Entry, Settlement } from '../task/settle.ts'
 import { attempt, outcomeOf, type Outcome } from './attempt.ts'
 import { contextOf, handedBy, type Context } from './context.ts'
 import { LIMITS } from './limits.ts'
+import { perform, UNHEARD } from './permit.ts'
 import { asStored } from './stored.ts'
 import { stepsFrom, transitionsOf, type Check, type Plan, type Step, type Transition } from './plan.ts'
 
@@ -55,7 +57,8 @@ const BACK: Settlement = { type: 'back' }
 export function openRunner(plan: Plan): Runner {
   const limited = transitionsOf(plan.steps).filter(({ concurrency }) => concurrency !== undefined)
   const gates = new Map(limited.map(({ name, concurrency }) => [name, createTurnstile(concurrency!)]))
-  return { machine: plan.name, run: (claim, around) => pass({ plan, gates, claim, around }) }
+  const run: Runner['run'] = (claim, around) => pass({ plan, gates, claim, around })
+  return { machine: plan.name, downstream: plan.downstream, run }
 }
 
 async function pass(run: Run): Promise<End> {
@@ -88,7 +91,9 @@ function placeOf({ position, spent, attempt: count, carry }: Claim): Place {
 
 async function check(work: Work, step: Check): Promise<End | undefined> {
   if (mustStop(work)) return BACK
-  const outcome = await attempt(work.around, LIMITS.timeoutMs, (signal) => call(work, step, signal))
+  const outcome = await attempt(work.around, LIMITS.timeoutMs, (signal) =>
+    call(work, step, { ...UNHEARD, signal }),
+  )
   if (outcome.type !== 'returned') return afterFault(work, outcome, step.name)
   if (outcome.value === undefined) return undefined
   return handOff(work, step, outcome.value) ?? dead(work, onlyHandsOff(step), step.name)
@@ -96,16 +101,15 @@ async function check(work: Work, step: Check): Promise<End | undefined> {
 
 async function transit(work: Work, step: Transition): Promise<End | undefined> {
   const { at, around, plan } = work
-  const { clock, metrics } = around
+  const { metrics } = around
   const leave = await enter(work, step)
   if (!leave || mustStop(work)) {
     leave?.()
     return BACK
   }
-  const [startMs, before] = [clock.monotonicMs(), at.position]
-  const outcome = await attempt(around, step.timeoutMs, (signal) => call(work, step, signal))
+  const before = at.position
+  const { outcome, ms } = await perform(around, step, (sent) => call(work, step, sent))
   leave()
-  const ms = clock.monotonicMs() - startMs
   const end = await afterBody(work, step, outcome, ms)
   const labels = { machine: plan.name, transition: step.name }
   metrics.observe('transitionTime', labels, ms)
@@ -139,11 +143,21 @@ function wordFor(end: End | undefined): string {
   return end.type === 'done' && end.via ? end.via : end.type
 }
 
-function call(work: Work, { name, body }: Step, signal: AbortSignal): unknown {
+function call(work: Work, { name, body }: Step, sent: Call): unknown {
   const { plan, claim, around, at, input } = work
   const transition = plan.isPlain ? undefined : name
   const { spent, resumed, out } = at
-  const given = { input, out, attempt: spent, maxAttempts: limitOf(work), resumed, signal, transition }
+  const { signal } = sent
+  const given = {
+    input,
+    out,
+    attempt: spent,
+    maxAttempts: limitOf(work),
+    resumed,
+    signal,
+    call: sent,
+    transition,
+  }
   return body(contextOf(claim, around, given))
 }
 
@@ -216,7 +230,8 @@ function afterFault(work: Work, outcome: Exclude<Outcome, { type: 'returned' }>,
   const thrown = readThrown(outcome.error, around.clock)
   if (thrown.kind === 'Abort') return aborted(work, thrown, name)
   if (thrown.delayMs === undefined) return again(work, thrown, name)
-  return { type: 'later', delayMs: thrown.delayMs, error: fault(work, { ...thrown, code: 'later' }, name) }
+  const code = thrown.code === 'rate_limited' ? thrown.code : 'later'
+  return { type: 'later', delayMs: thrown.delayMs, error: fault(work, { ...thrown, code }, name) }
 }
 
 function aborted(work: Work, thrown: Thrown, name?: string): Settlement {

@@ -1,6 +1,7 @@
 // What a pod takes from the queue: up to its free slots, the highest priority first, by place within it. Guarantees:
 //   Q2  a task is claimed by one pod: rows are taken under their locks, and each claim is an attempt of its own
 //   Q6  of suspects, tasks whose pods died twice in a row, it takes no more than it was told
+//   it takes no more of a group of tracks than there is room for (`asks`)
 //   a claim reads ready rows of its tracks, and suspects that are due, in the order of an index, and no more of them than
 //   it takes
 //   a pod that drains, or was buried, takes nothing
@@ -33,9 +34,12 @@ export type Claim = {
   readonly waitedMs: number
 }
 
+/** Of the tracks of one group no more than `room` are taken. */
+export type Ask = { readonly track: number; readonly group: number; readonly room: number }
+
 export type Wish = {
   readonly pod: number
-  readonly tracks: readonly number[]
+  readonly asks: readonly Ask[]
   readonly most: number
   /** How many of them may be suspects. */
   readonly suspects: number
@@ -49,10 +53,10 @@ const PRIORITIES = [7, 6, 5, 4, 3, 2, 1, 0]
 // and only rows that are taken are locked. Suspects come first, or they would wait behind any backlog: they are never
 // ready, and are taken from among those that wait when their time has come. Rows are taken by ctid, valid because their
 // locks are held.
-export const CLAIM = `
+const claimOf = (taken: string) => `
   with suspects as (
-    select s.tid
-      from unnest($6::int[]) k(track)
+    select s.tid, k.grp, k.room
+      from unnest($6::int[], $7::int[], $8::int[]) k(track, grp, room)
      cross join lateral (
        select ctid as tid from fleetline.tasks
         where track = k.track and state = 'waiting' and reason = 'suspect' and run_at <= now()
@@ -60,39 +64,54 @@ export const CLAIM = `
      where exists (select from fleetline.pods where id = $1 and state = 'live')
      limit $5),
   picked as (
-    select tid from suspects
+    select tid, grp, room, 8 as priority, 0 as place from suspects
     union all
-    select r.tid
-      from unnest($2::int[], $3::smallint[]) w(track, priority)
+    select r.tid, w.grp, w.room, w.priority, r.place
+      from unnest($2::int[], $3::smallint[], $9::int[], $10::int[]) w(track, priority, grp, room)
      cross join lateral (
-       select ctid as tid from fleetline.tasks
+       select ctid as tid, place from fleetline.tasks
         where track = w.track and priority = w.priority and state = 'ready'
-        order by place limit $4 for update skip locked) r
+        order by place limit w.room for update skip locked) r
      where exists (select from fleetline.pods where id = $1 and state = 'live')
      limit $4)
   update fleetline.tasks t
      set state = 'claimed', pod = $1, attempt = t.attempt + 1, spent = t.spent + 1, claimed_at = clock_timestamp()
-   where t.ctid = any (array(select tid from picked))
+   where t.ctid = any (array(${taken}))
   returning t.id, t.track, t.tenant, t.priority, t.place, t.attempt, t.spent, t.max_attempts as "maxAttempts", t.reason,
             t.input, t.position, t.carry, (extract(epoch from t.claimed_at - greatest(t.run_at, t.created_at)) * 1000)::float8 as "waitedMs"`
+
+export const CLAIM: string = claimOf('select tid from picked')
+
+// A window stops at the room of its group, and a group may have several: what is over is left as it was, and unlocked with
+// this statement.
+export const CLAIM_WITHIN: string = claimOf(`
+    select tid from (
+      select tid, room, row_number() over (partition by grp order by priority desc, place) as n from picked) p
+     where n <= room`)
 
 const HELD = `
   select id, attempt, track from fleetline.tasks where pod = $1 and state = 'claimed'`
 
 /** In the order in which to start them. */
-export async function claim(query: Query, { pod, tracks, most, suspects, turn }: Wish): Promise<Claim[]> {
-  const first = Math.floor(turn * tracks.length)
-  const turned = [...tracks.slice(first), ...tracks.slice(0, first)]
-  const windows = PRIORITIES.flatMap((priority) => turned.map((track) => ({ track, priority })))
-  const rows = await query<Claim & { place: string }>(CLAIM, [
+export async function claim(query: Query, { pod, asks, most, suspects, turn }: Wish): Promise<Claim[]> {
+  const first = Math.floor(turn * asks.length)
+  const turned = [...asks.slice(first), ...asks.slice(0, first)]
+  const windows = PRIORITIES.flatMap((priority) => turned.map((ask) => ({ ...ask, priority })))
+  const text = asks.every(({ room }) => room >= most) ? CLAIM : CLAIM_WITHIN
+  const rows = await query<Claim & { place: string }>(text, [
     pod,
     windows.map(({ track }) => track),
     windows.map(({ priority }) => priority),
     most,
     Math.min(most, suspects),
-    turned,
+    ...columnsOf(turned),
+    ...columnsOf(windows).slice(1),
   ])
   return rows.toSorted((a, b) => b.priority - a.priority || Number(BigInt(a.place) - BigInt(b.place)))
+}
+
+function columnsOf(asks: readonly Ask[]): number[][] {
+  return [asks.map(({ track }) => track), asks.map(({ group }) => group), asks.map(({ room }) => room)]
 }
 
 /** What PostgreSQL says that a pod holds: after a claim without an answer it may be more than the pod knows of. */

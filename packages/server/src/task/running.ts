@@ -12,7 +12,7 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { faultOf, readThrown } from './fault.ts'
 import type { Claim } from './claim.ts'
-import type { Ended, Runner, Surroundings } from './runner.ts'
+import type { Ended, Permits, Runner, Surroundings } from './runner.ts'
 import type { Recording, Settlement, Settler, Settling } from './settle.ts'
 
 /** The pod as which it claims: what is done in its name ends with `signal`. */
@@ -20,7 +20,8 @@ export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
 type Attempt = Pick<Claim, 'id' | 'attempt'>
 
 export type Running = {
-  count(): number
+  /** Of all; or of those that call this downstream. */
+  count(downstream?: string): number
   /** Of those that are running, or being settled. */
   names(): ReadonlySet<string>
   start(pod: Incarnation, claim: Claim, runner: Runner): void
@@ -39,10 +40,16 @@ type Deps = {
   readonly metrics: Metrics
   readonly cell: number
   readonly isFenced: () => boolean
+  readonly permits: Permits
   /** A slot is free again: that of the attempt with this name. `hasEnded`: it ran, and its row says so. */
   readonly onFree: (name: string, hasEnded: boolean) => void
 }
-type Run = { readonly pod: number; readonly ending: AbortController; readonly ended: Promise<void> }
+type Run = {
+  readonly pod: number
+  readonly downstream: string | undefined
+  readonly ending: AbortController
+  readonly ended: Promise<void>
+}
 
 const FENCED = new Error('fenced: this pod was counted as dead, the task may run elsewhere')
 const DRAINED = new Error('drain: the pod stops, the task is handed back')
@@ -52,7 +59,7 @@ export function nameOf({ id, attempt }: Attempt): string {
 }
 
 export function createRunning(deps: Deps): Running {
-  const { clock, random, metrics, cell } = deps
+  const { clock, random, metrics, cell, permits } = deps
   const runs = new Map<string, Run>()
   const watched = new WeakSet<AbortSignal>()
   const gaveUp = new AbortController()
@@ -65,7 +72,8 @@ export function createRunning(deps: Deps): Running {
     watched.add(signal)
     signal.addEventListener('abort', () => abortAll(FENCED, id), { once: true })
   }
-  const track = (pod: number, attempt: Attempt, work: (ending: AbortController) => Promise<boolean>) => {
+  type Work = (ending: AbortController) => Promise<boolean>
+  const track = (pod: number, attempt: Attempt, work: Work, downstream?: string) => {
     const ending = new AbortController()
     const ended = work(ending)
       .catch((error: unknown) => {
@@ -76,7 +84,7 @@ export function createRunning(deps: Deps): Running {
         runs.delete(nameOf(attempt))
         deps.onFree(nameOf(attempt), hasEnded)
       })
-    runs.set(nameOf(attempt), { pod, ending, ended })
+    runs.set(nameOf(attempt), { pod, downstream, ending, ended })
   }
   const logOf = ({ id, attempt }: Attempt, machine: string) =>
     deps.log.with({ task: formatId('task', cell, id), machine, attempt })
@@ -101,11 +109,14 @@ export function createRunning(deps: Deps): Running {
     return answer === 'settled' && type !== 'back'
   }
   return {
-    count: () => runs.size,
+    count: (downstream) => {
+      if (downstream === undefined) return runs.size
+      return Array.from(runs.values()).filter((run) => run.downstream === downstream).length
+    },
     names: () => new Set(runs.keys()),
-    start: (pod, claim, { machine, run }) => {
+    start: (pod, claim, { machine, downstream, run }) => {
       watch(pod)
-      track(pod.id, claim, async (ending) => {
+      const work: Work = async (ending) => {
         const log = logOf(claim, machine)
         const startMs = clock.monotonicMs()
         const ofPod = {
@@ -115,12 +126,13 @@ export function createRunning(deps: Deps): Running {
           gaveUp: gaveUp.signal,
         }
         const record = recorder(pod.id, claim, log)
-        const end = await run(claim, { clock, random, cell, log, metrics, ending, record, ...ofPod })
+        const end = await run(claim, { clock, random, cell, log, metrics, ending, record, permits, ...ofPod })
         metrics.observe('taskTime', { machine }, clock.monotonicMs() - startMs)
         if ('answer' in end) return report(end, machine, log)
         tell(log, end)
         return report(await settle(pod.id, claim, end, log), machine, log)
-      })
+      }
+      track(pod.id, claim, work, downstream)
     },
     handBack: (pod, attempt, machine) =>
       track(pod.id, attempt, async () => {

@@ -16,6 +16,7 @@ import { DEFAULT_QUEUE, storable, type Shaped, type TaskSpec } from './draft.ts'
 import { promote } from './due.ts'
 import { createEnqueuer, type Enqueued } from './enqueue.ts'
 import { isMachine, type Machine } from './machine.ts'
+import type { Permits } from './runner.ts'
 import type { Incarnation } from './running.ts'
 import { createSettler } from './settle.ts'
 import type { Tracks } from './tracks.ts'
@@ -45,6 +46,7 @@ type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'slots' | 'taskPollM
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly fleet: { self(): Incarnation | undefined; isFenced(): boolean }
   readonly tracks: Pick<Tracks, 'isEmpty' | 'runners' | 'machine'>
+  readonly permits: Permits
   readonly clock: Clock
   readonly random: Random
   readonly log: Log

@@ -9,6 +9,8 @@
 //   after a claim that            it claims again
 //   filled the room               at once, if there is room
 //   filled it, and none is left   when a slot is free again
+//   filled the room that a        when one of its attempts has ended
+//   downstream has
 //   brought less, or nothing      when woken by an enqueue here or a hint, or after `taskPollMs`
 //   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster
 //   twice in a row
@@ -22,9 +24,10 @@ import type { Utilisation } from '../lib/utilisation.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { answersTo, asksOf } from './asks.ts'
 import { claim, heldBy, type Claim } from './claim.ts'
 import { roomFor } from './room.ts'
-import { GRACE_MS, type Runner } from './runner.ts'
+import { GRACE_MS, type Permits, type Runner } from './runner.ts'
 import { createRunning, nameOf, type Incarnation } from './running.ts'
 import type { Settler } from './settle.ts'
 
@@ -46,6 +49,7 @@ type Deps = {
   readonly cell: number
   /** By the numbers of their tracks; empty until these are known. */
   readonly runners: ReadonlyMap<number, Runner>
+  readonly permits: Permits
   readonly self: () => Incarnation | undefined
   readonly isFenced: () => boolean
   readonly utilisation: Utilisation
@@ -60,7 +64,7 @@ const CONTENDED = { baseMs: 5, capMs: 1_000 }
 const FAILED = { baseMs: 50, capMs: 5_000 }
 
 export function createWorker(deps: Deps): Worker {
-  const { clock, random, metrics, log, runners } = deps
+  const { clock, random, metrics, log, runners, permits } = deps
   const bell = createBell(clock)
   const stopping = new AbortController()
   const state = { isDraining: false, isMore: false, checkMs: 0, failures: 0, misses: 0, cleared: 0 }
@@ -86,10 +90,13 @@ export function createWorker(deps: Deps): Worker {
       running.start(pod, one, runner)
     }
   }
-  const claimFor = async (pod: Incarnation, most: number): Promise<Claim[]> => {
+  /** How many came. Notes whether there was more than room for them. */
+  const claimFor = async (pod: Incarnation, most: number): Promise<number> => {
+    const asks = asksOf(runners, most, (key) => permits.roomFor(key, running.count(key)))
+    if (asks.length === 0) return 0
     const wish = {
       pod: pod.id,
-      tracks: [...runners.keys()],
+      asks,
       most,
       suspects: Math.max(0, 1 + state.cleared - suspects.size),
       turn: random.unit(),
@@ -100,7 +107,13 @@ export function createWorker(deps: Deps): Worker {
     if (outcome.type === 'unknown') state.checkMs = 0 // it may hold what it has not heard of
     const claims = valueOf(outcome, 'Nothing could be claimed')
     take(pod, claims)
-    return claims
+    const answers = answersTo(asks, claims)
+    state.isMore = answers.some(({ isFull }) => isFull)
+    for (const { tracks, isFull } of answers) {
+      const key = runners.get(tracks[0]!)?.downstream
+      if (key !== undefined) permits.claimed(key, isFull)
+    }
+    return claims.length
   }
   const check = async (pod: Incarnation) => {
     const known = running.names() // before the look: what ends meanwhile is no orphan
@@ -121,14 +134,13 @@ export function createWorker(deps: Deps): Worker {
     const load = { slots: deps.slots, running: running.count(), utilisation: deps.utilisation() }
     const room = roomFor(load)
     if (room === 0) return idleMs
-    const { length: count } = await claimFor(pod, room)
+    const count = await claimFor(pod, room)
     state.failures = 0
     state.misses = count === 0 && wasRung ? state.misses + 1 : 0
     const isContended = state.misses > 1 // once may be its own hint, for what it has taken already
     metrics.count('claims', { outcome: count > 0 ? 'some' : isContended ? 'contended' : 'empty' })
-    state.isMore = count === room
     if (isContended) await pause(Math.min(idleMs, backoffMs(CONTENDED, state.misses, random)))
-    return state.isMore ? 0 : idleMs
+    return count === room ? 0 : idleMs
   }
   const pause = (ms: number) => clock.sleep(ms, stopping.signal).catch(() => undefined) // it stops
   const run = async () => {

@@ -1,6 +1,6 @@
 // Every metric, once: its name, kind, help and labels. docs/reference/metrics.md is made of this table.
-// A pod has a registry of its own. Label values are routes, outcomes and states from our own tables, and the machines
-// that pods run, never an id, a tenant or a text from outside: the number of series is bounded by the sources (S22).
+// A pod has a registry of its own. Label values are routes, outcomes and states from our own tables, the machines
+// that pods run, and the downstreams that code names, never an id, a tenant or a text from outside: the number of series is bounded by the sources (S22).
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 
 type Metric = {
@@ -178,6 +178,54 @@ export const METRICS = {
     name: 'fleetline_transition_seconds',
     help: 'How long the body of a transition ran, without its record.',
     labels: ['machine', 'transition'],
+  },
+  permits: {
+    kind: 'counter',
+    name: 'fleetline_permits_total',
+    help: 'Who asked for a permit, and got it at_once, waited for it, got none in time, or, where the throttle only observes, would_wait.',
+    labels: ['downstream', 'outcome'],
+  },
+  permitWait: {
+    kind: 'seconds',
+    name: 'fleetline_permit_wait_seconds',
+    help: 'How long permits were waited for in this pod; what waits in the queue for room is not among them.',
+    labels: ['downstream'],
+  },
+  downstreamReplies: {
+    kind: 'counter',
+    name: 'fleetline_downstream_responses_total',
+    help: 'Calls that ended: ok, refused, timeout, server (it is ill), or client, which says nothing about the downstream.',
+    labels: ['downstream', 'class'],
+  },
+  downstreamCuts: {
+    kind: 'counter',
+    name: 'fleetline_downstream_cuts_total',
+    help: 'Times that this pod cut its own limit: once an episode of refused, timeout or server, or because of latency.',
+    labels: ['downstream', 'reason'],
+  },
+  downstreamLimit: {
+    kind: 'gauge',
+    name: 'fleetline_downstream_limit',
+    help: 'How many calls this pod may have in flight, as learnt so far.',
+    labels: ['downstream'],
+  },
+  downstreamShare: {
+    kind: 'gauge',
+    name: 'fleetline_downstream_share',
+    help: 'What the fleet lets this pod have of it; its safe share once the lease is over.',
+    labels: ['downstream'],
+  },
+  downstreamInFlight: {
+    kind: 'gauge',
+    name: 'fleetline_downstream_in_flight',
+    help: 'Permits that are held in this pod.',
+    labels: ['downstream'],
+  },
+  downstreamWaiting: {
+    kind: 'gauge',
+    name: 'fleetline_downstream_waiting',
+    help: 'Who waits for a permit in this pod.',
+    labels: ['downstream'],
   },
   appends: {
     kind: 'counter',

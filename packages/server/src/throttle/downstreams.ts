@@ -1,19 +1,32 @@
 // The downstreams of a pod, each by its key: one limit of a provider is one key, whoever calls under it. Options are said
-// once; another `get` of the key may repeat them, or say nothing. What was learnt is forgotten with the last use.
+// once; another `get` of the key may repeat them, or say nothing.
 import { isDeepStrictEqual } from 'node:util'
-import { Rejected, Retry } from '../errors.ts'
+import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { durationMs } from '../lib/duration.ts'
 import type { Random } from '../lib/random.ts'
-import { createLimiter, type Call, type Limiter, type RunOptions, type Standing } from './limiter.ts'
+import type { Call, Permits } from '../task/runner.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { send } from './call.ts'
+import { createInUse, type InUse } from './in-use.ts'
+import { keyOf } from './key.ts'
+import type { Patience, Standing } from './limiter.ts'
+import { modeOf, MODES, type Mode } from './mode.ts'
 
 export type DownstreamOptions = {
   /** In flight at once from one pod, at the very most. */
   readonly maxPerPod?: number
   /** For a permit. */
   readonly maxWait?: string
-  /** Of one call: then its permit is back, whatever became of it. */
+  /** Of one call: then its permit is back, whatever became of it. A step of a machine has its timeout instead. */
   readonly deadline?: string
+  /** `observe` learns and counts, and lets every call pass at once; `off` does nothing at all. */
+  readonly mode?: Mode
+}
+export type RunOptions = {
+  readonly signal?: AbortSignal
+  /** For a permit; longer belongs in the queue. */
+  readonly maxWait?: string
 }
 export type Downstream = {
   readonly key: string
@@ -26,78 +39,86 @@ export type Downstream = {
 }
 export type Downstreams = {
   get(key: string, options?: DownstreamOptions): Downstream
-  /** Those in use. Who was not used for ten minutes is none of them, and begins anew. */
-  readonly inUse: () => ReadonlyMap<string, Limiter>
+  readonly inUse: InUse['all']
+  /** For what stands in the queue. */
+  readonly permits: Permits
 }
 type Deps = {
   readonly clock: Clock
   readonly random: Random
+  readonly metrics: Metrics
+  /** Of the whole pod. */
+  readonly throttle: Mode
   /** There is something to tell the fleet, better soon. */
   readonly onNews: () => void
 }
-type Settings = { readonly most: number; readonly maxWaitMs: number; readonly deadlineMs: number }
-type Said = Settings & { readonly options: DownstreamOptions }
+type Settings = {
+  readonly most: number
+  readonly maxWaitMs: number
+  readonly deadlineMs: number
+  readonly mode: Mode
+}
+type Said = { readonly settings: Settings; readonly options: DownstreamOptions }
 
-const KEY = /^[a-z0-9][a-z0-9._-]*(\/[a-z0-9][a-z0-9._-]*){0,3}$/
-const KEY_BYTES = 128
 const MOST_SAID = 10_000
-const MOST_IN_USE = 1_000
-const IDLE_MS = 600_000
-const START = 4
-const UNUSED: Standing = { limit: 1, share: 1, gen: 0, held: 0, waiting: 0, pausedUntil: undefined }
 const MOST_PER_POD = 10_000
+const UNUSED: Standing = { limit: 1, share: 1, gen: 0, held: 0, waiting: 0, pausedUntil: undefined }
 
-export function createDownstreams({ clock, random, onNews }: Deps): Downstreams {
+export function createDownstreams(deps: Deps): Downstreams {
   const said = new Map<string, Said>()
-  const limiters = new Map<string, Limiter>()
+  const inUse = createInUse(deps)
   const say = (key: string, options: DownstreamOptions) => {
     const known = said.get(key)
     if (known && !isDeepStrictEqual(options, known.options))
       throw new Rejected('conflict', `${key} has other options already: say them once`)
     if (said.size >= MOST_SAID) throw new Rejected('invalid', `${MOST_SAID} downstreams have options already`)
-    said.set(key, known ?? { ...checked(key, options), options })
+    said.set(key, known ?? { settings: settingsOf(key, options), options })
   }
-  const forgetIdle = (longerMs: number) => {
-    for (const [key, limiter] of limiters) if (limiter.idleMs() > longerMs) limiters.delete(key)
+  const settingsFor = (key: string): Settings => {
+    const settings = said.get(key)?.settings ?? DEFAULTS
+    return { ...settings, mode: modeOf(deps.throttle, settings.mode) }
   }
-  const limiterOf = (key: string, { most, deadlineMs }: Settings): Limiter => {
-    const known = limiters.get(key)
-    if (known) return known
-    if (limiters.size >= MOST_IN_USE) forgetIdle(0)
-    if (limiters.size >= MOST_IN_USE)
-      throw new Retry('rate_limited', `${MOST_IN_USE} other downstreams are in use by this pod`)
-    const limiter = createLimiter({ key, clock, random, deadlineMs, rules: { start: START, most }, onNews })
-    limiters.set(key, limiter)
-    onNews()
-    return limiter
+  const run = async <Value>(key: string, body: (call: Call) => Promise<Value>, patience: Patience) => {
+    const { most, mode } = settingsFor(key)
+    if (mode === 'off') return unlimited(deps.clock, body, patience)
+    return inUse.of(key, { most, mode }).run(body, patience)
   }
   return {
-    inUse: () => {
-      forgetIdle(IDLE_MS)
-      return limiters
-    },
+    inUse: inUse.all,
     get: (key, options) => {
+      keyOf(key)
       if (options) say(key, options)
-      const settings = said.get(key) ?? checked(key)
+      const { maxWaitMs, deadlineMs } = settingsFor(key)
       return {
         key,
-        standing: () => limiters.get(key)?.standing() ?? UNUSED,
+        standing: () => inUse.find(key)?.standing() ?? UNUSED,
         run: async (body, { signal, maxWait } = {}) => {
-          const maxWaitMs = maxWait === undefined ? settings.maxWaitMs : durationMs('maxWait', maxWait)
-          return limiterOf(key, settings).run(body, { signal, maxWaitMs })
+          const waitMs = maxWait === undefined ? maxWaitMs : durationMs('maxWait', maxWait)
+          return run(key, body, { signal, maxWaitMs: waitMs, deadlineMs })
         },
       }
+    },
+    permits: {
+      run: (key, body, limits) => run(key, body, { ...limits, isQueued: true }),
+      roomFor: (key, begun) => {
+        if (settingsFor(key).mode !== 'enforce') return Number.POSITIVE_INFINITY
+        return inUse.find(key)?.roomFor(begun) ?? Math.max(0, UNUSED.limit - begun)
+      },
+      claimed: (key, hasMore) => inUse.find(key)?.claimed(hasMore),
     },
   }
 }
 
-function checked(key: string, options: DownstreamOptions = {}): Settings {
-  if (!KEY.test(key) || Buffer.byteLength(key) > KEY_BYTES)
-    throw new Rejected(
-      'invalid',
-      'A downstream has a key such as provider/account/model: one to four parts of a-z, 0-9, dot, dash and underscore',
-    )
-  const { maxPerPod: most = 200, maxWait = '30s', deadline = '15m' } = options
+async function unlimited<Value>(
+  clock: Clock,
+  body: (call: Call) => Promise<Value>,
+  { signal, deadlineMs }: Patience,
+): Promise<Value> {
+  return send({ body, clock, deadlineMs, signal, end: () => undefined, asRefused: (error) => error })
+}
+
+function settingsOf(key: string, options: DownstreamOptions): Settings {
+  const { maxPerPod: most = 200, maxWait = '30s', deadline = '15m', mode = 'enforce' } = options
   if (!Number.isInteger(most) || most < 1 || most > MOST_PER_POD)
     throw new Rejected('invalid', `${key}: maxPerPod must be from 1 to ${MOST_PER_POD}`)
   const [maxWaitMs, deadlineMs] = [
@@ -105,5 +126,8 @@ function checked(key: string, options: DownstreamOptions = {}): Settings {
     durationMs(`${key}: deadline`, deadline),
   ]
   if (deadlineMs === 0) throw new Rejected('invalid', `${key}: deadline must be more than nothing`)
-  return { most, maxWaitMs, deadlineMs }
+  if (!MODES.includes(mode)) throw new Rejected('invalid', `${key}: mode must be one of ${MODES.join(', ')}`)
+  return { most, maxWaitMs, deadlineMs, mode }
 }
+
+const DEFAULTS = settingsOf('any', {})

@@ -9,7 +9,7 @@ import { valueOf, type Database } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Downstreams } from './downstreams.ts'
 import { LEASE_MS } from './lease.ts'
-import type { Heard } from './limiter.ts'
+import type { Heard } from './gate.ts'
 
 export type Rounds = Service & {
   /** There is something to tell. */

@@ -7,6 +7,7 @@ import { promote } from '../../src/task/due.ts'
 import { register } from '../../src/task/tracks.ts'
 import { explaining, type Plan } from '../support/plan.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
+import { asksFor } from '../support/throttle.ts'
 
 test('a claim takes the highest priority first, by place, of its own tracks only, and no more than it may', async (t) => {
   const { database, enqueuer, enqueue, newPod, claim, run } = await queueOn(t)
@@ -99,7 +100,7 @@ test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads 
   })
   const plans = await run(async (query) => {
     const explained = explaining(query)
-    await claim(explained.query, { pod, tracks, most: 100, suspects: 1, turn: 0 })
+    await claim(explained.query, { pod, asks: asksFor(tracks, 100), most: 100, suspects: 1, turn: 0 })
     return explained.plans
   })
   const [{ text, buffers }] = plans as [Plan]
@@ -107,4 +108,50 @@ test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads 
   assert.match(text, /"Node Type":"Tid Scan"/)
   assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_due|tasks_pkey|"Sort"/)
   assert.ok(buffers < 1_500, `${buffers} pages: some ten a task, for its row and its indexes`)
+})
+
+test('of tracks that share a downstream a claim takes what there is room for, the highest priority first', async (t) => {
+  const { database, enqueuer, tracks, newPod, run } = await queueOn(t)
+  const named = (name: string) => ({
+    queue: 'default',
+    name,
+    shape: '',
+    transitions: ['run'],
+    maxAttempts: 5,
+  })
+  const [a, b] = await register(database, [named('a'), named('b')])
+  const pod = await newPod()
+  const add = async (machine: string, priority: number, count: number) => {
+    for (let n = 0; n < count; n += 1) await enqueuer.enqueue(TENANT, { machine, priority, input: machine })
+  }
+  await add('a', 1, 3)
+  await add('a', 5, 3)
+  await add('b', 7, 1)
+  await add('b', 3, 3)
+  await add('work', 2, 2)
+  const asks = [
+    { track: tracks[0]!, group: 0, room: 20 },
+    { track: a!, group: 1, room: 3 },
+    { track: b!, group: 1, room: 3 },
+  ]
+  const taken = async (most: number) =>
+    (await run((query) => claim(query, { pod, asks, most, suspects: 1, turn: 0.9 }))).map(
+      ({ input, priority }) => [input, priority],
+    )
+  assert.deepEqual(await taken(20), [
+    ['b', 7],
+    ['a', 5],
+    ['a', 5],
+    ['work', 2],
+    ['work', 2],
+  ])
+  assert.deepEqual(await taken(20), [
+    ['a', 5],
+    ['b', 3],
+    ['b', 3],
+  ])
+  const left = await run((query) =>
+    query(`select attempt, count(*)::int from fleetline.tasks where state = 'ready' group by 1`),
+  )
+  assert.deepEqual(left, [{ attempt: 0, count: 4 }], 'what was looked at and not taken is as it was')
 })

@@ -21,6 +21,7 @@ import { atEnd } from '../support/cleanup.ts'
 import { eventually } from '../support/eventually.ts'
 import { newPod } from '../support/pod.ts'
 import { queueOn } from '../support/tasks.ts'
+import { downstreamsOn } from '../support/throttle.ts'
 
 async function podWith(t: TestContext, url: string, ...tasks: readonly Machine[]): Promise<Pod> {
   const pod = newPod(t, url, {}, { tasks })
@@ -73,7 +74,7 @@ test('Q14: every end of a handler is the row that its table names', async (t) =>
       ['throws', ['waiting', true, undefined, 'ECONNREFUSED']],
       ['throws.last', ['dead', true, undefined, 'failed']],
       ['asks.later', ['waiting', false, undefined, 'later']],
-      ['throws.retry', ['waiting', false, undefined, 'later']],
+      ['throws.retry', ['waiting', false, undefined, 'rate_limited']],
       ['aborts', ['failed', true, null, 'aborted']],
       ['too.large', ['dead', true, undefined, 'too_large']],
       ['too.slow', ['dead', true, undefined, 'timeout']],
@@ -188,6 +189,7 @@ async function workerOn(
     fleet,
     hints: { listen: () => () => undefined, send: () => undefined },
     tracks,
+    permits: downstreamsOn(systemClock()).permits,
     clock: systemClock(),
     random: systemRandom(),
     log: createLog({ level: 'error', destination: { write: () => undefined } }),

@@ -18,6 +18,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { eventually } from '../support/eventually.ts'
 import { silentLog } from '../support/log.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
+import { asksFor, downstreamsOn } from '../support/throttle.ts'
 
 const NAMES = ['a', 'b', 'c'] as const
 const POINTS = [
@@ -91,7 +92,7 @@ async function tripOn(t: TestContext, { statement = (text) => text, key = (c) =>
   const live = async (through: Pick<Settler, 'settle'> = settler) => {
     const pod = await newPod()
     const signal = new AbortController().signal
-    const wish = { pod, tracks: [...tracks.runners.keys()], most: 1, suspects: 1, turn: 0 }
+    const wish = { pod, asks: asksFor([...tracks.runners.keys()], 1), most: 1, suspects: 1, turn: 0 }
     const [held] = await run((query) => claim(query, wish))
     const running = createRunning({
       ...deps,
@@ -99,6 +100,7 @@ async function tripOn(t: TestContext, { statement = (text) => text, key = (c) =>
       log: silentLog(),
       metrics: createMetrics(),
       isFenced: () => false,
+      permits: downstreamsOn(deps.clock).permits,
       onFree: () => undefined,
     })
     return {

@@ -17,6 +17,7 @@ import { around } from '../support/machines.ts'
 import { newPod } from '../support/pod.ts'
 import { queueOn } from '../support/tasks.ts'
 import { typing } from '../support/terminal.ts'
+import { asksFor } from '../support/throttle.ts'
 
 const TEXT = { input: z.string(), output: z.string() }
 
@@ -240,7 +241,7 @@ test('a resume costs the same wherever it begins: the claim has read all that it
       await query('update fleetline.tasks set position = $1, carry = $2', [position, carry])
     })
     statements.length = 0
-    const wish = { pod, tracks: [track], most: 1, suspects: 0, turn: 0 }
+    const wish = { pod, asks: asksFor([track], 1), most: 1, suspects: 0, turn: 0 }
     const outcome = await database.transaction((query) => claim(query, wish))
     const [held] = valueOf(outcome, 'no claim')
     const end = await runner.run(held!, around())

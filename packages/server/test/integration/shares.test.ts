@@ -5,6 +5,7 @@ import * as pods from '../../src/fleet/pods.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { valueOf, type Query } from '../../src/store/database.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createDownstreams, type Downstream } from '../../src/throttle/downstreams.ts'
 import { due, publish } from '../../src/throttle/duties.ts'
 import { createRounds } from '../../src/throttle/rounds.ts'
@@ -123,7 +124,13 @@ test('T1: two pods, a hidden limit: all is done, and nothing is sent above a sha
 /** One pod's downstreams, which read shares as the test gives them: nobody leads. */
 async function podOf(t: TestContext, url: string, pod: number) {
   const [database, clock] = [await openDatabase(t, url), systemClock()]
-  const downstreams = createDownstreams({ clock, random: systemRandom(), onNews: () => rounds.wake() })
+  const downstreams = createDownstreams({
+    clock,
+    random: systemRandom(),
+    metrics: createMetrics(),
+    throttle: 'enforce',
+    onNews: () => rounds.wake(),
+  })
   const rounds = createRounds({ database, clock, log: silentLog(), downstreams, self: () => pod })
   atEnd(t, () => rounds.stop())
   await rounds.start()

@@ -16,6 +16,7 @@ import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { silentLog } from '../support/log.ts'
 import { conversationOn, driversOf } from '../support/turns.ts'
+import { downstreamsOn } from '../support/throttle.ts'
 
 async function* saying(text: string) {
   yield { type: 'text-start', id: '1' }
@@ -64,6 +65,7 @@ async function attemptsOn(t: TestContext) {
       draining: new AbortController().signal,
       gaveUp: gaveUp.signal,
       record: async () => assert.fail('the session ends it'),
+      permits: downstreamsOn(clock).permits,
     }
     const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
     const parts = { database, sessions, agents, halts, clock, random, metrics }

@@ -1,4 +1,5 @@
-// The app of pods that tests start: what its task does is said in its input, what its agent says in the last message.
+// The app of pods that tests start: what its tasks do is said in their input, what its agent says in the last message. `calls`
+// does it under a permit of a downstream.
 //   number            its double
 //   { until: file }   nothing until the file is there, then `free`; ends early when it is aborted
 //   { waitsMs: ms }   nothing for so long
@@ -9,7 +10,7 @@
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { z } from 'zod'
-import { agent, task } from 'fleetline'
+import { agent, task, type TaskContext } from 'fleetline'
 
 const Input = z.union([
   z.number(),
@@ -18,17 +19,17 @@ const Input = z.union([
   z.object({ kills: z.literal(true) }),
 ])
 
-export const work = task(
-  'work',
-  async ({ input, signal }) => {
-    if (typeof input === 'number') return input * 2
-    if ('waitsMs' in input) await pause(input.waitsMs, undefined, { signal })
-    else if ('kills' in input) process.kill(process.pid, 'SIGKILL')
-    else while (!existsSync(input.until)) await pause(20, undefined, { signal })
-    return 'free'
-  },
-  { input: Input },
-)
+async function workOn({ input, signal }: TaskContext<z.infer<typeof Input>>) {
+  if (typeof input === 'number') return input * 2
+  if ('waitsMs' in input) await pause(input.waitsMs, undefined, { signal })
+  else if ('kills' in input) process.kill(process.pid, 'SIGKILL')
+  else while (!existsSync(input.until)) await pause(20, undefined, { signal })
+  return 'free'
+}
+
+export const CALLED = 'provider/account'
+export const work = task('work', workOn, { input: Input })
+export const calls = task('calls', workOn, { input: Input, downstream: CALLED })
 
 export const parrot = agent('parrot', async function* ({ messages, signal }) {
   const words = (messages.at(-1)!.parts[0]!['text'] as string).split(' ')

@@ -4,6 +4,7 @@ import type { Surroundings } from '../../src/task/runner.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { manualClock } from './clock.ts'
+import { downstreamsOn } from './throttle.ts'
 
 export const CLAIM: Claim = {
   id: '018f0000-0000-7000-8000-000000000000',
@@ -22,8 +23,9 @@ export const CLAIM: Claim = {
 
 /** A pod that lives, takes more, and has written every record at once. */
 export function around(more: Partial<Surroundings> = {}): Surroundings {
+  const clock = more.clock ?? manualClock()
   return {
-    clock: manualClock(),
+    clock,
     random: { unit: () => 1, bytes: () => new Uint8Array() },
     cell: 0,
     log: createLog({ level: 'info', destination: { write: () => undefined } }),
@@ -34,6 +36,7 @@ export function around(more: Partial<Surroundings> = {}): Surroundings {
     draining: new AbortController().signal,
     gaveUp: new AbortController().signal,
     record: async () => undefined,
+    permits: downstreamsOn(clock).permits,
     ...more,
   }
 }

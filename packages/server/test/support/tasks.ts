@@ -10,6 +10,7 @@ import { createSettler, type Recording, type Settlement } from '../../src/task/s
 import { register } from '../../src/task/tracks.ts'
 import { databaseFor } from './database.ts'
 import { openDatabase } from './store.ts'
+import { asksFor } from './throttle.ts'
 
 export const TENANT = 1 // the only one that a new database has
 
@@ -71,7 +72,7 @@ async function viewOf(database: Transactions, tracks: readonly number[]) {
     run,
     newPod: () => run((query) => join(query, { name: 'test', version: '0', tracks: [] })),
     claim: (pod: number, most = 100) =>
-      run((query) => claim(query, { pod, tracks, most, suspects: 1, turn: 0 })),
+      run((query) => claim(query, { pod, asks: asksFor(tracks, most), most, suspects: 1, turn: 0 })),
     tasks: () => run((query) => query<TaskRow>('select * from fleetline.tasks order by place')),
     history: () =>
       run((query) => query<HistoryRow>('select * from fleetline.task_history order by settled_at, id')),

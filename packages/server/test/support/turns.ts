@@ -10,6 +10,7 @@ import { databaseFor } from './database.ts'
 import { textDraft } from './history.ts'
 import { appenderOn, sessionFor } from './sessions.ts'
 import { openDatabase } from './store.ts'
+import { asksFor } from './throttle.ts'
 
 export type TurnRow = {
   readonly id: string
@@ -46,7 +47,11 @@ export async function conversationOn(t: TestContext) {
     ...driversOf(database, key),
     rows: () => run((query) => rowsOf(query, key)),
     claimTurn: async (by = pod): Promise<Claim> =>
-      (await run((query) => claim(query, { pod: by, tracks, most: 1, suspects: 1, turn: 0 })))[0]!,
+      (
+        await run((query) =>
+          claim(query, { pod: by, asks: asksFor(tracks, 1), most: 1, suspects: 1, turn: 0 }),
+        )
+      )[0]!,
     /** As the attempt that fixes what its turn reads. */
     gather: (turn: string, readTo: number) =>
       run((query) => query('update fleetline.turns set read_to = $2 where id = $1', [turn, readTo])),

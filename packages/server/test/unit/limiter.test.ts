@@ -2,25 +2,16 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { Rejected, Retry } from '../../src/errors.ts'
-import type { Clock } from '../../src/lib/clock.ts'
-import { createDownstreams, type DownstreamOptions } from '../../src/throttle/downstreams.ts'
-import type { Call } from '../../src/throttle/limiter.ts'
+import type { Call } from '../../src/task/runner.ts'
+import type { DownstreamOptions } from '../../src/throttle/downstreams.ts'
 import { manualClock } from '../support/clock.ts'
+import { downstreamsOn } from '../support/throttle.ts'
 
 const KEY = 'provider/account'
-const random = { unit: () => 0, bytes: (count: number) => new Uint8Array(count) }
-
-/** Of a fleet that has learnt nothing, and lets each have what it learns. */
-function free(clock: Clock) {
-  const offer = { gen: 1, isLearnt: false, isClean: true, share: null, safe: 1, leftMs: 1e9, pauseMs: 0 }
-  const onNews = () => downstreams.inUse().forEach((limiter) => limiter.hear(offer, clock.monotonicMs()))
-  const downstreams = createDownstreams({ clock, random, onNews })
-  return downstreams
-}
 
 function downstream(options?: DownstreamOptions) {
   const clock = manualClock()
-  const to = free(clock).get(KEY, options)
+  const to = downstreamsOn(clock).get(KEY, options)
   const settled = () => clock.advance(0).then(() => new Promise((resolve) => setImmediate(resolve)))
   return { clock, to, settled }
 }
@@ -181,7 +172,7 @@ test('a refusal that the body only tells counts like one that it throws; its own
 })
 
 test('a key and its options are checked, and said once', () => {
-  const downstreams = free(manualClock())
+  const downstreams = downstreamsOn(manualClock())
   for (const key of ['', 'UPPER', 'a//b', 'a/b/c/d/e', '/a', 'a b', `a${'b'.repeat(128)}`])
     assert.throws(() => downstreams.get(key), Rejected, key)
   for (const options of [{ maxPerPod: 0 }, { maxPerPod: 1.5 }, { maxWait: 'soon' }, { deadline: '0s' }])

@@ -1,0 +1,97 @@
+// Where calls of one downstream leave a pod: what was learnt (`window`), what happened since it was told (`load`), and who
+// waits (`line`), which change together, in one synchronous step an event.
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import { boundOf, renewed, type Offer } from './lease.ts'
+import { createLine, type Line } from './line.ts'
+import { counted, emptyTally, holding, told, type Load } from './load.ts'
+import type { Meter } from './meter.ts'
+import {
+  ended,
+  hushed,
+  leased,
+  maySend,
+  opened,
+  sent,
+  shutUntilMs,
+  type End,
+  type Rules,
+  type Window,
+} from './window.ts'
+
+export type Gate = {
+  readonly line: Pick<Line, 'size' | 'pass' | 'join'>
+  readonly window: () => Window
+  /** Goes through although there is no room. */
+  readonly force: () => void
+  /** Somebody has joined the line. */
+  readonly move: () => void
+  /** A call has ended: its permit is back. */
+  readonly end: (how: End) => void
+  /** What happened since it was told last; `more`: how many the queue would have besides. */
+  readonly tell: (more: number) => Report
+  /** What was read; undefined: there is no row. */
+  readonly hear: (offer: Heard | undefined, sentMs: number) => void
+}
+/** `wideMs`: for so long all pods are to pause. */
+export type Report = { readonly load: Load; readonly wideMs: number | undefined }
+export type Heard = Offer & { readonly pauseMs: number }
+type Deps = {
+  readonly clock: Clock
+  readonly random: Random
+  readonly rules: Rules
+  readonly meter: Meter
+  /** There is something to tell, better soon. */
+  readonly onNews: () => void
+}
+
+export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate {
+  let window: Window = opened(rules)
+  let tally = emptyTally(clock.monotonicMs())
+  let alarm: AbortController | undefined
+  const force = () => {
+    const nowMs = clock.monotonicMs()
+    window = sent(window, nowMs)
+    tally = holding(tally, window.held, nowMs)
+  }
+  const line = createLine({ mayEnter: () => maySend(window, clock.monotonicMs()), enter: force })
+  const move = () => {
+    line.move()
+    setAlarm()
+  }
+  const setAlarm = () => {
+    alarm?.abort()
+    const nowMs = clock.monotonicMs()
+    const shutMs = shutUntilMs(window, nowMs) - nowMs
+    if (line.size === 0 || shutMs <= 0) return
+    alarm = new AbortController()
+    clock.sleep(Math.ceil(shutMs), alarm.signal).then(move, () => undefined) // aborted: it is set anew
+  }
+  const end = (how: End) => {
+    const moment = { nowMs: clock.monotonicMs(), chance: random.unit(), rules }
+    const { wideUntilMs } = window
+    const after = ended(window, how, moment)
+    window = after.window
+    tally = counted(holding(tally, window.held, moment.nowMs), how, moment)
+    meter.ended(how.kind, after.cut)
+    if (window.wideUntilMs > wideUntilMs) onNews()
+    move()
+  }
+  const tell = (more: number) => {
+    const nowMs = clock.monotonicMs()
+    const waiting = line.size + more
+    const next = told(tally, { nowMs, waiting, most: rules.most, gen: window.lease.gen })
+    tally = next.tally
+    const wideMs = window.wideUntilMs - nowMs
+    return { load: next.load, wideMs: wideMs > 0 ? wideMs : undefined }
+  }
+  const hear = (offer: Heard | undefined, sentMs: number) => {
+    const moment = { nowMs: clock.monotonicMs(), chance: random.unit() }
+    const before = boundOf(window.lease, moment.nowMs)
+    window = leased(window, renewed(window.lease, offer, { ...rules, sentMs }), moment.nowMs)
+    if (offer && offer.pauseMs > 0) window = hushed(window, offer.pauseMs, moment)
+    if (boundOf(window.lease, moment.nowMs) < before) onNews() // what it gave up goes to others once they hear of it
+    move()
+  }
+  return { line, window: () => window, force, move, end, tell, hear }
+}

@@ -1,0 +1,79 @@
+// The limiters of the downstreams that a pod calls. What was learnt is forgotten ten minutes after the last call, and then
+// begins anew.
+import { Retry } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { createLimiter, type Limiter, type Standing } from './limiter.ts'
+import { createLabels, meterOf } from './meter.ts'
+import type { Mode } from './mode.ts'
+
+export type InUse = {
+  readonly find: (key: string) => Limiter | undefined
+  /** That of the key, from now on in use. */
+  readonly of: (key: string, settings: Settings) => Limiter
+  readonly all: () => ReadonlyMap<string, Limiter>
+}
+type Settings = { readonly most: number; readonly mode: Exclude<Mode, 'off'> }
+type Deps = {
+  readonly clock: Clock
+  readonly random: Random
+  readonly metrics: Metrics
+  readonly onNews: () => void
+}
+
+const MOST = 1_000
+const IDLE_MS = 600_000
+const START = 4
+
+export function createInUse({ metrics, ...deps }: Deps): InUse {
+  const limiters = new Map<string, Limiter>()
+  const labelOf = createLabels()
+  const forgetIdle = (longerMs: number) => {
+    for (const [key, limiter] of limiters) if (limiter.idleMs() > longerMs) limiters.delete(key)
+  }
+  const sums = (field: (standing: Standing) => number) => () => {
+    const byLabel = Map.groupBy(limiters, ([key]) => labelOf(key))
+    return Array.from(byLabel, ([downstream, group]) => {
+      const sum = group.reduce((total, [, limiter]) => total + field(limiter.standing()), 0)
+      return [{ downstream }, sum] as const
+    })
+  }
+  metrics.gauge(
+    'downstreamLimit',
+    sums(({ limit }) => limit),
+  )
+  metrics.gauge(
+    'downstreamShare',
+    sums(({ share }) => share),
+  )
+  metrics.gauge(
+    'downstreamInFlight',
+    sums(({ held }) => held),
+  )
+  metrics.gauge(
+    'downstreamWaiting',
+    sums(({ waiting }) => waiting),
+  )
+  return {
+    find: (key) => limiters.get(key),
+    of: (key, { most, mode }) => {
+      const known = limiters.get(key)
+      if (known) return known
+      if (limiters.size >= MOST) forgetIdle(0)
+      if (limiters.size >= MOST)
+        throw new Retry('rate_limited', `${MOST} other downstreams are in use by this pod`, {
+          afterMs: 1_000,
+        })
+      const meter = meterOf(metrics, labelOf(key))
+      const limiter = createLimiter({ ...deps, key, mode, meter, rules: { start: START, most } })
+      limiters.set(key, limiter)
+      deps.onNews()
+      return limiter
+    },
+    all: () => {
+      forgetIdle(IDLE_MS)
+      return limiters
+    },
+  }
+}

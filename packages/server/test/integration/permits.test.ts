@@ -1,0 +1,79 @@
+// Work whose downstream is full, in the queue of real pods.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { task } from '../../src/machine/definition.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { podOn } from '../support/pod.ts'
+import { providerOf } from '../support/provider.ts'
+import { openDatabase } from '../support/store.ts'
+import { valueOf, type Query } from '../../src/store/database.ts'
+
+const KEY = 'provider/account'
+
+test('while its downstream pauses, work stays ready, where everybody sees it; other work goes on', async (t) => {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  const run = async <T>(work: (query: Query) => Promise<T>) =>
+    valueOf(await database.transaction(work), 'not run')
+  const refused = Object.assign(new Error('429'), { status: 429, headers: { 'retry-after': '3600' } })
+  const limited = task('limited', () => Promise.reject(refused), { downstream: KEY })
+  const other = task('other', () => 'done')
+  const { pod } = await podOn(t, url, {}, { tasks: [limited, other] })
+  const first = await pod.enqueue({ machine: limited })
+  const found = await eventually(
+    async () => {
+      const one = (await pod.findTask(first.id))!
+      assert.equal(one.state, 'waiting')
+      return one
+    },
+    { what: 'the refusal' },
+  )
+  const { code, message } = found.error as { readonly code: string; readonly message: string }
+  assert.deepEqual([found.spent, code, message], [0, 'rate_limited', 'provider/account: refused: 429'])
+  assert.ok(Date.parse(found.runAt!) > Date.now() + 3_000_000, 'it comes again when the provider said')
+  await pod.enqueueAll(Array.from({ length: 5 }, () => ({ machine: limited })))
+  for (let n = 0; n < 3; n += 1) {
+    const { id } = await pod.enqueue({ machine: other })
+    await eventually(async () => assert.equal((await pod.findTask(id))?.state, 'done'), {
+      what: 'other work',
+    })
+  }
+  const states = await run((query) =>
+    query(`select state::text, attempt, count(*)::int from fleetline.tasks group by 1, 2 order by 1`),
+  )
+  assert.deepEqual(states, [
+    { state: 'ready', attempt: 0, count: 5 },
+    { state: 'waiting', attempt: 1, count: 1 },
+  ])
+})
+
+test('two pods work a queue off behind a hidden limit, and no attempt is spent on a refusal', async (t) => {
+  const url = await databaseFor(t)
+  const provider = await providerOf(t, { limit: 5, ms: 30 })
+  const ask = task(
+    'ask',
+    async ({ call }) => {
+      const response = await fetch(provider.url, { signal: call.signal })
+      call.response(response.status, response.headers)
+      if (!response.ok) throw new Error('not taken on')
+      call.firstToken()
+      return response.text()
+    },
+    { downstream: KEY, attempts: 1 },
+  )
+  const [{ pod }] = await Promise.all([
+    podOn(t, url, {}, { tasks: [ask] }),
+    podOn(t, url, {}, { tasks: [ask] }),
+  ])
+  await pod.enqueueAll(Array.from({ length: 100 }, () => ({ machine: ask })))
+  await eventually(() => assert.equal(provider.books.taken, 100), {
+    what: 'all to be done',
+    details: () => JSON.stringify(provider.books),
+  })
+  await eventually(
+    async () => assert.equal((await pod.listTasks({ state: 'done', limit: 100 })).length, 100),
+    { what: 'all to be settled' },
+  )
+  assert.equal(pod.downstream(KEY).standing().held, 0)
+})

@@ -1,0 +1,29 @@
+// Downstreams without a fleet.
+import type { Clock } from '../../src/lib/clock.ts'
+import type { Ask } from '../../src/task/claim.ts'
+import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
+import { createDownstreams, type Downstreams } from '../../src/throttle/downstreams.ts'
+import type { Heard } from '../../src/throttle/gate.ts'
+import type { Mode } from '../../src/throttle/mode.ts'
+
+type Options = { readonly throttle?: Mode; readonly metrics?: Metrics; readonly offer?: Partial<Heard> }
+
+/** Of a fleet that has learnt nothing, and lets each have what it learns; unless it offers something else. */
+export function downstreamsOn(
+  clock: Clock,
+  { throttle = 'enforce', metrics = createMetrics(), offer = {} }: Options = {},
+): Downstreams {
+  const free = { gen: 1, isLearnt: false, isClean: true, share: null, safe: 1, leftMs: 1e9, pauseMs: 0 }
+  const random = { unit: () => 0, bytes: (count: number) => new Uint8Array(count) }
+  const hear = () => {
+    for (const limiter of downstreams.inUse().values())
+      limiter.hear({ ...free, ...offer }, clock.monotonicMs())
+  }
+  const downstreams = createDownstreams({ clock, random, metrics, throttle, onNews: hear })
+  return downstreams
+}
+
+/** Of tracks that call nothing. */
+export function asksFor(tracks: readonly number[], most: number): Ask[] {
+  return tracks.map((track) => ({ track, group: 0, room: most }))
+}
