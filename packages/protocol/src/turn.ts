@@ -22,6 +22,8 @@ export type Turn = {
   readonly startedAt: string
   /** Not before this it is tried again. */
   readonly retryAt: string | null
+  /** Why it waits, if an attempt came before: `rate_limited` says that its agent, or what that shares, has enough to do. */
+  readonly waitsFor: string | null
   readonly endedAt: string | null
   /** Why it failed. */
   readonly error: { readonly code: string; readonly message: string } | null

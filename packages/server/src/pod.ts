@@ -34,6 +34,7 @@ import { createTracks, type Tracks } from './task/tracks.ts'
 import { createDownstreams, type Downstream, type DownstreamOptions } from './throttle/downstreams.ts'
 import { throttleDuties } from './throttle/duties.ts'
 import { createRounds, type Rounds } from './throttle/rounds.ts'
+import { standings } from './throttle/standings.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 import { createHalts } from './turn/halts.ts'
@@ -105,10 +106,12 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const among = { ...config, url, database, clock, metrics, log, name, version, duties, tracks: claimed }
   const fleet = createFleet(among) //                                                 who lives, who leads
   const onNews = () => rounds.wake()
-  const downstreams = createDownstreams({ ...config, clock, random, metrics, onNews }) // how hard we may push
+  const named = [...(options.tasks ?? []), ...(options.agents ?? [])].flatMap(keysOf)
+  const downstreams = createDownstreams({ ...config, named, clock, random, metrics, onNews }) // how hard we may push
   const tenants = createTenants({ database }) //                                      whose rows
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
-  const agents = createAgents({ ...config, defined, database, clock, random, version }) // in code, and behind URLs
+  const { permits, isNamed } = downstreams
+  const agents = createAgents({ ...config, defined, isNamed, database, clock, random, version }) // in code, and behind URLs
   const onTurns = () => tasks.wake()
   const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
   const self = () => fleet.self()?.id
@@ -117,7 +120,6 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const turns = createTurnMachine({ ...config, database, sessions, agents, halts, clock, random, metrics }) // who answers
   const own = options.agents || config.demoAgent ? [turns] : []
   const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], own }) // what it can run
-  const { permits } = downstreams
   const queue = { ...config, database, hints, fleet, tracks, permits, metrics, clock, random, log }
   const tasks: Tasks = createTasks(queue) //                                          the work
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
@@ -127,7 +129,14 @@ export function createPod(config: Config, options: Options = {}): Pod {
     name: 'admin',
     port: config.operatorPort,
     audiences: ['probe', 'admin'],
-    routes: adminRoutes({ readiness, metrics, fleet, machines: () => population(database), version }),
+    routes: adminRoutes({
+      readiness,
+      metrics,
+      fleet,
+      machines: () => population(database),
+      downstreams: () => standings(database),
+      version,
+    }),
   })
   const gateway = createDoor({
     ...door,
@@ -200,6 +209,12 @@ function schemaGuard(database: Database): Service {
     },
     stop: async () => undefined,
   }
+}
+
+/** What it calls, as its code names it. */
+function keysOf(definition: Machine | AgentDefinition): readonly string[] {
+  if ('downstreams' in definition) return definition.downstreams
+  return definition.downstream === undefined ? [] : [definition.downstream]
 }
 
 function queryOf(tx: Transaction): Query {

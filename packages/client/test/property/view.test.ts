@@ -67,6 +67,7 @@ const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
   agent: 'a',
   answers: { from: 1, to: null },
   pod: null,
+  waitsFor: null,
   startedAt: 'now',
   retryAt: null,
   endedAt: null,

@@ -4,7 +4,9 @@ import { withOpenapi } from '../door/openapi.ts'
 import { route, type Route } from '../door/route.ts'
 import type { Fleet } from '../fleet/fleet.ts'
 import type { Population } from '../machine/population.ts'
+import type { DownstreamStanding } from '../throttle/standings.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { downstreamsSchema } from './downstream-schemas.ts'
 import { machinesSchema } from './machine-schemas.ts'
 import { podOf, podsSchema } from './pod-schemas.ts'
 import { reportSchema, type Readiness } from './readiness.ts'
@@ -14,10 +16,11 @@ type Deps = {
   readonly metrics: Pick<Metrics, 'text'>
   readonly fleet: Pick<Fleet, 'pods'>
   readonly machines: () => Promise<Population[]>
+  readonly downstreams: () => Promise<DownstreamStanding[]>
   readonly version: string
 }
 
-export function adminRoutes({ readiness, metrics, fleet, machines, version }: Deps): Route[] {
+export function adminRoutes({ readiness, metrics, fleet, machines, downstreams, version }: Deps): Route[] {
   const routes = [
     route({
       method: 'GET',
@@ -66,6 +69,15 @@ export function adminRoutes({ readiness, metrics, fleet, machines, version }: De
       access: { audience: 'admin', tenant: 'none' },
       answers: { 200: { means: 'Those that a live pod runs, or that have tasks.', json: machinesSchema } },
       handle: async () => ({ status: 200, body: { machines: await machines() } }),
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/downstreams',
+      summary:
+        'What pods call under permits, by key: how much it takes as learnt so far, who may have how much of it, and what is in flight.',
+      access: { audience: 'admin', tenant: 'none' },
+      answers: { 200: { means: 'At most 1000 of them.', json: downstreamsSchema } },
+      handle: async () => ({ status: 200, body: { downstreams: await downstreams() } }),
     }),
   ]
   return withOpenapi(routes, { title: 'Fleetline, for operators', version, audience: 'admin' })

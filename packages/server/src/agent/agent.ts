@@ -11,6 +11,7 @@
 // Every call of one turn has the same turn.id, to pass on to whoever must not do something twice.
 import { TASK_NAME, type Id, type Message } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
+import { keyOf } from '../throttle/key.ts'
 
 export type AgentCall = {
   /** Of the session. */
@@ -43,7 +44,12 @@ export type AgentCall = {
 /** A stream of the AI SDK is one, and so is what an async generator yields. */
 export type AgentAnswer = AsyncIterable<{ readonly type: string; readonly [field: string]: unknown }>
 
-export type AgentDefinition = {
+export type AgentOptions = {
+  /** What it calls, by its key, if others share the limit of that. Without one, the fleet learns what this agent takes. */
+  readonly downstream?: string
+}
+
+export type AgentDefinition = AgentOptions & {
   readonly name: string
   readonly answer: (call: AgentCall) => AgentAnswer | Promise<AgentAnswer>
 }
@@ -66,10 +72,15 @@ export class ChunkText {
 
 const MARK = Symbol.for('fleetline.agent') // of any copy of this module
 
-export function agent(name: string, answer: AgentDefinition['answer']): AgentDefinition {
+export function agent(
+  name: string,
+  answer: AgentDefinition['answer'],
+  { downstream }: AgentOptions = {},
+): AgentDefinition {
   if (!TASK_NAME.test(name))
     throw new Rejected('invalid', `agent ${name}: its name must match ${TASK_NAME.source}`)
-  return Object.freeze({ [MARK]: true, name, answer })
+  const shared = downstream === undefined ? {} : { downstream: keyOf(downstream) }
+  return Object.freeze({ [MARK]: true, name, answer, ...shared })
 }
 
 export function isAgent(value: unknown): value is AgentDefinition {

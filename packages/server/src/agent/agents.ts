@@ -9,14 +9,17 @@ import type { Random } from '../lib/random.ts'
 import type { AgentDefinition, DefinedAgents } from './agent.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createGuard } from './guard.ts'
+import { keyOfAgent } from '../throttle/key.ts'
 import { createWebhooks } from './webhook.ts'
 
 export type Agents = Pick<Directory, 'add' | 'list' | 'find' | 'remove'> & {
   /** Whether a session may be made with it. */
   has(tenant: number, name: string): Promise<boolean>
-  /** To be called. */
-  agentFor(tenant: number, name: string): Promise<AgentDefinition | undefined>
+  /** To be called, under the permits of that downstream. */
+  agentFor(tenant: number, name: string): Promise<Callable | undefined>
 }
+
+export type Callable = AgentDefinition & { readonly downstream: string }
 
 type Deps = {
   readonly defined: DefinedAgents
@@ -27,6 +30,8 @@ type Deps = {
   readonly version: string
   /** Those that may be called although they are not public. */
   readonly agentHosts: Hosts
+  /** Whether code has named this downstream. */
+  readonly isNamed: (key: string) => boolean
 }
 
 export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {
@@ -46,9 +51,9 @@ export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {
     has: async (tenant, name) => defined.has(name) || (await directory.find(tenant, name)) !== undefined,
     agentFor: async (tenant, name) => {
       const known = defined.get(name)
-      if (known) return known
+      if (known) return { downstream: keyOfAgent(tenant, name), ...known }
       const located = await directory.locate(tenant, name)
-      return located && webhooks.agentAt(located)
+      return located && { ...webhooks.agentAt(located), downstream: located.downstream }
     },
   }
 }

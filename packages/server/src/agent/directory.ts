@@ -1,22 +1,31 @@
 // Agents behind a URL, by (tenant, name). The secret that signs the calls of one is shown once, in the answer to who made
-// it, and stored sealed under the fleet's key. Added again as it is, an agent is there once; added with another URL or
-// secret, it is refused: whoever had it would not know.
+// it, and stored sealed under the fleet's key. Added again as it is, an agent is there once; added with another URL,
+// secret or downstream, it is refused: whoever had it would not know.
 import { Buffer } from 'node:buffer'
 import { TASK_NAME } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Database, type Query } from '../store/database.ts'
+import { keyOfAgent, mayName } from '../throttle/key.ts'
 import type { Guard } from './guard.ts'
 import { seal, unseal } from './seal.ts'
 import { isSecret, newSecret, SECRET_RULE } from './signature.ts'
 
 /** As people see it. */
-export type AgentEntry = { readonly name: string; readonly url: string; readonly createdAt: string }
+export type AgentEntry = {
+  readonly name: string
+  readonly url: string
+  /** Under whose permits it is called. */
+  readonly downstream: string
+  readonly createdAt: string
+}
 export type NewAgent = {
   readonly name: string
   readonly url: string
   /** One is made if none is given. */
   readonly secret?: string | undefined
+  /** What it shares a limit with: a key that the code of the pods names. Its own if none is given. */
+  readonly downstream?: string | undefined
 }
 export type Added = {
   readonly agent: AgentEntry
@@ -29,6 +38,7 @@ export type Located = {
   readonly url: string
   /** Undefined if the key of this pod does not open it. */
   readonly secret: string | undefined
+  readonly downstream: string
 }
 
 export type Directory = {
@@ -45,25 +55,31 @@ type Deps = {
   readonly random: Random
   readonly secretsKey: Uint8Array | null
   readonly guard: Pick<Guard, 'check'>
+  readonly isNamed: (key: string) => boolean
 }
 
 /** Of a tenant: they are listed at once. */
 export const AGENT_LIMITS = { agents: 200, urlLength: 2_048 }
 
-const COLUMNS = 'name, url, created_at'
+const COLUMNS = 'name, url, downstream, created_at'
 // Adds of one tenant stand in line, so that their count holds.
 const IN_LINE = 'select from fleetline.tenants where id = $1 for update'
 const COUNT = 'select count(*)::int as count from fleetline.agents where tenant = $1'
 const INSERT = `
-  insert into fleetline.agents (tenant, name, url, secret) values ($1, $2, $3, $4) returning ${COLUMNS}`
+  insert into fleetline.agents (tenant, name, url, secret, downstream) values ($1, $2, $3, $4, $5) returning ${COLUMNS}`
 const FIND = `select ${COLUMNS}, secret from fleetline.agents where tenant = $1 and name = $2`
 const LIST = `select ${COLUMNS} from fleetline.agents where tenant = $1 order by name`
 const REMOVE = 'delete from fleetline.agents where tenant = $1 and name = $2 returning name'
 
-type Row = { readonly name: string; readonly url: string; readonly created_at: Date }
+type Row = {
+  readonly name: string
+  readonly url: string
+  readonly downstream: string | null
+  readonly created_at: Date
+}
 type SealedRow = Row & { readonly secret: Buffer }
 
-export function createDirectory({ database, random, secretsKey, guard }: Deps): Directory {
+export function createDirectory({ database, random, secretsKey, guard, isNamed }: Deps): Directory {
   const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work), failed)
   const read = (tenant: number, name: string) =>
@@ -74,38 +90,46 @@ export function createDirectory({ database, random, secretsKey, guard }: Deps): 
   const insert = async (
     query: Query,
     tenant: number,
-    { name, url, secret: given }: NewAgent,
+    { name, url, secret: given, downstream }: NewAgent,
   ): Promise<Added> => {
     await query(IN_LINE, [tenant])
     const [there] = await query<SealedRow>(FIND, [tenant, name])
     if (there) {
-      const isSame = there.url === url && (given === undefined || given === open(tenant, there))
+      const isSame =
+        there.url === url &&
+        there.downstream === (downstream ?? null) &&
+        (given === undefined || given === open(tenant, there))
       if (!isSame) throw taken(name)
-      return { agent: entryOf(there), secret: undefined }
+      return { agent: entryOf(tenant, there), secret: undefined }
     }
     const [row] = await query<{ count: number }>(COUNT, [tenant])
     if (row!.count >= AGENT_LIMITS.agents)
       throw new Rejected('too_many', `There are ${AGENT_LIMITS.agents} agents: remove one first`)
     const secret = given ?? newSecret(random)
     const sealed = seal(secret, { key: keyFor(secretsKey), owner: ownerOf(tenant, name) }, random)
-    const [made] = await query<Row>(INSERT, [tenant, name, url, sealed])
-    return { agent: entryOf(made!), secret }
+    const [made] = await query<Row>(INSERT, [tenant, name, url, sealed, downstream])
+    return { agent: entryOf(tenant, made!), secret }
   }
   return {
     add: async (tenant, wanted) => {
-      const checked = { ...checkedOf(wanted, guard), secret: wanted.secret }
+      const { secret, downstream } = wanted
+      const checked = { ...checkedOf(wanted, guard), secret, downstream }
+      if (downstream !== undefined && !mayName(tenant, downstream, isNamed))
+        throw new Rejected('invalid', `downstream: ${downstream} is none that the code of the pods names`)
       keyFor(secretsKey)
       return run((query) => insert(query, tenant, checked), 'Whether the agent was added is not known')
     },
     list: async (tenant) =>
-      (await run((query) => query<Row>(LIST, [tenant]), 'The agents cannot be read')).map(entryOf),
+      (await run((query) => query<Row>(LIST, [tenant]), 'The agents cannot be read')).map((row) =>
+        entryOf(tenant, row),
+      ),
     find: async (tenant, name) => {
       const row = await read(tenant, name)
-      return row && entryOf(row)
+      return row && entryOf(tenant, row)
     },
     locate: async (tenant, name) => {
       const row = await read(tenant, name)
-      return row && { name, url: row.url, secret: open(tenant, row) }
+      return row && { ...entryOf(tenant, row), secret: open(tenant, row) }
     },
     remove: async (tenant, name) =>
       (await run((query) => query(REMOVE, [tenant, name]), 'Whether the agent was removed is not known'))
@@ -143,13 +167,18 @@ function keyFor(secretsKey: Uint8Array | null): Uint8Array {
 
 function taken(name: string): Rejected {
   const how = `to replace it, first remove it: its sessions stay, and are answered by the new one`
-  return new Rejected('conflict', `There is an agent ${name} with another URL or secret; ${how}`)
+  return new Rejected('conflict', `There is an agent ${name} with another URL, secret or downstream; ${how}`)
 }
 
 function ownerOf(tenant: number, name: string): string {
   return `agent ${tenant} ${name}`
 }
 
-function entryOf({ name, url, created_at }: Row): AgentEntry {
-  return { name, url, createdAt: created_at.toISOString() }
+function entryOf(tenant: number, { name, url, downstream, created_at }: Row): AgentEntry {
+  return {
+    name,
+    url,
+    downstream: downstream ?? keyOfAgent(tenant, name),
+    createdAt: created_at.toISOString(),
+  }
 }

@@ -33,7 +33,7 @@ export function faultOfText(text: string): AgentFault | Retry {
   if (status === 429) return busy('The agent asks for later', afterMs)
   const isFinal = retryable === undefined ? isRefusal(status) : !retryable
   const detail = [code, status].filter((word) => word !== undefined).join(' ')
-  return new AgentFault('agent_error', 'The agent could not answer', { isFinal, afterMs, detail })
+  return new AgentFault('agent_error', 'The agent could not answer', { isFinal, afterMs, detail, status })
 }
 
 function read(json: string) {

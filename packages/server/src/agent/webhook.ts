@@ -24,7 +24,8 @@ import { sign } from './signature.ts'
 
 type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: Guard }
 
-export type Webhooks = { agentAt(located: Located): AgentDefinition }
+type Reached = Pick<Located, 'name' | 'url' | 'secret'>
+export type Webhooks = { agentAt(located: Reached): AgentDefinition }
 
 const CONNECT_MS = 5_000
 const HEADER_BYTES = 16_384
@@ -33,7 +34,7 @@ export function createWebhooks(deps: Deps): Webhooks {
   return { agentAt: (located) => ({ name: located.name, answer: (call) => answerOf(deps, located, call) }) }
 }
 
-async function* answerOf(deps: Deps, { name, url, secret }: Located, call: AgentCall): AgentAnswer {
+async function* answerOf(deps: Deps, { name, url, secret }: Reached, call: AgentCall): AgentAnswer {
   if (secret === undefined) throw unopened(name)
   const target = new URL(url)
   let client: Client | undefined
@@ -107,7 +108,7 @@ function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clo
   const afterMs = retryAfterMs(headers['retry-after'], clock.now())
   if (statusCode === 429) throw busy(said, afterMs)
   if (statusCode === 408 || statusCode === 425 || statusCode >= 500)
-    throw new AgentFault('agent_error', said, { isFinal: false, afterMs })
+    throw new AgentFault('agent_error', said, { isFinal: false, afterMs, status: statusCode })
   if (statusCode !== 200 && statusCode !== 204) throw new AgentFault('agent_refused', said, { isFinal: true })
 }
 
@@ -127,7 +128,7 @@ function faultOf(error: unknown, isAnswered: boolean): unknown {
   const how = typeof code === 'string' ? code : 'in the middle'
   return isAnswered
     ? new AgentFault('incomplete', `The answer of the agent broke off (${how})`, { isFinal: false })
-    : new AgentFault('unreachable', `The agent cannot be reached (${how})`, { isFinal: false })
+    : new AgentFault('unreachable', `The agent cannot be reached (${how})`, { isFinal: false, status: 502 })
 }
 
 function unopened(name: string): AgentFault {

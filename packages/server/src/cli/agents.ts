@@ -20,6 +20,10 @@ export const AGENTS: readonly Command[] = [
     settings: ['url'],
     options: [
       ['--secret-file <path>', 'a file with the secret, whsec_…, if you have one (default: one is made)'],
+      [
+        '--downstream <key>',
+        'what it shares a limit with: a key that the code of the pods names (default: nothing)',
+      ],
     ],
     run: verb('add'),
   },

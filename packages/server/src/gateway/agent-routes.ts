@@ -19,7 +19,7 @@ function addRoute({ tenantOf, agents }: Deps): Route {
     method: 'POST',
     path: '/v1/agents',
     summary:
-      'Adds an agent behind a URL. It is called with a signed POST (Standard Webhooks) whose secret is in this answer alone. Added again as it is, it is there once; with another URL or secret it is a conflict.',
+      'Adds an agent behind a URL. It is called with a signed POST (Standard Webhooks) whose secret is in this answer alone. Added again as it is, it is there once; with another URL, secret or downstream it is a conflict.',
     access: CALLER_ACCESS,
     body: newAgentSchema,
     answers: {

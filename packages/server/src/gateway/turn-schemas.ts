@@ -14,6 +14,10 @@ export const turnSchema = z.object({
   pod: z.string().nullable(),
   startedAt: z.string(),
   retryAt: z.string().nullable(),
+  waitsFor: z
+    .string()
+    .nullable()
+    .describe('why it waits, if an attempt came before: rate_limited, or the code of its fault'),
   endedAt: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
   halted: z.boolean().optional(),

@@ -21,6 +21,7 @@ const VIEW = `
          t.ended_at as "endedAt", t.error, coalesce(k.attempt, t.ended_by, 0) as attempt,
          coalesce(t.outcome, case when k.state = 'claimed' then 'running' else 'queued' end) as state,
          p.name as pod, case when k.state = 'waiting' then k.run_at end as "retryAt",
+         case when k.state = 'waiting' then k.error ->> 'code' end as "waitsFor",
          case when t.outcome = 'stopped' then t.halting is null end as halted
     from fleetline.turns t
     left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant
@@ -30,7 +31,7 @@ const ENDED = `
   ${VIEW} where t.tenant = $1 and t.session = $2 and t.epoch > $3 and t.epoch <= $4 and t.ended_at is not null
    order by t.epoch`
 
-type Row = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error'> & {
+type Row = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error' | 'waitsFor'> & {
   readonly id: string
   readonly session: string
   readonly state: TurnState
@@ -55,6 +56,7 @@ export function createTurnView({ database, cell }: Deps): TurnView {
     pod: row.pod,
     startedAt: row.startedAt.toISOString(),
     retryAt: row.retryAt && row.retryAt.toISOString(),
+    waitsFor: row.waitsFor,
     endedAt: row.endedAt && row.endedAt.toISOString(),
     error: row.error,
     ...(row.halted === null ? {} : { halted: row.halted }),

@@ -39,6 +39,8 @@ export type Downstream = {
 }
 export type Downstreams = {
   get(key: string, options?: DownstreamOptions): Downstream
+  /** Whether code has named it: with its options, or as that of a machine or an agent. */
+  readonly isNamed: (key: string) => boolean
   readonly inUse: InUse['all']
   /** For what stands in the queue. */
   readonly permits: Permits
@@ -47,6 +49,8 @@ type Deps = {
   readonly clock: Clock
   readonly random: Random
   readonly metrics: Metrics
+  /** By machines and agents. */
+  readonly named: readonly string[]
   /** Of the whole pod. */
   readonly throttle: Mode
   /** There is something to tell the fleet, better soon. */
@@ -66,6 +70,7 @@ const UNUSED: Standing = { limit: 1, share: 1, gen: 0, held: 0, waiting: 0, paus
 
 export function createDownstreams(deps: Deps): Downstreams {
   const said = new Map<string, Said>()
+  const named = new Set(deps.named)
   const inUse = createInUse(deps)
   const say = (key: string, options: DownstreamOptions) => {
     const known = said.get(key)
@@ -84,6 +89,7 @@ export function createDownstreams(deps: Deps): Downstreams {
     return inUse.of(key, { most, mode }).run(body, patience)
   }
   return {
+    isNamed: (key) => named.has(key) || said.has(key),
     inUse: inUse.all,
     get: (key, options) => {
       keyOf(key)

@@ -1,14 +1,31 @@
 // What a downstream is called: by a name for each of what has a limit of its own, never by a secret.
+//   provider[/account][/model][/region]   what code names: a provider's account, for the whole fleet
+//   agent/<tenant>/<agent>                each agent that shares a limit with nobody: ours, which no code names
 import { Rejected } from '../errors.ts'
 
 const KEY = /^[a-z0-9][a-z0-9._-]*(\/[a-z0-9][a-z0-9._-]*){0,3}$/
 const BYTES = 128
+const AGENT = 'agent/'
 
-/** Refuses what is none. */
+/** Refuses what code may not name. */
 export function keyOf(key: string): string {
+  if (isOfAgent(key)) throw new Rejected('invalid', `${key}: keys that begin with ${AGENT} stand for agents`)
   if (KEY.test(key) && Buffer.byteLength(key) <= BYTES) return key
   throw new Rejected(
     'invalid',
     'A downstream has a key such as provider/account/model: one to four parts of a-z, 0-9, dot, dash and underscore',
   )
+}
+
+export function keyOfAgent(tenant: number, name: string): string {
+  return `${AGENT}${tenant}/${name}`
+}
+
+export function isOfAgent(key: string): boolean {
+  return key.startsWith(AGENT)
+}
+
+/** S37: a tenant names what code has named, and what is its own. */
+export function mayName(tenant: number, key: string, isNamed: (key: string) => boolean): boolean {
+  return isNamed(key) || (key.startsWith(keyOfAgent(tenant, '')) && Buffer.byteLength(key) <= BYTES)
 }

@@ -1,6 +1,7 @@
-// What operators see of a downstream on this pod. A key has a label of its own, up to a number of them; the others have one
-// together (S22).
+// What operators see of a downstream on this pod. A key that code names has a label of its own, up to a number of them; the
+// others have one together, and so have all agents, whose number is their tenants' affair (S22).
 import type { Metrics } from '../telemetry/metrics.ts'
+import { isOfAgent } from './key.ts'
 import type { FailureKind } from './outcome.ts'
 import type { CutReason } from './window.ts'
 
@@ -13,12 +14,14 @@ export type Meter = {
 type Counters = Pick<Metrics, 'count' | 'observe'>
 
 const MOST_LABELS = 100
+const AGENTS = 'agents'
 const OTHERS = 'others'
 
 /** The label of each key, the same for its whole life. */
 export function createLabels(): (key: string) => string {
   const labelled = new Set<string>()
   return (key) => {
+    if (isOfAgent(key)) return AGENTS
     if (labelled.size < MOST_LABELS) labelled.add(key)
     return labelled.has(key) ? key : OTHERS
   }

@@ -56,7 +56,7 @@ export const CALL_LIMITS: CallLimits = {
 }
 
 const LATE = new AgentFault('timeout', 'The agent took too long', { isFinal: false })
-const SILENT = new AgentFault('timeout', 'The agent was silent for too long', { isFinal: false })
+const SILENT = new AgentFault('timeout', 'The agent was silent for too long', { isFinal: false, status: 408 })
 
 const BREATH = 64 // chunks: an agent that has them all at once does not hold up the pod
 

@@ -17,13 +17,14 @@
 //                                                                with what it had said
 //   the agent failed for good (its protocol, abort)              failed, with what it had said
 //   the agent asked for later                                    waits until then; does not count
+//   its downstream has no permit for it, or refuses              waits until that opens again; does not count
 //   the pod stops, or must not trust itself                      handed back; does not count
 // The end is sent until PostgreSQL answers: an end that was there already, by this attempt, is known again. Task rows keep
 // the code of a fault, never its message, which may quote what was said.
-import { createAssembler, type Assembler, type Message } from '@fleetline/protocol'
+import { createAssembler, type Assembler, type Chunk, type Message } from '@fleetline/protocol'
 import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
-import type { Agents } from '../agent/agents.ts'
-import { AgentFault } from '../agent/fault.ts'
+import type { Agents, Callable } from '../agent/agents.ts'
+import { AgentFault, answerIn } from '../agent/fault.ts'
 import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -39,7 +40,7 @@ import { isValueFault } from '../store/sqlstate.ts'
 import type { Claim } from '../task/claim.ts'
 import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
-import type { Ended, Runner, Surroundings } from '../task/runner.ts'
+import type { Call, Ended, Runner, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
@@ -64,6 +65,7 @@ type Deps = {
 export const MOST_ATTEMPTS = 4
 const DEADLINE_MS = 900_000
 const LATER_MS = 1_000
+const PERMIT_MS = { wait: 2_000, tail: 30_000 }
 const PATIENCE = 5 // repeats of an end that is refused for another reason than its data
 
 const USED_UP: TurnError = {
@@ -77,6 +79,9 @@ const OVERTAKEN = new Error('fenced: the turn was stopped, or another attempt of
 const UNKNOWN_AGENT =
   'The agent is not in the directory, nor in the code of the pods that took the turn: add it, or deploy it to every pod'
 
+/** What an agent may say before its model has said anything. */
+const BEFORE_WORDS = new Set(['start', 'start-step'])
+
 /** One attempt, and what it works on. */
 type Attempt = Surroundings & { readonly claim: Claim }
 type Work = Attempt & {
@@ -89,7 +94,7 @@ type Work = Attempt & {
 
 /** Of one transition, which its session records: with its end. */
 export function createTurnMachine(deps: Deps): Machine {
-  return { ...TURN_TRACK, parse: undefined, open: () => runnerOf(deps) }
+  return { ...TURN_TRACK, downstreams: [], parse: undefined, open: () => runnerOf(deps) }
 }
 
 function runnerOf(deps: Deps): Runner {
@@ -134,11 +139,13 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   if (work.isFenced()) return { type: 'back' }
   const said = createAssembler(call.turn.messageId)
   try {
-    const message = await listen(
-      work,
-      agent,
-      { ...call, deadlineMs: work.leftMs(), signal: ending.signal },
-      said,
+    const message = await underPermit(work, agent, (permitted) =>
+      listen(
+        { ...work, permitted },
+        agent,
+        { ...call, deadlineMs: work.leftMs(), signal: ending.signal },
+        said,
+      ),
     )
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
@@ -148,9 +155,37 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   }
 }
 
+/** What the agent's answer says about how much it can take, its downstream is told. */
+async function underPermit<Value>(
+  work: Work,
+  { downstream }: Callable,
+  body: (permitted: Call) => Promise<Value>,
+): Promise<Value> {
+  const limits = {
+    maxWaitMs: PERMIT_MS.wait,
+    signal: AbortSignal.any([work.ending.signal, work.draining]), // the call has its own
+    deadlineMs: work.leftMs() + PERMIT_MS.tail, // it ends by itself, before
+  }
+  const told = async (permitted: Call) => {
+    try {
+      return await body(permitted)
+    } catch (error) {
+      const { status, waitMs } = answerIn(error) ?? {}
+      const headers = waitMs === undefined ? {} : { 'retry-after-ms': String(waitMs) }
+      if (status !== undefined) permitted.response(status, headers)
+      throw error
+    }
+  }
+  try {
+    return await work.permits.run(downstream, told, limits)
+  } catch (error) {
+    throw error instanceof Retry && error.cause instanceof AgentFault ? error.cause : error // which counts
+  }
+}
+
 /** Calls the agent, and lets readers hear what it says. */
 async function listen(
-  { claim, pod, ending, deps, onCalled }: Work,
+  { claim, pod, ending, deps, onCalled, permitted }: Work & { readonly permitted: Call },
   agent: AgentDefinition,
   call: AgentCall,
   assembler: Assembler,
@@ -162,7 +197,11 @@ async function listen(
     const { agentFirstMs: firstMs, agentSilenceMs: silenceMs } = deps
     const limits = { ...CALL_LIMITS, firstMs, silenceMs, wholeMs: call.deadlineMs }
     const onIgnored = () => deps.metrics.count('agentChunksIgnored', {})
-    const around = { clock: deps.clock, limits, assembler, onChunk: stream.push, onCalled, onIgnored }
+    const onChunk = (chunk: Chunk) => {
+      if (!BEFORE_WORDS.has(chunk.type)) permitted.firstToken()
+      stream.push(chunk)
+    }
+    const around = { clock: deps.clock, limits, assembler, onChunk, onCalled, onIgnored }
     const message = await callAgent(around, agent, call)
     deps.metrics.count('agentCalls', { outcome: 'answered' })
     return message
@@ -201,14 +240,15 @@ async function afterFault(
 ): Promise<Settlement | Ended> {
   const { claim, ending, clock, random } = work
   if (ending.signal.reason === OVERTAKEN) return { type: 'failed', answer: 'fenced' }
-  if (ending.signal.aborted) return { type: 'back' }
+  if (ending.signal.aborted || (work.draining.aborted && error === work.draining.reason))
+    return { type: 'back' }
   const { code, message, kind, delayMs } = readThrown(error, clock)
   if (kind === 'Abort') return endFailed(work, { code: 'aborted', message }, said())
   const isTooLate = (ms: number) => ms >= work.leftMs()
   if (delayMs !== undefined)
     return isTooLate(delayMs)
       ? endFailed(work, TOO_OLD, said())
-      : { type: 'later', delayMs, error: faultOfTask(work, 'later') }
+      : { type: 'later', delayMs, error: faultOfTask(work, code === 'rate_limited' ? code : 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
   const detail = error instanceof AgentFault ? error.detail : undefined
   work.log.info('an agent failed', { code, attempt: claim.attempt, ...(detail && { reason: detail }) })

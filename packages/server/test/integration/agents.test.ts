@@ -5,9 +5,12 @@ import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { z } from 'zod'
 import { verify } from '../../src/agent-kit.ts'
+import { agent } from '../../src/agent/agent.ts'
 import { AGENT_LIMITS } from '../../src/agent/directory.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
+import { machine } from '../../src/machine/definition.ts'
 import { agentServer, lines, SAID, type Answer } from '../support/agent-server.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
@@ -16,7 +19,7 @@ import { call } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { sessionFor } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
-import { talkOn } from '../support/talk.ts'
+import { saying, talkOn } from '../support/talk.ts'
 import { typing } from '../support/terminal.ts'
 
 const KEY = { secretsKey: Buffer.alloc(32, 7).toString('base64'), agentHosts: '127.0.0.1' }
@@ -39,9 +42,10 @@ test('an agent is added, listed, removed; its secret is shown once, and no row h
   const wanted = { name: 'afar', url: 'http://127.0.0.1:1/api/chat' }
   const { status, body } = await call('POST', agentsOn(gateway), wanted)
   const { secret, createdAt, ...shown } = body
-  assert.deepEqual([status, shown], [201, wanted])
+  const downstream = 'agent/1/afar'
+  assert.deepEqual([status, shown], [201, { ...wanted, downstream }])
   assert.match(String(secret), /^whsec_[A-Za-z0-9+/]{43}=$/)
-  const entry = { ...wanted, createdAt }
+  const entry = { ...wanted, downstream, createdAt }
   assert.deepEqual(await call('POST', agentsOn(gateway), wanted), { status: 200, body: entry })
   assert.deepEqual(await call('POST', agentsOn(gateway), { ...wanted, secret }), { status: 200, body: entry })
   assert.deepEqual((await call('GET', agentsOn(gateway))).body, { agents: [entry] })
@@ -124,8 +128,9 @@ test('agents ls, add, rm: as tables, tabs and JSON', async (t) => {
   const words = ['afar', 'https://agent.example/chat']
   const added = await type({ url, json: true }, 'add', words, { secretFile })
   const { createdAt, ...shown } = JSON.parse(added.out) as Record<string, string>
-  assert.deepEqual(shown, { name: words[0], url: words[1], secret: SECRET })
-  assert.equal((await type({ url }, 'ls')).out, `${words.join('\t')}\t${createdAt}\n`)
+  const downstream = 'agent/1/afar'
+  assert.deepEqual(shown, { name: words[0], url: words[1], downstream, secret: SECRET })
+  assert.equal((await type({ url }, 'ls')).out, `${words.join('\t')}\t${downstream}\t${createdAt}\n`)
   assert.equal((await type({ url }, 'rm', ['afar'])).out, 'agent\tafar\n')
   assert.equal((await type({ url }, 'ls')).out, '')
   assert.equal((await type({ url }, 'rm', ['afar'])).code, 3)
@@ -189,7 +194,7 @@ function breakOff(response: ServerResponse): void {
 
 test('one key over all attempts: 503 and a broken stream count, 429 does not; then it answers', async (t) => {
   const answers: Answer[] = [
-    (_, response) => response.writeHead(503, { 'retry-after': '3600' }).end(),
+    (_, response) => response.writeHead(503).end(),
     (_, response) => response.writeHead(429).end(),
     (_, response) => breakOff(response),
     (_, response) => breakOff(response.setHeader('connection', 'close')),
@@ -197,13 +202,6 @@ test('one key over all attempts: 503 and a broken stream count, 429 does not; th
   ]
   const talk = await talkWith(t, (received, response) => answers.shift()!(received, response))
   const ack = await talk.send('hi')
-  await eventually(async () => assert.notEqual((await talk.turn(ack.turn!)).retryAt, null), {
-    what: 'the wait',
-  })
-  const [{ waits }] = (await talk.run(
-    `select extract(epoch from run_at - now()) as waits from fleetline.tasks`,
-  )) as unknown as [{ waits: string }]
-  assert.ok(Number(waits) > 300 && Number(waits) <= 600, `Retry-After, but ten minutes at most: ${waits}`)
   const done = await talk.ended(ack.turn!)
   assert.deepEqual([done.state, done.attempt], ['done', 5])
   assert.deepEqual(
@@ -219,6 +217,65 @@ test('one key over all attempts: 503 and a broken stream count, 429 does not; th
     ['answered', 1],
   ] as const)
     assert.match(metrics, new RegExp(`fleetline_agent_calls_total\\{outcome="${outcome}"\\} ${count}`))
+})
+
+test('T3: a Retry-After is for the agent: its other turns wait, too, and say why; ten minutes at most', async (t) => {
+  const talk = await talkWith(t, (_, response) => response.writeHead(503, { 'retry-after': '3600' }).end())
+  const waiting = async () => {
+    const ack = await talk.send('hi')
+    return eventually(
+      async () => {
+        const turn = await talk.turn(ack.turn!)
+        assert.notEqual(turn.retryAt, null)
+        return turn
+      },
+      { what: 'the wait' },
+    )
+  }
+  const first = await waiting()
+  await call('POST', `${talk.gateway}/v1/sessions/${talk.session}/stop`, {
+    turn: first.id,
+    epoch: first.epoch,
+  })
+  const second = await waiting()
+  assert.deepEqual([first.waitsFor, second.waitsFor], ['agent_error', 'rate_limited'])
+  for (const { retryAt } of [first, second]) {
+    const ms = Date.parse(retryAt!) - Date.now()
+    assert.ok(ms > 300_000 && ms <= 660_000, `${ms} ms`)
+  }
+  assert.equal(talk.received.length, 1)
+})
+
+test('S37: an agent shares a limit that code has named, or its own tenant’s, and nobody else’s', async (t) => {
+  const url = await databaseFor(t)
+  const shared = agent('inside', () => saying('x'), { downstream: 'openai/gpt' })
+  const work = machine('work', { input: z.unknown(), output: z.null() })
+    .to('one', async () => null, { downstream: 'crm' })
+    .end(() => null)
+  const { pod, gateway } = await podOn(t, url, KEY, { agents: [shared], tasks: [work] })
+  pod.downstream('bedrock/claude', { maxPerPod: 50 })
+  const add = (name: string, downstream: string) =>
+    call('POST', agentsOn(gateway), { name, url: 'http://127.0.0.1:1/', downstream })
+  for (const key of ['openai/gpt', 'crm', 'bedrock/claude', 'agent/1/both']) {
+    const name = key.replaceAll('/', '-')
+    const { status, body } = await add(name, key)
+    assert.deepEqual([status, body['downstream']], [201, key])
+    assert.equal((await add(name, key)).status, 200, 'as it is')
+    assert.equal((await add(name, 'crm')).status, key === 'crm' ? 200 : 409)
+  }
+  for (const key of [
+    'agent/2/afar',
+    'agent/11/afar',
+    'openai',
+    'nobody/named',
+    '',
+    `agent/1/${'x'.repeat(200)}`,
+  ]) {
+    const { status, body } = await add('refused', key)
+    assert.equal(status, 400, key)
+    assert.match(JSON.stringify(body), /downstream/)
+  }
+  assert.throws(() => agent('bad', () => saying('x'), { downstream: 'agent/1/afar' }), /stand for agents/)
 })
 
 test('what would come again is not asked for again: 302 is not followed, 401, another type', async (t) => {

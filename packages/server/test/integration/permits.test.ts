@@ -1,13 +1,20 @@
 // Work whose downstream is full, in the queue of real pods.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { z } from 'zod'
+import type { downstreamsSchema } from '../../src/admin/downstream-schemas.ts'
+import { agent } from '../../src/agent/agent.ts'
+import { DOWNSTREAMS } from '../../src/cli/downstreams.ts'
 import { task } from '../../src/machine/definition.ts'
+import { valueOf, type Query } from '../../src/store/database.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { providerOf } from '../support/provider.ts'
 import { openDatabase } from '../support/store.ts'
-import { valueOf, type Query } from '../../src/store/database.ts'
+import { saying, talkOn } from '../support/talk.ts'
+import { typing } from '../support/terminal.ts'
 
 const KEY = 'provider/account'
 
@@ -62,9 +69,9 @@ test('two pods work a queue off behind a hidden limit, and no attempt is spent o
     },
     { downstream: KEY, attempts: 1 },
   )
-  const [{ pod }] = await Promise.all([
-    podOn(t, url, {}, { tasks: [ask] }),
-    podOn(t, url, {}, { tasks: [ask] }),
+  const [{ pod, admin: operatorUrl }] = await Promise.all([
+    podOn(t, url, { podName: 'one' }, { tasks: [ask] }),
+    podOn(t, url, { podName: 'two' }, { tasks: [ask] }),
   ])
   await pod.enqueueAll(Array.from({ length: 100 }, () => ({ machine: ask })))
   await eventually(() => assert.equal(provider.books.taken, 100), {
@@ -76,4 +83,59 @@ test('two pods work a queue off behind a hidden limit, and no attempt is spent o
     { what: 'all to be settled' },
   )
   assert.equal(pod.downstream(KEY).standing().held, 0)
+
+  const { downstreams } = (await call('GET', `${operatorUrl}/v1/downstreams`)).body as {
+    downstreams: z.infer<typeof downstreamsSchema>['downstreams']
+  }
+  const [one] = downstreams
+  assert.deepEqual(
+    [downstreams.length, one!.key, one!.pods.map((of) => of.pod).toSorted()],
+    [1, KEY, ['one', 'two']],
+  )
+  assert.ok(one!.capacity! >= 1, 'its limit was met')
+  const shares = one!.pods.reduce((sum, { share }) => sum + (share ?? 1), 0)
+  assert.ok(shares <= Math.max(2, one!.capacity!), JSON.stringify(one))
+  const listed = await typing(DOWNSTREAMS, 'downstreams')({ url: operatorUrl, json: true }, 'ls')
+  const shown = JSON.parse(listed.out) as { readonly [column: string]: unknown }
+  assert.deepEqual([shown['key'], shown['pods']], [KEY, 2])
+  assert.match(String(shown['shares']), /^(one|two):(\d+|-),(one|two):(\d+|-)$/)
+})
+
+test('an agent in code whose provider refuses: its turn waits, says why, and spends no attempt', async (t) => {
+  const url = await databaseFor(t)
+  let calls = 0
+  const answer = () => {
+    calls += 1
+    if (calls <= 2) throw Object.assign(new Error('slow down'), { status: 429 })
+    return saying('at last')
+  }
+  const { pod, gateway, admin } = await podOn(
+    t,
+    url,
+    {},
+    { agents: [agent('bot', answer, { downstream: KEY })] },
+  )
+  const talk = await talkOn(t, { url, gateway, agent: 'bot' })
+  const { turn } = await talk.send('hi')
+  const waits = await eventually(
+    async () => {
+      const found = await talk.turn(turn!)
+      assert.equal(found.waitsFor, 'rate_limited')
+      return found
+    },
+    { what: 'the wait' },
+  )
+  assert.ok(waits.retryAt !== null && waits.state === 'queued')
+  await talk.run(`update fleetline.tasks set spent = 3`) // one more that counted would be the last
+  const done = await talk.ended(turn!)
+  assert.deepEqual([done.state, done.waitsFor, calls], ['done', null, 3])
+  assert.equal(pod.downstream(KEY).standing().held, 0)
+  const used = async () => {
+    const { body } = await call('GET', `${admin}/v1/downstreams`)
+    assert.deepEqual(
+      (body['downstreams'] as { key: string }[]).map(({ key }) => key),
+      [KEY],
+    )
+  }
+  await eventually(used, { what: 'its key to be in use' })
 })

@@ -128,6 +128,7 @@ async function podOf(t: TestContext, url: string, pod: number) {
     clock,
     random: systemRandom(),
     metrics: createMetrics(),
+    named: [],
     throttle: 'enforce',
     onNews: () => rounds.wake(),
   })

@@ -51,7 +51,7 @@ async function attemptsOn(t: TestContext) {
     })
     atEnd(t, () => live.stop())
     const sessions = { ...createReplay({ database, cell: 0 }), ...driversOf(database, talk.key), ...live }
-    const agents = { agentFor: async () => agent('demo', answer) }
+    const agents = { agentFor: async () => ({ ...agent('demo', answer), downstream: 'agent/1/demo' }) }
     const [ending, gaveUp] = [new AbortController(), new AbortController()]
     const around = {
       clock,

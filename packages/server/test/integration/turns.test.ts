@@ -8,15 +8,7 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
-import { talkOn } from '../support/talk.ts'
-
-async function* saying(text: string) {
-  yield { type: 'start' }
-  yield { type: 'text-start', id: '1' }
-  yield { type: 'text-delta', id: '1', delta: text }
-  yield { type: 'text-end', id: '1' }
-  yield { type: 'finish' }
-}
+import { saying, talkOn } from '../support/talk.ts'
 
 async function* only(...chunks: { readonly type: string }[]) {
   yield* chunks
@@ -51,6 +43,7 @@ test('a message becomes an answer: called with the conversation, stored once, th
     answers: { from: 1, to: 2 },
     pod: null,
     retryAt: null,
+    waitsFor: null,
     error: null,
   })
   const { at, ...reply } = (await bot.items())[2]!

@@ -9,6 +9,15 @@ import { openDatabase } from './store.ts'
 
 type Place = { readonly url: string; readonly gateway: string; readonly agent: string }
 
+/** What an agent in code answers with. */
+export async function* saying(text: string) {
+  yield { type: 'start' }
+  yield { type: 'text-start', id: '1' }
+  yield { type: 'text-delta', id: '1', delta: text }
+  yield { type: 'text-end', id: '1' }
+  yield { type: 'finish' }
+}
+
 export async function talkOn(t: TestContext, { url, gateway, agent }: Place) {
   const { session } = await makeSession(gateway, { agent, title: 'A talk' })
   const database = await openDatabase(t, url)

@@ -14,7 +14,7 @@ function turn(state: TurnState, attempt: number, answers: Turn['answers'] = { fr
   const pod = state === 'running' ? `pod-${attempt}` : null
   const error = state === 'failed' ? { code: 'agent_error', message: 'no luck' } : null
   const endedAt = hasEnded ? '2026-01-01T00:00:00.000Z' : null
-  const times = { startedAt: '2026-01-01T00:00:00.000Z', retryAt: null, endedAt }
+  const times = { startedAt: '2026-01-01T00:00:00.000Z', retryAt: null, waitsFor: null, endedAt }
   const of = { id: TURN, session: SESSION, epoch: 2, agent: 'a', message: MESSAGE }
   return { type: 'turn', session: SESSION, turn: { ...of, state, attempt, answers, pod, error, ...times } }
 }

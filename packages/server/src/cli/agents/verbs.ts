@@ -8,14 +8,14 @@ import { EXIT } from '../output.ts'
 
 export async function list({ flags, output }: Call): Promise<number> {
   const { agents } = await apiOf(flags).ask({ method: 'GET', path: '/agents', answer: agentsSchema })
-  output.list(['name', 'url', 'createdAt'], agents)
+  output.list(['name', 'url', 'downstream', 'createdAt'], agents)
   return EXIT.done
 }
 
 export async function add({ flags, args: [name, url], options, output }: Call): Promise<number> {
-  const { secretFile } = options
+  const { secretFile, downstream } = options
   const secret = typeof secretFile === 'string' ? read(secretFile) : undefined
-  const body = { name, url, secret }
+  const body = { name, url, secret, downstream }
   output.one(await apiOf(flags).ask({ method: 'POST', path: '/agents', body, answer: addedSchema }))
   return EXIT.done
 }
