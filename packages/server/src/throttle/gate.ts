@@ -24,12 +24,12 @@ export type Gate = {
   readonly window: () => Window
   /** Goes through although there is no room. */
   readonly force: () => void
-  /** Somebody has joined the line. */
+  /** Somebody has joined the line, or left it. */
   readonly move: () => void
   /** A call has ended: its permit is back. */
   readonly end: (how: End) => void
-  /** What happened since it was told last; `more`: how many the queue would have besides. */
-  readonly tell: (more: number) => Report
+  /** What happened since it was told last; `hasMore`: the queue has more for it than it had room for. */
+  readonly tell: (hasMore: boolean) => Report
   /** What was read; undefined: there is no row. */
   readonly hear: (offer: Heard | undefined, sentMs: number) => void
 }
@@ -44,6 +44,8 @@ type Deps = {
   /** There is something to tell, better soon. */
   readonly onNews: () => void
 }
+
+const MORE = 0.25 // of its share
 
 export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate {
   let window: Window = opened(rules)
@@ -77,8 +79,9 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     if (window.wideUntilMs > wideUntilMs) onNews()
     move()
   }
-  const tell = (more: number) => {
+  const tell = (hasMore: boolean) => {
     const nowMs = clock.monotonicMs()
+    const more = hasMore ? Math.max(1, Math.ceil(MORE * boundOf(window.lease, nowMs))) : 0
     const waiting = line.size + more
     const next = told(tally, { nowMs, waiting, most: rules.most, gen: window.lease.gen })
     tally = next.tally

@@ -53,7 +53,6 @@ type Deps = {
 }
 
 const MOST_WAITING = 10_000
-const MORE = 0.25 // of its share, if the queue has more for it
 
 export function createLimiter(deps: Deps): Limiter {
   const { key, clock, random, mode } = deps
@@ -98,10 +97,7 @@ export function createLimiter(deps: Deps): Limiter {
       return Math.max(0, capOf(window, nowMs) - Math.max(begun, window.held + gate.line.size))
     },
     claimed: (isFull) => void (hasMore = isFull),
-    tell: () => {
-      const share = boundOf(gate.window().lease, clock.monotonicMs())
-      return gate.tell(hasMore ? Math.max(1, Math.ceil(MORE * share)) : 0)
-    },
+    tell: () => gate.tell(hasMore),
     hear: gate.hear,
   }
 }
@@ -123,6 +119,7 @@ function admission({ clock, mode, meter, gate, refusal }: Door) {
     const isIn = await turn
     over.abort()
     if (isIn) return true
+    gate.move() // the alarm may have been for this one alone
     signal?.throwIfAborted()
     return false
   }

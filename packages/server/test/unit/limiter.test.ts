@@ -151,6 +151,17 @@ test('without a permit in time nothing is sent, and the error says when to come 
   assert.deepEqual([to.standing().held, to.standing().waiting], [0, 0])
 })
 
+test('who gives up inside a pause leaves no timer behind', async () => {
+  const { clock, to, settled } = downstream({ maxWait: '2s' })
+  await assert.rejects(to.run(() => Promise.reject(refused(600_000))))
+  const waiter = to.run(async () => assert.fail('sent'))
+  waiter.catch(() => undefined)
+  await settled()
+  await clock.advance(2_000)
+  await assert.rejects(waiter, /no permit/)
+  assert.equal(clock.sleepers, 0)
+})
+
 test('a refusal that the body only tells counts like one that it throws; its own cancel does not', async () => {
   const { to } = downstream()
   const told = await to.run(async (call) => {
