@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util'
 import { appendBench } from './append.ts'
 import { machineBench } from './machine.ts'
 import { queueBench } from './queue.ts'
+import { throttleBench } from './throttle.ts'
 import { turnBench } from './turn.ts'
 import { machineLine, publish, tableOf, type Bench } from './support/report.ts'
 
@@ -12,6 +13,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   append: appendBench,
   machine: machineBench,
   queue: queueBench,
+  throttle: throttleBench,
   turn: turnBench,
 }
 

@@ -14,7 +14,8 @@ export type Report = {
   readonly table: readonly (readonly (string | number)[])[]
   /** What must not be, whatever the speed. */
   readonly faults: readonly string[]
-  readonly postgres: string
+  /** Whose, if there was one. */
+  readonly postgres?: string
 }
 
 /** A server of a bench: what production has, where the servers of tests differ. */
@@ -31,7 +32,7 @@ type Published = ReturnType<typeof publish>
 
 export function publish(
   run: { readonly bench: string; readonly quick: boolean },
-  { ratios, times = {}, counts, postgres }: Report,
+  { ratios, times = {}, counts, postgres = 'none' }: Report,
 ) {
   const machine = {
     cpu: cpus()[0]?.model ?? 'unknown',

@@ -1,0 +1,111 @@
+// How well a fleet uses a provider whose limit nobody told it: a simulator in virtual time over the functions of the
+// product, beside a limit that is fixed and plain AIMD in each pod. Goodput is what was done as a part of what an oracle had
+// done with the same calls. Seeds 1 to 10 are for who changes the rules; what is published are others. Charts are of the
+// first of those.
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { rounded, type Bench, type Report } from './support/report.ts'
+import { medianOf } from './support/rounds.ts'
+import { chartOf } from './throttle/chart.ts'
+import { AIMD, FIXED, ORACLE, type Entrant } from './throttle/entrant.ts'
+import { OURS } from './throttle/ours.ts'
+import { simulate } from './throttle/simulate.ts'
+import { VARIANTS, WORKLOADS, type Variant, type Workload } from './throttle/workloads.ts'
+
+export const ENTRANTS: readonly Entrant[] = [OURS, AIMD, FIXED]
+const FIRST_SEED = 101
+const SEEDS = { full: 30, quick: 3 }
+const CHARTS = join(import.meta.dirname, 'charts')
+
+export type Cell = {
+  readonly workload: string
+  readonly variant: string
+  readonly entrant: string
+  /** Of what the oracle did: one a seed. */
+  readonly goodput: readonly number[]
+  readonly refusedPercent: readonly number[]
+  readonly insideRetryAfter: number
+}
+
+export const throttleBench: Bench = async ({ quick }) => {
+  const seeds = Array.from({ length: quick ? SEEDS.quick : SEEDS.full }, (_, n) => FIRST_SEED + n)
+  const cells = WORKLOADS.flatMap((workload) =>
+    VARIANTS.flatMap((variant) => cellsOf(workload, variant, seeds)),
+  )
+  mkdirSync(CHARTS, { recursive: true })
+  for (const workload of WORKLOADS) draw(workload)
+  return reportOf(cells)
+}
+
+export function cellsOf(workload: Workload, variant: Variant, seeds: readonly number[]): Cell[] {
+  const best = seeds.map((seed) => simulate(workload, variant, ORACLE, seed).done)
+  return ENTRANTS.map((entrant) => {
+    const runs = seeds.map((seed) => simulate(workload, variant, entrant, seed))
+    return {
+      workload: workload.name,
+      variant: variant.name,
+      entrant: entrant.name,
+      goodput: runs.map(({ done }, n) => done / best[n]!),
+      refusedPercent: runs.map(({ refused, sent }) => (100 * refused) / sent),
+      insideRetryAfter: runs.reduce((sum, run) => sum + run.insideRetryAfter, 0),
+    }
+  })
+}
+
+function draw(workload: Workload): void {
+  const shown = ENTRANTS.map((entrant) => {
+    return { name: entrant.name, run: simulate(workload, VARIANTS[0]!, entrant, FIRST_SEED) }
+  })
+  writeFileSync(join(CHARTS, `throttle-${workload.name.toLowerCase()}.svg`), chartOf(workload, shown))
+}
+
+function reportOf(cells: readonly Cell[]): Report {
+  const of = (entrant: string, variant: string) =>
+    cells.filter((cell) => cell.entrant === entrant && cell.variant === variant)
+  const least = (some: readonly Cell[]) => Math.min(...some.map(({ goodput }) => medianOf(goodput)))
+  const most = (some: readonly Cell[]) => Math.max(...some.map((cell) => medianOf(cell.refusedPercent)))
+  const [free, costs] = VARIANTS.map(({ name }) => name) as [string, string]
+  const inside = [...of('ours', free), ...of('ours', costs)].reduce(
+    (sum, one) => sum + one.insideRetryAfter,
+    0,
+  )
+  return {
+    ratios: {
+      goodput_min_w1_w4: least(of('ours', free)),
+      goodput_min_w1_w4_retry_after: least(of('ours', costs)),
+      rejected_max_percent: most(of('ours', free)),
+      rejected_max_percent_retry_after: most(of('ours', costs)),
+      aimd_goodput_min: least(of('AIMD', free)),
+      aimd_rejected_max_percent: most(of('AIMD', free)),
+      aimd_goodput_min_retry_after: least(of('AIMD', costs)),
+      fixed_goodput_min: least(of('fixed', free)),
+      fixed_rejected_max_percent: most(of('fixed', free)),
+      fixed_goodput_min_retry_after: least(of('fixed', costs)),
+    },
+    counts: { sends_inside_retry_after: inside, seeds: cells[0]!.goodput.length },
+    table: tableOf(cells),
+    faults: inside === 0 ? [] : [`${inside} calls were sent inside a Retry-After`],
+  }
+}
+
+function tableOf(cells: readonly Cell[]): Report['table'] {
+  const head = [
+    'workload',
+    'a refusal costs',
+    ...ENTRANTS.flatMap(({ name }) => [name, `${name}: refused %`]),
+  ]
+  const groups = Map.groupBy(cells, ({ workload, variant }) => `${workload} ${variant}`)
+  const rows = [...groups.values()].map((group) => [
+    group[0]!.workload,
+    group[0]!.variant,
+    ...group.flatMap(({ goodput, refusedPercent }) => [within(goodput), within(refusedPercent)]),
+  ])
+  return [head, ...rows]
+}
+
+/** The median, and where 95 of 100 are. */
+function within(values: readonly number[]): string {
+  const sorted = values.toSorted((a, b) => a - b)
+  const at = (part: number) => rounded(sorted[Math.round(part * (sorted.length - 1))]!)
+  return `${rounded(medianOf(values))} (${at(0.025)}–${at(0.975)})`
+}
