@@ -103,7 +103,7 @@ function tableOf(cells: readonly Cell[]): Report['table'] {
   return [head, ...rows]
 }
 
-/** The median, and where 95 of 100 are. */
+/** The median, and where all are but the least and the most of forty: of fewer, all. */
 function within(values: readonly number[]): string {
   const sorted = values.toSorted((a, b) => a - b)
   const at = (part: number) => rounded(sorted[Math.round(part * (sorted.length - 1))]!)

@@ -10,6 +10,7 @@ const ROWS = [
   { title: 'in flight', of: ({ inFlight }: Sample) => inFlight, isOfCapacity: true },
   { title: 'refused a second', of: ({ refused }: Sample) => refused, isOfCapacity: false },
 ] as const
+const CLIPPED = 240 // what is above is drawn at the edge
 const INK = { text: '#24292f', faint: '#d0d7de', line: '#0969da', capacity: '#cf222e' }
 
 export function chartOf({ name, what, endMs }: Workload, shown: readonly Shown[]): string {
@@ -17,7 +18,9 @@ export function chartOf({ name, what, endMs }: Workload, shown: readonly Shown[]
   const height = PANEL.top + ROWS.length * (PANEL.height + PANEL.gap)
   const panels = ROWS.flatMap((row, y) => {
     const all = shown.flatMap(({ run }) => run.samples.map(row.of))
-    const most = niceAbove(Math.min(Math.max(1, ...all), row.isOfCapacity ? 240 : Number.POSITIVE_INFINITY))
+    const most = niceAbove(
+      Math.min(Math.max(1, ...all), row.isOfCapacity ? CLIPPED : Number.POSITIVE_INFINITY),
+    )
     return shown.map(({ name: who, run }, x) => {
       const title = y === 0 ? `${who}: ${row.title}` : row.title
       return panel({ x, y, title, most, endMs, samples: run.samples, row })

@@ -1,34 +1,34 @@
-// Fleetline in virtual time: the gate of every pod, the load that it tells, the row that the leader writes and the lease
-// that comes of it are those of the product. What stands in for PostgreSQL is a row, a map of loads, and the time that a
-// statement takes.
+// Fleetline in virtual time: the gate of every pod, the load that it tells, the row that the leader makes and the lease that
+// comes of it are those of the product. What stands in for PostgreSQL is a row, a map of loads, and the time that a pod's
+// statement takes; the leader's takes none. Queue, claims and the line of those who wait are not simulated: every pod has
+// more to send than it may.
 import { createGate, type Gate } from '../../packages/server/src/throttle/gate.ts'
 import { LEASE_MS } from '../../packages/server/src/throttle/lease.ts'
 import { isNews, nextRow, type Row, type Told } from '../../packages/server/src/throttle/ledger.ts'
+import { START } from '../../packages/server/src/throttle/in-use.ts'
+import { LEAST_MS, ROUND_MS } from '../../packages/server/src/throttle/rounds.ts'
 import { capOf } from '../../packages/server/src/throttle/window.ts'
 import type { Chance } from './chance.ts'
 import type { Entrant, Fleet, World } from './entrant.ts'
 import type { Timeline } from './timeline.ts'
 
-const ROUND_MS = { usual: 1_000, least: 50 }
 const WAY_MS = 5 // to the database, and from it
-const RULES = { start: 4, most: 200 }
+const RULES = { start: START, most: 200 }
 
 type Store = { row: Row | undefined; pauseUntilMs: number; readonly told: Map<number, Told> }
-type Pod = { readonly gate: Gate; readonly wake: () => void }
 
 export const OURS: Entrant = {
   name: 'ours',
   open: ({ timeline, chance }: World): Fleet => {
     const store: Store = { row: undefined, pauseUntilMs: 0, told: new Map() }
-    const pods = new Map<number, Pod>()
-    lead(timeline, store, chance.unit() * ROUND_MS.usual)
+    const pods = new Map<number, Gate>()
+    lead(timeline, store, chance.unit() * ROUND_MS)
     return {
-      join: (pod) => void pods.set(pod, podOf({ timeline, chance, store, pod })),
-      maySend: (pod) => pods.get(pod)!.gate.line.pass(),
+      join: (pod) => void pods.set(pod, gateOf({ timeline, chance, store, pod })),
+      maySend: (pod) => pods.get(pod)!.line.pass(),
       sent: () => undefined, // what passed has its permit
-      ended: (pod, end) => pods.get(pod)!.gate.end(end),
-      limit: () =>
-        [...pods.values()].reduce((sum, { gate }) => sum + capOf(gate.window(), timeline.now()), 0),
+      ended: (pod, end) => pods.get(pod)!.end(end),
+      limit: () => [...pods.values()].reduce((sum, gate) => sum + capOf(gate.window(), timeline.now()), 0),
     }
   },
 }
@@ -39,7 +39,7 @@ function lead(timeline: Timeline, store: Store, phaseMs: number): void {
     const told = [...store.told.values()].filter(({ at }) => nowMs - at < LEASE_MS)
     const next = told.length === 0 ? undefined : nextRow(store.row, told, nowMs)
     if (next && isNews(store.row, next, nowMs)) store.row = next
-    timeline.at(nowMs + ROUND_MS.usual, tick)
+    timeline.at(nowMs + ROUND_MS, tick)
   }
   timeline.at(phaseMs, tick)
 }
@@ -51,13 +51,13 @@ type Made = {
   readonly pod: number
 }
 
-function podOf({ timeline, chance, store, pod }: Made): Pod {
+/** Of a pod that tells and reads, round after round, as `throttle/rounds` does. */
+function gateOf({ timeline, chance, store, pod }: Made): Gate {
   const clock = { now: timeline.now, monotonicMs: timeline.now, sleep: () => Promise.resolve() } // nobody waits in line
   const random = { unit: chance.unit, bytes: () => new Uint8Array() }
   const meter = { asked: () => undefined, ended: () => undefined }
   let [isRung, rounds] = [false, 0]
-  const wake = () => void (isRung = true)
-  const gate = createGate({ clock, random, rules: RULES, meter, onNews: wake })
+  const gate = createGate({ clock, random, rules: RULES, meter, onNews: () => void (isRung = true) })
   const round = () => {
     isRung = false
     rounds += 1
@@ -70,19 +70,19 @@ function podOf({ timeline, chance, store, pod }: Made): Pod {
       const offer = offerTo(store, pod, nowMs)
       timeline.at(nowMs + WAY_MS, () => {
         gate.hear(offer, sentMs)
-        await_(rounds, timeline.now() + ROUND_MS.usual)
+        waitFrom(rounds, timeline.now() + ROUND_MS)
       })
     })
   }
   /** Looks whether it was rung as often as a round may come. */
-  const await_ = (nth: number, lastMs: number) => {
-    timeline.at(timeline.now() + ROUND_MS.least, () => {
+  const waitFrom = (nth: number, lastMs: number) => {
+    timeline.at(timeline.now() + LEAST_MS, () => {
       if (nth === rounds && (isRung || timeline.now() >= lastMs)) round()
-      else if (nth === rounds) await_(nth, lastMs)
+      else if (nth === rounds) waitFrom(nth, lastMs)
     })
   }
-  timeline.at(timeline.now() + chance.unit() * ROUND_MS.least, round) // it comes into use
-  return { gate, wake }
+  timeline.at(timeline.now() + chance.unit() * LEAST_MS, round) // it comes into use
+  return gate
 }
 
 function offerTo({ row, pauseUntilMs }: Store, pod: number, nowMs: number): Parameters<Gate['hear']>[0] {

@@ -31,7 +31,8 @@ import type { Enqueued } from './task/enqueue.ts'
 import type { Machine } from './task/machine.ts'
 import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
 import { createTracks, type Tracks } from './task/tracks.ts'
-import { createDownstreams, type Downstream, type DownstreamOptions } from './throttle/downstreams.ts'
+import type { DownstreamDefinition, DownstreamOptions } from './throttle/definition.ts'
+import { createDownstreams, type Downstream } from './throttle/downstreams.ts'
 import { throttleDuties } from './throttle/duties.ts'
 import { createRounds, type Rounds } from './throttle/rounds.ts'
 import { standings } from './throttle/standings.ts'
@@ -69,7 +70,7 @@ export type Pod = Service & {
   listAgents(): Promise<readonly AgentEntry[]>
   /** Whether it was there. */
   removeAgent(name: string): Promise<boolean>
-  /** What has one limit of its own, by its key: `bedrock/claude`. Options are said once a key. */
+  /** What has one limit of its own, by its key: `bedrock/claude`. Options are said once a key, before it is in use. */
   downstream(key: string, options?: DownstreamOptions): Downstream
   /** What it listens on, also when 0 was asked for. */
   ports(): { readonly gateway: number; readonly admin: number }
@@ -84,6 +85,8 @@ type Options = {
   readonly tasks?: readonly Machine[]
   /** Who answers in sessions, beside the agents behind URLs. A pod that has no such list leaves all turns to others. */
   readonly agents?: readonly AgentDefinition[]
+  /** Those that have options; any other is known by its key. */
+  readonly downstreams?: readonly DownstreamDefinition[]
 }
 
 export function createPod(config: Config, options: Options = {}): Pod {
@@ -106,12 +109,12 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const among = { ...config, url, database, clock, metrics, log, name, version, duties, tracks: claimed }
   const fleet = createFleet(among) //                                                 who lives, who leads
   const onNews = () => rounds.wake()
-  const named = [...(options.tasks ?? []), ...(options.agents ?? [])].flatMap(keysOf)
-  const downstreams = createDownstreams({ ...config, named, clock, random, metrics, onNews }) // how hard we may push
+  const known = options.downstreams ?? []
+  const downstreams = createDownstreams({ ...config, defined: known, clock, random, metrics, onNews }) // how hard we may push
   const tenants = createTenants({ database }) //                                      whose rows
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
-  const { permits, isNamed } = downstreams
-  const agents = createAgents({ ...config, defined, isNamed, database, clock, random, version }) // in code, and behind URLs
+  const { permits, isOpen } = downstreams
+  const agents = createAgents({ ...config, defined, isOpen, database, clock, random, version }) // in code, and behind URLs
   const onTurns = () => tasks.wake()
   const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
   const self = () => fleet.self()?.id
@@ -209,12 +212,6 @@ function schemaGuard(database: Database): Service {
     },
     stop: async () => undefined,
   }
-}
-
-/** What it calls, as its code names it. */
-function keysOf(definition: Machine | AgentDefinition): readonly string[] {
-  if ('downstreams' in definition) return definition.downstreams
-  return definition.downstream === undefined ? [] : [definition.downstream]
 }
 
 function queryOf(tx: Transaction): Query {

@@ -30,8 +30,8 @@ type Deps = {
   readonly version: string
   /** Those that may be called although they are not public. */
   readonly agentHosts: Hosts
-  /** Whether code has named this downstream. */
-  readonly isNamed: (key: string) => boolean
+  /** Whether agents behind URLs may share this downstream. */
+  readonly isOpen: (key: string) => boolean
 }
 
 export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {

@@ -24,7 +24,7 @@ export type NewAgent = {
   readonly url: string
   /** One is made if none is given. */
   readonly secret?: string | undefined
-  /** What it shares a limit with: a key that the code of the pods names. Its own if none is given. */
+  /** What it shares a limit with: a key that code has opened to agents. Its own if none is given. */
   readonly downstream?: string | undefined
 }
 export type Added = {
@@ -55,12 +55,13 @@ type Deps = {
   readonly random: Random
   readonly secretsKey: Uint8Array | null
   readonly guard: Pick<Guard, 'check'>
-  readonly isNamed: (key: string) => boolean
+  readonly isOpen: (key: string) => boolean
 }
 
 /** Of a tenant: they are listed at once. */
 export const AGENT_LIMITS = { agents: 200, urlLength: 2_048 }
 
+const OPEN = 'its app says so, downstream(key, { openToAgents: true })'
 const COLUMNS = 'name, url, downstream, created_at'
 // Adds of one tenant stand in line, so that their count holds.
 const IN_LINE = 'select from fleetline.tenants where id = $1 for update'
@@ -79,7 +80,7 @@ type Row = {
 }
 type SealedRow = Row & { readonly secret: Buffer }
 
-export function createDirectory({ database, random, secretsKey, guard, isNamed }: Deps): Directory {
+export function createDirectory({ database, random, secretsKey, guard, isOpen }: Deps): Directory {
   const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work), failed)
   const read = (tenant: number, name: string) =>
@@ -114,8 +115,8 @@ export function createDirectory({ database, random, secretsKey, guard, isNamed }
     add: async (tenant, wanted) => {
       const { secret, downstream } = wanted
       const checked = { ...checkedOf(wanted, guard), secret, downstream }
-      if (downstream !== undefined && !mayName(tenant, downstream, isNamed))
-        throw new Rejected('invalid', `downstream: ${downstream} is none that the code of the pods names`)
+      if (downstream !== undefined && !mayName(tenant, downstream, isOpen))
+        throw new Rejected('invalid', `downstream: ${downstream} is not open to agents on this pod: ${OPEN}`)
       keyFor(secretsKey)
       return run((query) => insert(query, tenant, checked), 'Whether the agent was added is not known')
     },

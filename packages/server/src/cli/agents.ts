@@ -22,7 +22,7 @@ export const AGENTS: readonly Command[] = [
       ['--secret-file <path>', 'a file with the secret, whsec_…, if you have one (default: one is made)'],
       [
         '--downstream <key>',
-        'what it shares a limit with: a key that the code of the pods names (default: nothing)',
+        'what it shares a limit with: a key that the app has opened to agents (default: nothing)',
       ],
     ],
     run: verb('add'),

@@ -1,9 +1,11 @@
-// The app that a pod runs: a module that exports its tasks and agents, alone or in lists.
+// The app that a pod runs: a module that exports its tasks and agents, and the downstreams that have options, alone or in
+// lists.
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { isAgent, type AgentDefinition } from '../agent/agent.ts'
 import { Rejected } from '../errors.ts'
 import { isMachine, type Machine } from '../task/machine.ts'
+import { isDownstream, type DownstreamDefinition } from '../throttle/definition.ts'
 
 /** As an argument of a command. */
 export const APP: readonly [name: string, text: string] = [
@@ -11,11 +13,19 @@ export const APP: readonly [name: string, text: string] = [
   'a module that exports tasks and agents: app.ts',
 ]
 
-export type App = { readonly tasks: readonly Machine[]; readonly agents: readonly AgentDefinition[] }
+export type App = {
+  readonly tasks: readonly Machine[]
+  readonly agents: readonly AgentDefinition[]
+  readonly downstreams: readonly DownstreamDefinition[]
+}
 
 export async function loadApp(path: string): Promise<App> {
   const exported = [...new Set(Object.values(await load(path)).flat())]
-  const app = { tasks: exported.filter(isMachine), agents: exported.filter(isAgent) }
+  const app = {
+    tasks: exported.filter(isMachine),
+    agents: exported.filter(isAgent),
+    downstreams: exported.filter(isDownstream),
+  }
   if (app.tasks.length + app.agents.length > 0) return app
   const example = `write export const hello = task('hello', …) or agent('hello', …)`
   throw new Rejected('invalid', `${path} exports no task and no agent: ${example}`)

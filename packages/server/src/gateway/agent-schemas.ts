@@ -11,7 +11,7 @@ export const newAgentSchema = z.strictObject({
     .string()
     .optional()
     .describe(
-      'what it shares a limit with: a key that the code of the pods names; by itself if none is given',
+      'what it shares a limit with: a key that the code of the pods has opened to agents; by itself if none is given',
     ),
 })
 

@@ -160,17 +160,5 @@ function machineOf({ name, queue, priority }: Base, plan: Plan, shape: string): 
   const transitions = transitionsOf(plan.steps).map((step) => step.name)
   const { maxAttempts, parse: parseInput } = plan
   const open = () => openRunner(plan)
-  const called = transitionsOf(plan.steps).flatMap(({ downstream }) => downstream ?? [])
-  const downstreams = [...new Set(called)]
-  return asMachine({
-    name,
-    queue,
-    priority,
-    shape,
-    transitions,
-    downstreams,
-    maxAttempts,
-    parse: parseInput,
-    open,
-  })
+  return asMachine({ name, queue, priority, shape, transitions, maxAttempts, parse: parseInput, open })
 }

@@ -1,6 +1,7 @@
 // A body, under the permit of its downstream if it has one. The wait for a permit is no part of its time, and ends when the
 // pod stops or drains; what the body came to is what the downstream learns. Whoever gets no permit soon goes back to the
 // queue, where it is seen.
+import { readThrown } from '../task/fault.ts'
 import { GRACE_MS, type Call, type Surroundings } from '../task/runner.ts'
 import { attempt, outcomeOf, type Outcome } from './attempt.ts'
 import type { Transition } from './plan.ts'
@@ -34,14 +35,23 @@ export async function perform(
   }
   const limits = {
     maxWaitMs: WAIT_MS,
-    signal: AbortSignal.any([around.ending.signal, around.draining]), // the body has its own
+    waitSignal: around.draining,
+    signal: around.ending.signal,
     deadlineMs: timeoutMs + 2 * GRACE_MS, // it ends by itself, before
   }
   const tried = await outcomeOf(() => around.permits.run(downstream, underPermit, limits))
   if (tried.type === 'returned') return done!
-  if (done && done.outcome.type !== 'thrown') return done
-  if (!done && limits.signal.aborted) return { outcome: { type: 'aborted' }, ms: 0 }
+  if (done && !mayBeRefused(done.outcome)) return done
+  if (!done && (limits.signal.aborted || limits.waitSignal.aborted))
+    return { outcome: { type: 'aborted' }, ms: 0 }
   return { outcome: tried, ms: done?.ms ?? 0 }
+}
+
+/** What a body has decided by itself holds, also if it was refused before. */
+function mayBeRefused(outcome: Outcome): boolean {
+  if (outcome.type !== 'thrown') return false
+  const { kind, delayMs, code } = readThrown(outcome.error, { now: () => 0 })
+  return kind !== 'Abort' && (delayMs === undefined || code === 'rate_limited')
 }
 
 /** Of a body that calls nothing that has a limit. */

@@ -6,26 +6,31 @@ import type { Runner } from './runner.ts'
 
 type Runners = ReadonlyMap<number, Pick<Runner, 'downstream'>>
 
-export function asksOf(runners: Runners, most: number, roomAt: (key: string) => number): Ask[] {
+/** `isWhole`: none was left out. */
+export function asksOf(
+  runners: Runners,
+  most: number,
+  roomAt: (key: string) => number,
+): { readonly asks: readonly Ask[]; readonly isWhole: boolean } {
   const groups = new Map<string | undefined, { readonly group: number; readonly room: number }>()
   for (const { downstream: key } of runners.values()) {
     if (groups.has(key)) continue
     const room = key === undefined ? most : Math.min(most, roomAt(key))
     groups.set(key, { group: groups.size, room })
   }
-  return Array.from(runners, ([track, { downstream }]) => ({ track, ...groups.get(downstream)! })).filter(
-    ({ room }) => room > 0,
-  )
+  const all = Array.from(runners, ([track, { downstream }]) => ({ track, ...groups.get(downstream)! }))
+  const asks = all.filter(({ room }) => room > 0)
+  return { asks, isWhole: asks.length === all.length }
 }
 
-/** Those that were asked for, each with whether it got all that it had room for. */
+/** Of each group that was asked for: whether it got all that it had room for. */
 export function answersTo(
   asks: readonly Ask[],
   claims: readonly Claim[],
-): { readonly tracks: readonly number[]; readonly isFull: boolean }[] {
+): { readonly track: number; readonly room: number; readonly isFull: boolean }[] {
   return [...Map.groupBy(asks, ({ group }) => group).values()].map((group) => {
-    const tracks = group.map(({ track }) => track)
-    const count = claims.filter(({ track }) => tracks.includes(track)).length
-    return { tracks, isFull: count >= group[0]!.room }
+    const { track, room } = group[0]!
+    const tracks = new Set(group.map((one) => one.track))
+    return { track, room, isFull: claims.filter((one) => tracks.has(one.track)).length >= room }
   })
 }

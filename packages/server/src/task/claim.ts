@@ -3,7 +3,7 @@
 //   Q6  of suspects, tasks whose pods died twice in a row, it takes no more than it was told
 //   it takes no more of a group of tracks than there is room for (`asks`)
 //   a claim reads ready rows of its tracks, and suspects that are due, in the order of an index, and no more of them than
-//   it takes
+//   it takes; of groups with little room as many more as they have windows (track, priority)
 //   a pod that drains, or was buried, takes nothing
 import type { Query } from '../store/database.ts'
 
@@ -78,12 +78,13 @@ const claimOf = (taken: string) => `
      set state = 'claimed', pod = $1, attempt = t.attempt + 1, spent = t.spent + 1, claimed_at = clock_timestamp()
    where t.ctid = any (array(${taken}))
   returning t.id, t.track, t.tenant, t.priority, t.place, t.attempt, t.spent, t.max_attempts as "maxAttempts", t.reason,
-            t.input, t.position, t.carry, (extract(epoch from t.claimed_at - greatest(t.run_at, t.created_at)) * 1000)::float8 as "waitedMs"`
+            t.input, t.position, t.carry, (extract(epoch from t.claimed_at - greatest(t.run_at, t.created_at)) * 1000)::float8 as "waitedMs",
+            (select count(*)::int from picked) as looked`
 
 export const CLAIM: string = claimOf('select tid from picked')
 
-// A window stops at the room of its group, and a group may have several: what is over is left as it was, and unlocked with
-// this statement.
+// A window stops at the room of its group, and a group may have several: what is over is left as it was, and unlocked when
+// this transaction ends.
 export const CLAIM_WITHIN: string = claimOf(`
     select tid from (
       select tid, room, row_number() over (partition by grp order by priority desc, place) as n from picked) p
@@ -93,12 +94,35 @@ const HELD = `
   select id, attempt, track from fleetline.tasks where pod = $1 and state = 'claimed'`
 
 /** In the order in which to start them. */
-export async function claim(query: Query, { pod, asks, most, suspects, turn }: Wish): Promise<Claim[]> {
+export async function claim(query: Query, wish: Wish): Promise<Claim[]> {
+  const { asks, most } = wish
+  const { claims, looked } = await take(query, wish)
+  if (looked < most || claims.length === most) return claims
+  // What was over the room of its group has used up the look: groups that are full now are left out of another.
+  const isOf = (ask: Ask) =>
+    new Set(asks.filter(({ group }) => group === ask.group).map(({ track }) => track))
+  const left = asks.map((ask) => {
+    const tracks = isOf(ask)
+    return { ...ask, room: ask.room - claims.filter(({ track }) => tracks.has(track)).length }
+  })
+  const more = await claim(query, {
+    ...wish,
+    asks: left.filter(({ room }) => room > 0),
+    most: most - claims.length,
+    suspects: wish.suspects - claims.filter(({ reason }) => reason === 'suspect').length,
+  })
+  return [...claims, ...more]
+}
+
+async function take(
+  query: Query,
+  { pod, asks, most, suspects, turn }: Wish,
+): Promise<{ readonly claims: Claim[]; readonly looked: number }> {
   const first = Math.floor(turn * asks.length)
   const turned = [...asks.slice(first), ...asks.slice(0, first)]
   const windows = PRIORITIES.flatMap((priority) => turned.map((ask) => ({ ...ask, priority })))
   const text = asks.every(({ room }) => room >= most) ? CLAIM : CLAIM_WITHIN
-  const rows = await query<Claim & { place: string }>(text, [
+  const rows = await query<Claim & { readonly place: string; readonly looked: number }>(text, [
     pod,
     windows.map(({ track }) => track),
     windows.map(({ priority }) => priority),
@@ -107,7 +131,8 @@ export async function claim(query: Query, { pod, asks, most, suspects, turn }: W
     ...columnsOf(turned),
     ...columnsOf(windows).slice(1),
   ])
-  return rows.toSorted((a, b) => b.priority - a.priority || Number(BigInt(a.place) - BigInt(b.place)))
+  const claims = rows.toSorted((a, b) => b.priority - a.priority || Number(BigInt(a.place) - BigInt(b.place)))
+  return { claims, looked: rows[0]?.looked ?? 0 }
 }
 
 function columnsOf(asks: readonly Ask[]): number[][] {

@@ -11,8 +11,6 @@ export type Machine<Raw = unknown, Result = unknown> = {
   readonly transitions: readonly string[]
   readonly maxAttempts: number
   readonly priority: number | undefined
-  /** All that its transitions call, by their keys. */
-  readonly downstreams: readonly string[]
   /** What its bodies get to see of an input; rejects one that does not fit. Without a schema: the input itself. */
   readonly parse: ((input: unknown) => Promise<unknown>) | undefined
   /** For one pod, which counts for itself how many bodies run at once. */

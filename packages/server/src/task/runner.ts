@@ -57,7 +57,9 @@ export type Permits = {
 export type PermitLimits = {
   /** For a permit. */
   readonly maxWaitMs: number
-  /** Ends the wait; and the call, if its body listens to that of the call. */
+  /** Ends the wait, and not the call. */
+  readonly waitSignal: AbortSignal
+  /** Ends either. What a call comes to then says nothing about the downstream. */
   readonly signal: AbortSignal
   /** Of the call, whose permit is back then, whatever became of it. */
   readonly deadlineMs: number

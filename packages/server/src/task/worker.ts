@@ -9,8 +9,9 @@
 //   after a claim that            it claims again
 //   filled the room               at once, if there is room
 //   filled it, and none is left   when a slot is free again
-//   filled the room that a        when one of its attempts has ended
-//   downstream has
+//   filled the room that a        when any attempt has ended
+//   downstream has, or left one
+//   out that has none
 //   brought less, or nothing      when woken by an enqueue here or a hint, or after `taskPollMs`
 //   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster
 //   twice in a row
@@ -90,10 +91,11 @@ export function createWorker(deps: Deps): Worker {
       running.start(pod, one, runner)
     }
   }
-  /** How many came. Notes whether there was more than room for them. */
-  const claimFor = async (pod: Incarnation, most: number): Promise<number> => {
-    const asks = asksOf(runners, most, (key) => permits.roomFor(key, running.count(key)))
-    if (asks.length === 0) return 0
+  /** How many came, and whether it asked for all that it runs. Notes whether there is more, or may be. */
+  const claimFor = async (pod: Incarnation, most: number) => {
+    const { asks, isWhole } = asksOf(runners, most, (key) => permits.roomFor(key, running.count(key)))
+    state.isMore = true
+    if (asks.length === 0) return undefined
     const wish = {
       pod: pod.id,
       asks,
@@ -108,12 +110,12 @@ export function createWorker(deps: Deps): Worker {
     const claims = valueOf(outcome, 'Nothing could be claimed')
     take(pod, claims)
     const answers = answersTo(asks, claims)
-    state.isMore = answers.some(({ isFull }) => isFull)
-    for (const { tracks, isFull } of answers) {
-      const key = runners.get(tracks[0]!)?.downstream
-      if (key !== undefined) permits.claimed(key, isFull)
+    state.isMore = !isWhole || claims.length >= most || answers.some(({ isFull }) => isFull)
+    for (const { track, room, isFull } of answers) {
+      const key = runners.get(track)?.downstream
+      if (key !== undefined) permits.claimed(key, isFull && room < most) // else it is the slots that are full
     }
-    return claims.length
+    return { count: claims.length, isWhole }
   }
   const check = async (pod: Incarnation) => {
     const known = running.names() // before the look: what ends meanwhile is no orphan
@@ -134,9 +136,11 @@ export function createWorker(deps: Deps): Worker {
     const load = { slots: deps.slots, running: running.count(), utilisation: deps.utilisation() }
     const room = roomFor(load)
     if (room === 0) return idleMs
-    const count = await claimFor(pod, room)
+    const claimed = await claimFor(pod, room)
+    if (!claimed) return idleMs
+    const { count, isWhole } = claimed
     state.failures = 0
-    state.misses = count === 0 && wasRung ? state.misses + 1 : 0
+    state.misses = count === 0 && wasRung && isWhole ? state.misses + 1 : 0
     const isContended = state.misses > 1 // once may be its own hint, for what it has taken already
     metrics.count('claims', { outcome: count > 0 ? 'some' : isContended ? 'contended' : 'empty' })
     if (isContended) await pause(Math.min(idleMs, backoffMs(CONTENDED, state.misses, random)))

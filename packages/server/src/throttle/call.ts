@@ -1,5 +1,5 @@
-// A call under its permit, from when it is sent until the permit is back: by its return, its error, its abort, or its
-// deadline (T5). What its body leaves running past the deadline has no permit any more.
+// A call under its permit, from when it is sent until the permit is back: by its return, its error, or its deadline (T5). What
+// its body leaves running past the deadline has no permit any more.
 import { Retry } from '../errors.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Call } from '../task/runner.ts'
@@ -22,29 +22,29 @@ export async function send<Value>(sent: Sent<Value>): Promise<Value> {
   const sentAtMs = clock.monotonicMs()
   const late = new Retry('unavailable', `A call took longer than ${deadlineMs} ms`)
   const over = new AbortController()
-  let [firstMs, failure]: [number | undefined, Failure | undefined] = [undefined, undefined]
+  const told: { firstMs?: number; failure?: Failure } = {}
   const call: Call = {
     signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal,
-    firstToken: () => void (firstMs ??= clock.monotonicMs() - sentAtMs),
+    firstToken: () => void (told.firstMs ??= clock.monotonicMs() - sentAtMs),
     response: (status, headers, text) => {
-      if (status >= 400) failure ??= failureOf(replyOf(status, headers, text), clock.now())
+      if (status >= 400) told.failure ??= failureOf(replyOf(status, headers, text), clock.now())
     },
   }
   try {
     const value = await within(clock, deadlineMs, start(body, call), late)
     const wholeMs = clock.monotonicMs() - sentAtMs
-    end({ sentAtMs, ...(failure ?? { kind: 'ok', firstMs, wholeMs }) })
+    end({ sentAtMs, ...(told.failure ?? { kind: 'ok', firstMs: told.firstMs, wholeMs }) })
     return value
   } catch (error) {
     over.abort(late)
-    const how = failure ?? thrown(error)
+    const how = told.failure && told.failure.kind !== 'client' ? told.failure : thrown(error)
     end({ sentAtMs, ...how })
     throw how.kind === 'refused' ? sent.asRefused(error) : error
   }
 
   function thrown(error: unknown): Failure {
     if (signal?.aborted) return { kind: 'client' } // our own cancel
-    if (error === late) return { kind: firstMs === undefined ? 'timeout' : 'client' } // it spoke, at length
+    if (error === late) return { kind: told.firstMs === undefined ? 'timeout' : 'client' } // it spoke, at length
     return failureIn(error, clock.now())
   }
 }

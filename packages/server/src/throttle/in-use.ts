@@ -24,13 +24,19 @@ type Deps = {
 
 const MOST = 1_000
 const IDLE_MS = 600_000
-const START = 4
+/** The first limit of a pod. */
+export const START = 4
 
 export function createInUse({ metrics, ...deps }: Deps): InUse {
   const limiters = new Map<string, Limiter>()
   const labelOf = createLabels()
   const forgetIdle = (longerMs: number) => {
     for (const [key, limiter] of limiters) if (limiter.idleMs() > longerMs) limiters.delete(key)
+  }
+  const forgetIdlest = () => {
+    const idle = Array.from(limiters, ([key, limiter]) => ({ key, ms: limiter.idleMs() }))
+    const { key, ms } = idle.reduce((most, one) => (one.ms > most.ms ? one : most))
+    if (ms > 0) limiters.delete(key)
   }
   const sums = (field: (standing: Standing) => number) => () => {
     const byLabel = Map.groupBy(limiters, ([key]) => labelOf(key))
@@ -60,7 +66,7 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
     of: (key, { most, mode }) => {
       const known = limiters.get(key)
       if (known) return known
-      if (limiters.size >= MOST) forgetIdle(0)
+      if (limiters.size >= MOST) forgetIdlest()
       if (limiters.size >= MOST)
         throw new Retry('rate_limited', `${MOST} other downstreams are in use by this pod`, {
           afterMs: 1_000,

@@ -1,6 +1,7 @@
 // What a downstream is called: by a name for each of what has a limit of its own, never by a secret.
 //   provider[/account][/model][/region]   what code names: a provider's account, for the whole fleet
 //   agent/<tenant>/<agent>                each agent that shares a limit with nobody: ours, which no code names
+import { TASK_NAME } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 
 const KEY = /^[a-z0-9][a-z0-9._-]*(\/[a-z0-9][a-z0-9._-]*){0,3}$/
@@ -25,7 +26,8 @@ export function isOfAgent(key: string): boolean {
   return key.startsWith(AGENT)
 }
 
-/** S37: a tenant names what code has named, and what is its own. */
-export function mayName(tenant: number, key: string, isNamed: (key: string) => boolean): boolean {
-  return isNamed(key) || (key.startsWith(keyOfAgent(tenant, '')) && Buffer.byteLength(key) <= BYTES)
+/** S37: a tenant names what code has opened to agents, and what is its own. */
+export function mayName(tenant: number, key: string, isOpen: (key: string) => boolean): boolean {
+  const own = keyOfAgent(tenant, '')
+  return isOpen(key) || (key.startsWith(own) && TASK_NAME.test(key.slice(own.length)))
 }

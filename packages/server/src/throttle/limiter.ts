@@ -25,7 +25,7 @@ export type Standing = {
 export type Limiter = Pick<Gate, 'hear'> & {
   run<Value>(body: (call: Call) => Promise<Value>, patience: Patience): Promise<Value>
   readonly standing: () => Standing
-  /** For how long nobody has called, or waited to. */
+  /** For how long nobody has called, or waited to; nothing inside a pause, which is not forgotten. */
   readonly idleMs: () => number
   readonly tell: () => ReturnType<Gate['tell']>
   /** How many more attempts may begin, beside so many that have. */
@@ -38,6 +38,8 @@ export type Patience = {
   readonly maxWaitMs: number
   readonly deadlineMs: number
   readonly signal?: AbortSignal | undefined
+  /** Ends the wait, and not the call. */
+  readonly waitSignal?: AbortSignal | undefined
   /** The caller stands in a queue: what was refused is thrown as a `Retry` that says when to come again, too. */
   readonly isQueued?: boolean
 }
@@ -89,7 +91,10 @@ export function createLimiter(deps: Deps): Limiter {
         pausedUntil: pauseMs > 0 ? new Date(clock.now() + pauseMs) : undefined,
       }
     },
-    idleMs: () => (gate.window().held + gate.line.size > 0 ? 0 : clock.monotonicMs() - usedMs),
+    idleMs: () => {
+      const [{ held, pauseUntilMs }, nowMs] = [gate.window(), clock.monotonicMs()]
+      return held + gate.line.size > 0 || nowMs < pauseUntilMs ? 0 : nowMs - usedMs
+    },
     roomFor: (begun) => {
       const [window, nowMs] = [gate.window(), clock.monotonicMs()]
       if (mode === 'observe') return Number.POSITIVE_INFINITY
@@ -110,31 +115,37 @@ type Door = Pick<Deps, 'clock' | 'mode' | 'meter'> & {
 /** Resolves with a permit taken. */
 function admission({ clock, mode, meter, gate, refusal }: Door) {
   const { line } = gate
-  const wait = async ({ maxWaitMs, signal }: Omit<Patience, 'deadlineMs'>) => {
+  const none = (why: string) => {
+    meter.asked('none', 0)
+    return refusal(`${why}; nothing was sent`)
+  }
+  const wait = async ({ maxWaitMs, signal, waitSignal }: Omit<Patience, 'deadlineMs'>) => {
     const { turn, leave } = line.join()
     gate.move()
     const over = new AbortController()
-    signal?.addEventListener('abort', leave, { signal: over.signal })
+    for (const one of [signal, waitSignal]) one?.addEventListener('abort', leave, { signal: over.signal })
     clock.sleep(maxWaitMs, over.signal).then(leave, () => undefined) // aborted: it has its answer
     const isIn = await turn
     over.abort()
     if (isIn) return true
     gate.move() // the alarm may have been for this one alone
     signal?.throwIfAborted()
+    waitSignal?.throwIfAborted()
     return false
   }
   return async (patience: Omit<Patience, 'deadlineMs'>): Promise<void> => {
     patience.signal?.throwIfAborted()
+    patience.waitSignal?.throwIfAborted()
     if (line.pass()) return meter.asked('at_once', 0)
     if (mode === 'observe') {
       gate.force()
       return meter.asked('would_wait', 0)
     }
-    if (line.size >= MOST_WAITING) throw refusal(`${MOST_WAITING} calls wait already; nothing was sent`)
     const startMs = clock.monotonicMs()
+    if (gate.window().pauseUntilMs > startMs + patience.maxWaitMs) throw none('it pauses for longer')
+    if (line.size >= MOST_WAITING) throw none(`${MOST_WAITING} calls wait already`)
     if (await wait(patience)) return meter.asked('waited', clock.monotonicMs() - startMs)
-    meter.asked('none', 0)
-    throw refusal(`no permit within ${patience.maxWaitMs} ms; nothing was sent`)
+    throw none(`no permit within ${patience.maxWaitMs} ms`)
   }
 }
 

@@ -26,7 +26,7 @@ type Deps = {
 type Answer = Heard & { readonly key: string }
 
 export const ROUND_MS = 1_000
-const LEAST_MS = 50
+export const LEAST_MS = 50
 const DEADLINE_MS = 5_000
 
 // $1 pod · $2 its loads · $3 keys · $4 pauses that are meant for all: [{key, ms}], which only ever become longer.

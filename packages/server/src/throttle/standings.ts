@@ -40,7 +40,8 @@ const STANDINGS = `
      group by k.key)
   select key, floor(d.capacity) as capacity, coalesce(t.in_flight, 0) as "inFlight", coalesce(t.want, 0) as want,
          case when d.pause_until > clock_timestamp() then d.pause_until end as "pausedUntil",
-         greatest(0, round(extract(epoch from clock_timestamp() - d.expires_at) * 1000) + ${LEASE_MS})::float8 as "ageMs",
+         case when d.expires_at is not null then
+           greatest(0, round(extract(epoch from clock_timestamp() - d.expires_at) * 1000) + ${LEASE_MS}) end::float8 as "ageMs",
          coalesce(t.pods, '[]') as pods
     from fleetline.downstreams d full join told t using (key)
    order by key limit ${MOST}`

@@ -94,7 +94,7 @@ type Work = Attempt & {
 
 /** Of one transition, which its session records: with its end. */
 export function createTurnMachine(deps: Deps): Machine {
-  return { ...TURN_TRACK, downstreams: [], parse: undefined, open: () => runnerOf(deps) }
+  return { ...TURN_TRACK, parse: undefined, open: () => runnerOf(deps) }
 }
 
 function runnerOf(deps: Deps): Runner {
@@ -163,7 +163,8 @@ async function underPermit<Value>(
 ): Promise<Value> {
   const limits = {
     maxWaitMs: PERMIT_MS.wait,
-    signal: AbortSignal.any([work.ending.signal, work.draining]), // the call has its own
+    waitSignal: work.draining,
+    signal: work.ending.signal,
     deadlineMs: work.leftMs() + PERMIT_MS.tail, // it ends by itself, before
   }
   const told = async (permitted: Call) => {

@@ -5,12 +5,11 @@ import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { z } from 'zod'
 import { verify } from '../../src/agent-kit.ts'
 import { agent } from '../../src/agent/agent.ts'
 import { AGENT_LIMITS } from '../../src/agent/directory.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
-import { machine } from '../../src/machine/definition.ts'
+import { downstream } from '../../src/throttle/definition.ts'
 import { agentServer, lines, SAID, type Answer } from '../support/agent-server.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
@@ -246,36 +245,40 @@ test('T3: a Retry-After is for the agent: its other turns wait, too, and say why
   assert.equal(talk.received.length, 1)
 })
 
-test('S37: an agent shares a limit that code has named, or its own tenant’s, and nobody else’s', async (t) => {
+test('S37: an agent shares a limit that code has opened, or one of its own tenant, and nobody else’s', async (t) => {
   const url = await databaseFor(t)
-  const shared = agent('inside', () => saying('x'), { downstream: 'openai/gpt' })
-  const work = machine('work', { input: z.unknown(), output: z.null() })
-    .to('one', async () => null, { downstream: 'crm' })
-    .end(() => null)
-  const { pod, gateway } = await podOn(t, url, KEY, { agents: [shared], tasks: [work] })
-  pod.downstream('bedrock/claude', { maxPerPod: 50 })
-  const add = (name: string, downstream: string) =>
-    call('POST', agentsOn(gateway), { name, url: 'http://127.0.0.1:1/', downstream })
-  for (const key of ['openai/gpt', 'crm', 'bedrock/claude', 'agent/1/both']) {
+  const inside = agent('inside', () => saying('x'), { downstream: 'openai/gpt' })
+  const downstreams = [
+    downstream('bedrock/claude', { openToAgents: true }),
+    downstream('crm', { maxPerPod: 50 }),
+  ]
+  const { pod, gateway } = await podOn(t, url, KEY, { agents: [inside], downstreams })
+  pod.downstream('mistral', { openToAgents: true })
+  const add = (name: string, key: string) =>
+    call('POST', agentsOn(gateway), { name, url: 'http://127.0.0.1:1/', downstream: key })
+  for (const key of ['bedrock/claude', 'mistral', 'agent/1/both']) {
     const name = key.replaceAll('/', '-')
     const { status, body } = await add(name, key)
     assert.deepEqual([status, body['downstream']], [201, key])
     assert.equal((await add(name, key)).status, 200, 'as it is')
-    assert.equal((await add(name, 'crm')).status, key === 'crm' ? 200 : 409)
+    assert.equal((await add(name, 'agent/1/other')).status, 409)
   }
-  for (const key of [
+  const refused = [
     'agent/2/afar',
     'agent/11/afar',
-    'openai',
-    'nobody/named',
+    'agent/1/',
+    'agent/1/a\0',
+    'openai/gpt',
+    'crm',
+    'nobodys',
     '',
-    `agent/1/${'x'.repeat(200)}`,
-  ]) {
+  ]
+  for (const key of refused) {
     const { status, body } = await add('refused', key)
     assert.equal(status, 400, key)
-    assert.match(JSON.stringify(body), /downstream/)
+    assert.match(JSON.stringify(body), /is not open to agents/)
   }
-  assert.throws(() => agent('bad', () => saying('x'), { downstream: 'agent/1/afar' }), /stand for agents/)
+  assert.throws(() => downstream('agent/1/afar'), /stand for agents/)
 })
 
 test('what would come again is not asked for again: 302 is not followed, 401, another type', async (t) => {

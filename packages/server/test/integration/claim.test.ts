@@ -155,3 +155,29 @@ test('of tracks that share a downstream a claim takes what there is room for, th
   )
   assert.deepEqual(left, [{ attempt: 0, count: 4 }], 'what was looked at and not taken is as it was')
 })
+
+test('what is over the room of its group does not use up the claim: the others are looked at without it', async (t) => {
+  const { database, enqueuer, tracks, newPod, run } = await queueOn(t)
+  const named = (name: string) => ({
+    queue: 'default',
+    name,
+    shape: '',
+    transitions: ['run'],
+    maxAttempts: 5,
+  })
+  const [a, b] = await register(database, [named('a'), named('b')])
+  const pod = await newPod()
+  for (const machine of ['a', 'b', 'a', 'b'])
+    await enqueuer.enqueue(TENANT, { machine, priority: 7, input: machine })
+  for (const input of [1, 2]) await enqueuer.enqueue(TENANT, { machine: 'work', input })
+  const asks = [
+    { track: tracks[0]!, group: 0, room: 2 },
+    { track: a!, group: 1, room: 1 },
+    { track: b!, group: 1, room: 1 },
+  ]
+  const claims = await run((query) => claim(query, { pod, asks, most: 2, suspects: 1, turn: 0.5 }))
+  assert.deepEqual(
+    claims.map(({ input }) => (typeof input === 'number' ? input : 'one of the group')),
+    ['one of the group', 1],
+  )
+})

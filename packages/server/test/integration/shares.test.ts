@@ -128,7 +128,7 @@ async function podOf(t: TestContext, url: string, pod: number) {
     clock,
     random: systemRandom(),
     metrics: createMetrics(),
-    named: [],
+    defined: [],
     throttle: 'enforce',
     onNews: () => rounds.wake(),
   })

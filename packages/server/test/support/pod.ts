@@ -3,6 +3,7 @@ import type { TestContext } from 'node:test'
 import type { AgentDefinition } from '../../src/agent/agent.ts'
 import { loadConfig } from '../../src/config.ts'
 import { createPod, type Pod } from '../../src/pod.ts'
+import type { DownstreamDefinition } from '../../src/throttle/definition.ts'
 import type { Machine } from '../../src/task/machine.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { atEnd } from './cleanup.ts'
@@ -11,18 +12,24 @@ type Flags = Readonly<Record<string, string>>
 type Parts = {
   readonly tasks?: readonly Machine[]
   readonly agents?: readonly AgentDefinition[]
+  readonly downstreams?: readonly DownstreamDefinition[]
 }
 
 export function newPod(
   t: TestContext,
   url: string,
   more: Flags = {},
-  { tasks = [], agents }: Parts = {},
+  { tasks = [], agents, downstreams = [] }: Parts = {},
 ): Pod {
   const patience = { transactionDeadlineMs: '60000', ttlMs: '60000', beatMs: '200' }
   const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: () => undefined } })
-  const pod = createPod(loadConfig({ environment: {}, flags }), { log, tasks, ...(agents && { agents }) })
+  const pod = createPod(loadConfig({ environment: {}, flags }), {
+    log,
+    tasks,
+    downstreams,
+    ...(agents && { agents }),
+  })
   atEnd(t, () => pod.stop())
   return pod
 }

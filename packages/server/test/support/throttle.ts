@@ -19,7 +19,7 @@ export function downstreamsOn(
     for (const limiter of downstreams.inUse().values())
       limiter.hear({ ...free, ...offer }, clock.monotonicMs())
   }
-  const downstreams = createDownstreams({ clock, random, metrics, named: [], throttle, onNews: hear })
+  const downstreams = createDownstreams({ clock, random, metrics, defined: [], throttle, onNews: hear })
   return downstreams
 }
 

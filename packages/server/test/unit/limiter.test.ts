@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { Rejected, Retry } from '../../src/errors.ts'
 import type { Call } from '../../src/task/runner.ts'
-import type { DownstreamOptions } from '../../src/throttle/downstreams.ts'
+import type { DownstreamOptions } from '../../src/throttle/definition.ts'
 import { manualClock } from '../support/clock.ts'
 import { downstreamsOn } from '../support/throttle.ts'
 
@@ -151,12 +151,42 @@ test('without a permit in time nothing is sent, and the error says when to come 
   assert.deepEqual([to.standing().held, to.standing().waiting], [0, 0])
 })
 
+test('a pause is kept however long nobody calls; what is said of a key that is in use is refused', async () => {
+  const clock = manualClock()
+  const downstreams = downstreamsOn(clock)
+  const to = downstreams.get(KEY)
+  await assert.rejects(to.run(() => Promise.reject(refused(3_600_000))))
+  await clock.advance(3_000_000)
+  assert.equal(downstreams.inUse().size, 1)
+  await assert.rejects(
+    to.run(async () => assert.fail('sent')),
+    /pauses for longer; nothing was sent/,
+  )
+  assert.throws(() => downstreams.get(KEY, { mode: 'off' }), /is in use/)
+  await clock.advance(600_001)
+  assert.equal(downstreams.inUse().size, 0)
+})
+
+test('a refusal that is thrown counts beside another status that was told before', async () => {
+  const { to } = downstream()
+  const twice = to.run(async (call) => {
+    call.response(404)
+    throw refused()
+  })
+  await assert.rejects(twice)
+  assert.equal(to.standing().limit, 1)
+})
+
 test('who gives up inside a pause leaves no timer behind', async () => {
-  const { clock, to, settled } = downstream({ maxWait: '2s' })
-  await assert.rejects(to.run(() => Promise.reject(refused(600_000))))
+  const { clock, to, settled } = downstream({ maxWait: '2s', maxPerPod: 1 })
+  const first = held()
+  const run = to.run(first.body)
+  await settled()
   const waiter = to.run(async () => assert.fail('sent'))
   waiter.catch(() => undefined)
   await settled()
+  first.fail(refused(600_000))
+  await assert.rejects(run)
   await clock.advance(2_000)
   await assert.rejects(waiter, /no permit/)
   assert.equal(clock.sleepers, 0)

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { machine, task, type TaskOptions } from '../../src/machine/definition.ts'
+import { abort, hold, retryAfter } from '../../src/machine/outcomes.ts'
 import { answersTo, asksOf } from '../../src/task/asks.ts'
 import type { Surroundings } from '../../src/task/runner.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
@@ -116,6 +117,38 @@ test('the wait for a permit is no part of a body’s time; a drain lets a body t
   assert.equal((await waits).type, 'done')
 })
 
+test('a refusal costs no attempt while the pod drains, either; what the body decides by itself holds beside one', async () => {
+  const { begin } = podOf()
+  const draining = new AbortController()
+  const late = await begin(
+    () => {
+      draining.abort(new Error('drain'))
+      throw refused(1)
+    },
+    { draining: draining.signal },
+    { attempts: 1 },
+  )
+  assert.deepEqual([late.type, codeOf(late)], ['later', 'rate_limited'])
+  const decided: [() => never, string][] = [
+    [() => hold('no credit'), 'held'],
+    [() => abort('never'), 'failed'],
+    [() => retryAfter('1h'), 'later'],
+    [() => assert.fail('mine'), 'later'],
+  ]
+  for (const [end, type] of decided) {
+    const { begin: beginAnew } = podOf()
+    const settled = await beginAnew(({ call }) => {
+      call.response(429, { 'retry-after': '30' })
+      end()
+    })
+    assert.equal(settled.type, type)
+    if (type === 'later') {
+      const isOwn = end === decided[2]![0]
+      assert.equal('delayMs' in settled && settled.delayMs, isOwn ? 3_600_000 : 30_000)
+    }
+  }
+})
+
 test('a transition may name another downstream; a check calls none, and claims ask for the machine’s', async () => {
   const { clock, to, permits } = podOf()
   const other = downstreamsOn(clock)
@@ -175,7 +208,8 @@ test('a pod asks for no more of a group than its downstream has room for, and kn
     [4, { downstream: 'a' }],
   ])
   const rooms: Record<string, number> = { a: 3, b: 0 }
-  const asks = asksOf(runners, 10, (key) => rooms[key]!)
+  const { asks, isWhole } = asksOf(runners, 10, (key) => rooms[key]!)
+  assert.equal(isWhole, false)
   assert.deepEqual(asks, [
     { track: 1, group: 0, room: 10 },
     { track: 2, group: 1, room: 3 },
@@ -183,8 +217,8 @@ test('a pod asks for no more of a group than its downstream has room for, and kn
   ])
   const claims = [2, 4, 4, 1].map((track) => ({ ...CLAIM, track }))
   assert.deepEqual(answersTo(asks, claims), [
-    { tracks: [1], isFull: false },
-    { tracks: [2, 4], isFull: true },
+    { track: 1, room: 10, isFull: false },
+    { track: 2, room: 3, isFull: true },
   ])
 })
 
@@ -195,6 +229,7 @@ test('who has claimed as much as it had room for wants more than it holds', asyn
     maxWaitMs: 0,
     deadlineMs: 1_000,
     signal: new AbortController().signal,
+    waitSignal: new AbortController().signal,
   })
   const limiter = downstreams.inUse().get(KEY)!
   downstreams.permits.claimed(KEY, true)
