@@ -68,14 +68,12 @@ function speakers({ type, raw }: Framing): Record<string, Hostile> {
     'silent-behind-headers': holding('timeout', head(type)),
     'silent-in-a-word': holding('timeout', open + line(delta('and then'))),
     'endless-words': flooding('too_large', open, () => line(delta(long('word ')))),
-    'endless-chunks': flooding('too_large', open, () => long(line(delta('')))),
     'endless-parts': flooding('too_large', head(type) + line(SAID[0]!), (nth) =>
       line({ type: 'data-x', id: `${nth}`, data: 0 }),
     ),
     'endless-metadata': flooding('too_large', head(type), (nth) =>
       line({ type: 'message-metadata', messageMetadata: { [`k${nth}`]: long('x', 1_000) } }),
     ),
-    'endless-behind-finish': flooding('done', head(type) + SAID.map(line).join(''), () => long(finish)),
     deep: saying('agent_protocol', open + raw(data(deep))),
     wide: saying('agent_protocol', open + raw(data(wide))),
     'no-utf-8': saying('agent_protocol', bytes(open, Uint8Array.of(0xff, 0xfe, 0x0a))),
@@ -90,6 +88,19 @@ function speakers({ type, raw }: Framing): Record<string, Hostile> {
     'lying-length': saying('incomplete', head(type, 'content-length: 1000\r\n') + line(SAID[0]!)),
     'broken-coding': saying('incomplete', `${head(type, IN_PIECES)}5\r\n{"typNONSENSE`),
     zipped: saying('agent_protocol', bytes(head(type, 'content-encoding: gzip\r\n'), zip)),
+  }
+}
+
+/** Those that make the pod read all that it may, in many small chunks: seconds of work, so for the proof. */
+function talkers({ type, raw }: Framing): Record<string, Hostile> {
+  const line = (chunk: object) => raw(JSON.stringify(chunk))
+  const said = SAID.map(line)
+  const open = head(type) + said.slice(0, 2).join('')
+  return {
+    'endless-chunks': flooding('too_large', open, () => long(line(delta('')))),
+    'endless-behind-finish': flooding('done', head(type) + said.join(''), () =>
+      long(line({ type: 'finish' })),
+    ),
   }
 }
 
@@ -124,10 +135,12 @@ export const HOSTILE: Readonly<Record<string, Hostile>> = {
 
 const whole = (parts: unknown) => json({ id: 'x', role: 'assistant', parts })
 const wholeOf = (part: string) => `${head('application/json')}{"id":"x","role":"assistant","parts":[${part}]}`
+const inEvents = Object.entries({ ...speakers(EVENTS), ...talkers(EVENTS) })
 /** The same harm in events, and in one JSON text: for the proof, which has the time. */
 export const MORE_HOSTILE: Readonly<Record<string, Hostile>> = {
   ...HOSTILE,
-  ...Object.fromEntries(Object.entries(speakers(EVENTS)).map(([name, one]) => [`${name}-in-events`, one])),
+  ...talkers(LINES),
+  ...Object.fromEntries(inEvents.map(([name, one]) => [`${name}-in-events`, one])),
   'deep-json': saying('agent_protocol', wholeOf(data(deep))),
   'wide-json': saying('agent_protocol', wholeOf(data(wide))),
   'nul-json': saying('agent_protocol', whole([{ type: 'text', text: 'a\u0000b' }])),
