@@ -1,6 +1,6 @@
 // What a claim takes and what it reads, on real PostgreSQL.
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { drain, leave } from '../../src/fleet/pods.ts'
 import { claim } from '../../src/task/claim.ts'
 import { promote } from '../../src/task/due.ts'
@@ -110,8 +110,9 @@ test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads 
   assert.ok(buffers < 1_500, `${buffers} pages: some ten a task, for its row and its indexes`)
 })
 
-test('of tracks that share a downstream a claim takes what there is room for, the highest priority first', async (t) => {
-  const { database, enqueuer, tracks, newPod, run } = await queueOn(t)
+/** A queue with two more tracks, `a` and `b`. */
+async function groupOn(t: TestContext) {
+  const queue = await queueOn(t)
   const named = (name: string) => ({
     queue: 'default',
     name,
@@ -119,8 +120,12 @@ test('of tracks that share a downstream a claim takes what there is room for, th
     transitions: ['run'],
     maxAttempts: 5,
   })
-  const [a, b] = await register(database, [named('a'), named('b')])
-  const pod = await newPod()
+  const [a, b] = await register(queue.database, [named('a'), named('b')])
+  return { ...queue, a: a!, b: b!, pod: await queue.newPod() }
+}
+
+test('of tracks that share a downstream a claim takes what there is room for, the highest priority first', async (t) => {
+  const { enqueuer, tracks, a, b, pod, run } = await groupOn(t)
   const add = async (machine: string, priority: number, count: number) => {
     for (let n = 0; n < count; n += 1) await enqueuer.enqueue(TENANT, { machine, priority, input: machine })
   }
@@ -131,8 +136,8 @@ test('of tracks that share a downstream a claim takes what there is room for, th
   await add('work', 2, 2)
   const asks = [
     { track: tracks[0]!, group: 0, room: 20 },
-    { track: a!, group: 1, room: 3 },
-    { track: b!, group: 1, room: 3 },
+    { track: a, group: 1, room: 3 },
+    { track: b, group: 1, room: 3 },
   ]
   const taken = async (most: number) =>
     (await run((query) => claim(query, { pod, asks, most, suspects: 1, turn: 0.9 }))).map(
@@ -157,27 +162,22 @@ test('of tracks that share a downstream a claim takes what there is room for, th
 })
 
 test('what is over the room of its group does not use up the claim: the others are looked at without it', async (t) => {
-  const { database, enqueuer, tracks, newPod, run } = await queueOn(t)
-  const named = (name: string) => ({
-    queue: 'default',
-    name,
-    shape: '',
-    transitions: ['run'],
-    maxAttempts: 5,
-  })
-  const [a, b] = await register(database, [named('a'), named('b')])
-  const pod = await newPod()
+  const { enqueuer, tracks, a, b, pod, run } = await groupOn(t)
   for (const machine of ['a', 'b', 'a', 'b'])
     await enqueuer.enqueue(TENANT, { machine, priority: 7, input: machine })
-  for (const input of [1, 2]) await enqueuer.enqueue(TENANT, { machine: 'work', input })
+  for (const input of [1, 2, 3, 4]) await enqueuer.enqueue(TENANT, { machine: 'work', input })
+  await run((query) =>
+    query(`update fleetline.tasks set state = 'waiting', reason = 'suspect' where input in ('3', '4')`),
+  )
   const asks = [
-    { track: tracks[0]!, group: 0, room: 2 },
-    { track: a!, group: 1, room: 1 },
-    { track: b!, group: 1, room: 1 },
+    { track: tracks[0]!, group: 0, room: 3 },
+    { track: a, group: 1, room: 1 },
+    { track: b, group: 1, room: 1 },
   ]
-  const claims = await run((query) => claim(query, { pod, asks, most: 2, suspects: 1, turn: 0.5 }))
+  const claims = await run((query) => claim(query, { pod, asks, most: 3, suspects: 1, turn: 0.5 }))
   assert.deepEqual(
     claims.map(({ input }) => (typeof input === 'number' ? input : 'one of the group')),
-    ['one of the group', 1],
+    ['one of the group', 3, 1],
+    'and of suspects no more than it may',
   )
 })

@@ -11,17 +11,11 @@ import { heldBy } from '../../src/task/claim.ts'
 import { task } from '../../src/machine/definition.ts'
 import { abort, retryAfter } from '../../src/machine/outcomes.ts'
 import type { Machine } from '../../src/task/machine.ts'
-import { createTasks } from '../../src/task/tasks.ts'
-import { createTracks } from '../../src/task/tracks.ts'
-import { systemClock } from '../../src/lib/clock.ts'
-import { systemRandom } from '../../src/lib/random.ts'
-import { createLog } from '../../src/telemetry/log.ts'
-import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { eventually } from '../support/eventually.ts'
 import { newPod } from '../support/pod.ts'
 import { queueOn } from '../support/tasks.ts'
-import { downstreamsOn } from '../support/throttle.ts'
+import { workerOn } from '../support/worker.ts'
 
 async function podWith(t: TestContext, url: string, ...tasks: readonly Machine[]): Promise<Pod> {
   const pod = newPod(t, url, {}, { tasks })
@@ -164,42 +158,6 @@ test('Q10: in the caller’s own transaction of pg, through the pod', async (t) 
   )
 })
 
-type Fleet = Parameters<typeof createTasks>[0]['fleet']
-
-/** The tasks of a pod whose place in the fleet the test decides. */
-async function workerOn(
-  t: TestContext,
-  database: Pick<Database, 'transaction'>,
-  fleet: Fleet,
-  definition: Machine = task('work', (c) => c.input as number),
-) {
-  const settings = {
-    cell: 0,
-    transactionDeadlineMs: 60_000,
-    slots: 10,
-    taskPollMs: 20,
-    drainMs: 0,
-    stopMs: 30_000,
-  }
-  const tracks = createTracks({ database, machines: [definition], own: [] })
-  await tracks.start()
-  const tasks = createTasks({
-    ...settings,
-    database,
-    fleet,
-    hints: { listen: () => () => undefined, send: () => undefined },
-    tracks,
-    permits: downstreamsOn(systemClock()).permits,
-    clock: systemClock(),
-    random: systemRandom(),
-    log: createLog({ level: 'error', destination: { write: () => undefined } }),
-    metrics: createMetrics(),
-  })
-  atEnd(t, () => tasks.stop())
-  await tasks.start()
-  return tasks
-}
-
 type Transactions = Pick<Database, 'transaction'>
 
 /** The first claim that takes something commits, and its answer is lost. */
@@ -321,7 +279,7 @@ async function crowds(t: TestContext, runMs: number, mutate = (text: string) => 
     count.ended += 1
   })
   const [id, { signal }] = [await joined(), new AbortController()]
-  await workerOn(t, mutant, { self: () => ({ id, signal }), isFenced: () => false }, machine)
+  await workerOn(t, mutant, { self: () => ({ id, signal }), isFenced: () => false }, { machines: [machine] })
   await eventually(async () => assert.equal((await history()).length, 7), { what: 'all to run' })
   assert.ok((await history()).every(({ spent }) => spent === 3))
   return seen

@@ -10,10 +10,12 @@ import { createReplay } from '../../src/session/replay.ts'
 import { createTurnView } from '../../src/session/turn-view.ts'
 import type { Database } from '../../src/store/database.ts'
 import type { Claim } from '../../src/task/claim.ts'
+import type { Permits } from '../../src/task/runner.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createTurnMachine } from '../../src/turn/turn.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
+import { eventually } from '../support/eventually.ts'
 import { silentLog } from '../support/log.ts'
 import { conversationOn, driversOf } from '../support/turns.ts'
 import { downstreamsOn } from '../support/throttle.ts'
@@ -24,11 +26,14 @@ async function* saying(text: string) {
   yield { type: 'finish' }
 }
 
+const KEY = 'provider/account'
+
 type Given = {
   readonly pod?: number
   readonly database?: Pick<Database, 'transaction'>
   readonly isFenced?: boolean
   readonly clock?: Clock
+  readonly permits?: Permits
 }
 
 async function attemptsOn(t: TestContext) {
@@ -38,7 +43,13 @@ async function attemptsOn(t: TestContext) {
   const begin = (
     claim: Claim,
     answer: AgentDefinition['answer'],
-    { pod = talk.pod, database = talk.database, isFenced = false, clock = systemClock() }: Given = {},
+    {
+      pod = talk.pod,
+      database = talk.database,
+      isFenced = false,
+      clock = systemClock(),
+      permits = downstreamsOn(clock).permits,
+    }: Given = {},
   ) => {
     const live = createLive({
       ...createTurnView({ database, cell: 0 }),
@@ -51,8 +62,8 @@ async function attemptsOn(t: TestContext) {
     })
     atEnd(t, () => live.stop())
     const sessions = { ...createReplay({ database, cell: 0 }), ...driversOf(database, talk.key), ...live }
-    const agents = { agentFor: async () => ({ ...agent('demo', answer), downstream: 'agent/1/demo' }) }
-    const [ending, gaveUp] = [new AbortController(), new AbortController()]
+    const agents = { agentFor: async () => ({ ...agent('demo', answer), downstream: KEY }) }
+    const [ending, draining, gaveUp] = [new AbortController(), new AbortController(), new AbortController()]
     const around = {
       clock,
       random,
@@ -62,17 +73,17 @@ async function attemptsOn(t: TestContext) {
       ending,
       pod,
       isFenced: () => isFenced,
-      draining: new AbortController().signal,
+      draining: draining.signal,
       gaveUp: gaveUp.signal,
       record: async () => assert.fail('the session ends it'),
-      permits: downstreamsOn(clock).permits,
+      permits,
     }
     const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
     const parts = { database, sessions, agents, halts, clock, random, metrics }
     const turn = createTurnMachine({ ...parts, cell: 0, agentFirstMs: 30_000, agentSilenceMs: 60_000 })
     const { run } = turn.open()
     void live.start()
-    return { ended: run(claim, around), ending, gaveUp }
+    return { ended: run(claim, around), ending, draining, gaveUp }
   }
   return { ...talk, begin }
 }
@@ -139,6 +150,30 @@ test('a pod that stops, or must not trust itself, hands the turn back; nothing o
   const fenced = begin(claim, () => assert.fail('it is not called'), { isFenced: true })
   assert.deepEqual(await fenced.ended, { type: 'back' })
   assert.equal((await rows()).messages.length, 1)
+})
+
+test('a turn that waits for a permit is handed back by a drain, or by what ends it; one whose agent speaks goes on', async (t) => {
+  const { ask, begin, claimTurn, rows } = await attemptsOn(t)
+  await ask('a')
+  const claim = await claimTurn()
+  const clock = manualClock() // nobody's wait is ever over
+  const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 1 } })
+  const { permits } = downstreams
+  const to = downstreams.get(KEY)
+  const taken = Promise.withResolvers<void>()
+  const other = to.run(() => taken.promise)
+  for (const what of ['draining', 'ending'] as const) {
+    const waits = begin(claim, () => assert.fail('it is not called'), { clock, permits })
+    await eventually(() => assert.equal(to.standing().waiting, 1), { what: 'its wait' })
+    waits[what].abort(new Error(what))
+    assert.deepEqual(await waits.ended, { type: 'back' })
+    assert.equal(to.standing().waiting, 0)
+  }
+  taken.resolve()
+  await other
+  const speaks = begin(claim, () => (speaks.draining.abort(new Error('drain')), saying('hello')), { permits })
+  assert.deepEqual(await speaks.ended, { type: 'done', answer: 'settled' })
+  assert.deepEqual([(await rows()).messages.length, to.standing().held], [2, 0])
 })
 
 test('while PostgreSQL is away a turn waits uncounted; its end is sent again until it is answered, or nobody waits', async (t) => {

@@ -254,3 +254,19 @@ test('T5: after any mix of ends, aborts and impatience, no permit is out and nob
   })
   await fc.assert(property, { seed: 22, numRuns: 40 })
 })
+
+test('a pod has a thousand in use: one more takes the place of who was idle for longest, and of nobody who is called', async () => {
+  const clock = manualClock()
+  const downstreams = downstreamsOn(clock)
+  const once = (key: string) => downstreams.get(key).run(async () => undefined)
+  for (let n = 0; n < 1_000; n += 1) await once(`k/${n}`)
+  await clock.advance(1)
+  await once('k/0')
+  await once('k/new')
+  const keys = [...downstreams.inUse().keys()]
+  assert.deepEqual([keys.length, keys.slice(0, 2), keys.at(-1)], [1_000, ['k/0', 'k/2'], 'k/new'])
+  for (const key of keys) void downstreams.get(key).run(() => new Promise(() => undefined))
+  const message = '1000 other downstreams are in use by this pod'
+  await assert.rejects(once('k/1'), { code: 'rate_limited', message })
+  assert.equal(downstreams.inUse().size, 1_000)
+})

@@ -1,6 +1,7 @@
 // Bodies under permits, and how much work a pod asks for, on a manual clock.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Retry } from '../../src/errors.ts'
 import { machine, task, type TaskOptions } from '../../src/machine/definition.ts'
 import { abort, hold, retryAfter } from '../../src/machine/outcomes.ts'
 import { answersTo, asksOf } from '../../src/task/asks.ts'
@@ -134,6 +135,7 @@ test('a refusal costs no attempt while the pod drains, either; what the body dec
     [() => abort('never'), 'failed'],
     [() => retryAfter('1h'), 'later'],
     [() => assert.fail('mine'), 'later'],
+    [() => assert.fail(new Retry('rate_limited', 'another limit', { afterMs: 1_000 })), 'later'],
   ]
   for (const [end, type] of decided) {
     const { begin: beginAnew } = podOf()

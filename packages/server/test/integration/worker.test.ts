@@ -1,0 +1,116 @@
+// When a worker claims again. Its clock stands still: what nothing wakes it for is never claimed.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { task, type TaskOptions } from '../../src/machine/definition.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { manualClock } from '../support/clock.ts'
+import { eventually } from '../support/eventually.ts'
+import { queueOn, TENANT } from '../support/tasks.ts'
+import { downstreamsOn } from '../support/throttle.ts'
+import { workerOn } from '../support/worker.ts'
+
+const KEY = 'provider/account'
+
+/** The tasks `free`, and `limited` whose downstream takes `share` at once; each runs until it is let go, by its input. */
+async function standing(
+  t: TestContext,
+  { slots, share }: { readonly slots: number; readonly share: number },
+) {
+  const { database, newPod, history } = await queueOn(t)
+  const clock = manualClock()
+  const [id, { signal }] = [await newPod(), new AbortController()]
+  const runs = new Map<string, PromiseWithResolvers<void>>()
+  const define = (name: string, options: TaskOptions<unknown, unknown>) =>
+    task(
+      name,
+      ({ input }) => {
+        const run = Promise.withResolvers<void>()
+        runs.set(input as string, run)
+        return run.promise
+      },
+      options,
+    )
+  const { permits } = downstreamsOn(clock, { offer: { isLearnt: true, share } })
+  await permits.run(KEY, async () => undefined, {
+    maxWaitMs: 0,
+    deadlineMs: 1_000,
+    signal,
+    waitSignal: signal,
+  }) // it has heard of its share
+  const told: boolean[] = []
+  const claimed = (key: string, hasMore: boolean) => {
+    told.push(hasMore)
+    permits.claimed(key, hasMore)
+  }
+  const tasks = await workerOn(
+    t,
+    database,
+    { self: () => ({ id, signal }), isFenced: () => false },
+    {
+      machines: [define('free', {}), define('limited', { downstream: KEY })],
+      clock,
+      permits: { ...permits, claimed },
+      slots,
+    },
+  )
+  atEnd(t, () => runs.forEach(({ resolve }) => resolve())) // a drain would wait for its clock
+  return {
+    told,
+    /** All at once: the first of the list has the highest priority. */
+    add: (...wanted: readonly (readonly [machine: string, input: string])[]) =>
+      tasks.enqueueAll(
+        TENANT,
+        wanted.map(([machine, input], nth) => ({ machine, input, priority: 7 - nth })),
+      ),
+    runs: (...inputs: string[]) =>
+      eventually(() => assert.deepEqual([...runs.keys()].toSorted(), inputs.toSorted()), {
+        what: 'the runs',
+      }),
+    end: async (input: string) => {
+      const before = (await history()).length
+      runs.get(input)!.resolve()
+      await eventually(async () => assert.equal((await history()).length, before + 1), {
+        what: `${input} to end`,
+      })
+    },
+  }
+}
+
+test('it claims again when a slot is free, also if no downstream is full', async (t) => {
+  const { add, runs, end, told } = await standing(t, { slots: 2, share: 4 })
+  await add(['free', 'a'], ['limited', 'b'], ['free', 'c'], ['limited', 'd'], ['limited', 'e'])
+  await runs('a', 'b')
+  await end('a')
+  await runs('a', 'b', 'c')
+  await end('c')
+  await runs('a', 'b', 'c', 'd')
+  await end('b')
+  await runs('a', 'b', 'c', 'd', 'e')
+  await end('d')
+  await end('e')
+  assert.ok(!told.includes(true), 'it is the slots that were full')
+})
+
+test('it claims again when a downstream has room again, though slots were free', async (t) => {
+  const { add, runs, end, told } = await standing(t, { slots: 4, share: 1 })
+  await add(['limited', 'a'], ['limited', 'b'], ['limited', 'c'])
+  await runs('a')
+  await end('a')
+  await runs('a', 'b')
+  await end('b')
+  await runs('a', 'b', 'c')
+  assert.ok(told.includes(true), 'it could have had more')
+  await end('c')
+})
+
+test('it claims again when a downstream has room again that was left out of the last claim', async (t) => {
+  const { add, runs, end } = await standing(t, { slots: 4, share: 1 })
+  await add(['limited', 'a'], ['limited', 'b'])
+  await runs('a')
+  await add(['free', 'c'])
+  await runs('a', 'c')
+  await end('c')
+  await end('a')
+  await runs('a', 'b', 'c')
+  await end('b')
+})
