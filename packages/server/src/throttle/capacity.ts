@@ -7,7 +7,8 @@
 //   it is not known yet                  stays unknown
 //   the ratio is over 1.2, or any        stays
 //   was refused
-//   .85 of it is in flight               grows by .012 a call that went well; by .032 after 15 clean round trips
+//   .85 of it is in flight               grows by .012 a call that went well; by .032 after 7 clean round trips, and by .1
+//                                        after 11: at its limit it is refused long before, so that the limit must be gone
 //
 // Growth counts calls, not seconds: long calls would be tried far more often than they end.
 import { medianOf } from './latency.ts'
@@ -37,7 +38,13 @@ export type Seen = {
 
 const REFUSED = { part: 0.01, to: 0.97, atMost: 0.7 }
 const SLOW = { over: 1.35, to: 0.93, after: 1.25, hold: 1.2 }
-const GROWTH = { inUse: 0.85, careful: 0.012, bold: 0.032, trips: 15 }
+const IN_USE = 0.85
+/** The first whose clean round trips are behind it. */
+const GROWTH = [
+  { trips: 11, rate: 0.1 },
+  { trips: 7, rate: 0.032 },
+  { trips: 0, rate: 0.012 },
+]
 const WINDOW = { samples: 60, ms: 60_000, medians: 24 }
 
 export const UNLEARNT: Capacity = {
@@ -62,9 +69,9 @@ export function learnt(before: Capacity, seen: Seen, nowMs: number): Capacity {
     return { capacity: Math.max(1, cut), memory: { ...memory, ratio: SLOW.after } }
   }
   if (capacity === null || memory.ratio > SLOW.hold || refused > 0) return { capacity, memory }
-  if (inFlight < GROWTH.inUse * Math.floor(capacity)) return { capacity, memory }
+  if (inFlight < IN_USE * Math.floor(capacity)) return { capacity, memory }
   const okSince = memory.okSince + ok
-  const rate = okSince > GROWTH.trips * capacity ? GROWTH.bold : GROWTH.careful
+  const { rate } = GROWTH.find(({ trips }) => okSince >= trips * capacity)!
   return { capacity: capacity + rate * ok, memory: { ...memory, okSince } }
 }
 

@@ -32,10 +32,13 @@ test('refusals cut by .03 at least, by .3 at most, and a clean row is counted an
   near(after(of(100), { inFlight: 10, ok: 90, refused: 10 }).capacity, 70)
 })
 
-test('grows with calls that go well while it is in use, faster after fifteen clean round trips', () => {
+test('grows with calls that go well while it is in use, faster after seven clean round trips, and after eleven', () => {
   near(after(of(100), { inFlight: 85, ok: 50 }).capacity, 100.6)
   assert.equal(after(of(100), { inFlight: 84.9, ok: 50 }).capacity, 100, 'not in use')
-  near(after(of(100, { okSince: 1_460 }), { inFlight: 85, ok: 50 }).capacity, 101.6)
+  near(after(of(100, { okSince: 649 }), { inFlight: 85, ok: 50 }).capacity, 100.6)
+  near(after(of(100, { okSince: 650 }), { inFlight: 85, ok: 50 }).capacity, 101.6)
+  near(after(of(100, { okSince: 1_049 }), { inFlight: 85, ok: 50 }).capacity, 101.6)
+  near(after(of(100, { okSince: 1_050 }), { inFlight: 85, ok: 50 }).capacity, 105)
   assert.equal(
     after(of(100), { inFlight: 100, ok: 1_000, refused: 1 }).capacity,
     100,
