@@ -9,7 +9,7 @@ import type { Random } from '../lib/random.ts'
 import type { AgentDefinition, DefinedAgents } from './agent.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createGuard } from './guard.ts'
-import { keyOfAgent } from '../throttle/key.ts'
+import { keyOfAgent, mayName } from '../throttle/key.ts'
 import { createWebhooks } from './webhook.ts'
 
 export type Agents = Pick<Directory, 'add' | 'list' | 'find' | 'remove'> & {
@@ -53,7 +53,12 @@ export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {
       const known = defined.get(name)
       if (known) return { downstream: keyOfAgent(tenant, name), ...known }
       const located = await directory.locate(tenant, name)
-      return located && { ...webhooks.agentAt(located), downstream: located.downstream }
+      if (!located) return undefined
+      const isAllowed = mayName(tenant, located.downstream, deps.isOpen) // it may have been closed since
+      return {
+        ...webhooks.agentAt(located),
+        downstream: isAllowed ? located.downstream : keyOfAgent(tenant, name),
+      }
     },
   }
 }

@@ -18,7 +18,7 @@ export const START: Command = {
 
 async function untilStopped({ flags, args: [path] }: Call): Promise<number> {
   const config = loadConfig({ flags })
-  const app = path === undefined ? {} : await loadApp(path)
+  const app = path === undefined ? { agents: [] } : await loadApp(path) // a list, so that it takes turns: ADR 0018
   // Loaded when it is wanted: every other command answers in half the time without it.
   const [{ createPod }, { createLog }] = await Promise.all([
     import('../pod.ts'),

@@ -105,9 +105,11 @@ export async function claim(query: Query, wish: Wish): Promise<Claim[]> {
     const tracks = isOf(ask)
     return { ...ask, room: ask.room - claims.filter(({ track }) => tracks.has(track)).length }
   })
+  const open = left.filter(({ room }) => room > 0)
+  if (open.length === 0) return claims
   const more = await claim(query, {
     ...wish,
-    asks: left.filter(({ room }) => room > 0),
+    asks: open,
     most: most - claims.length,
     suspects: wish.suspects - claims.filter(({ reason }) => reason === 'suspect').length,
   })

@@ -49,8 +49,8 @@ export type Permits = {
     body: (call: Call) => Promise<Value>,
     limits: PermitLimits,
   ) => Promise<Value>
-  /** How many more attempts may begin, beside so many that have. */
-  readonly roomFor: (key: string, begun: number) => number
+  /** How many more attempts may begin, beside so many that have, and have not asked for a permit yet. */
+  readonly roomFor: (key: string, coming: number) => number
   /** Whether the queue had as many as there was room for. */
   readonly claimed: (key: string, hasMore: boolean) => void
 }

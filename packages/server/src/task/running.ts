@@ -20,8 +20,9 @@ export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
 type Attempt = Pick<Claim, 'id' | 'attempt'>
 
 export type Running = {
-  /** Of all; or of those that call this downstream. */
-  count(downstream?: string): number
+  count(): number
+  /** Of those whose runner calls this downstream, and that have not asked for any permit yet. */
+  coming(downstream: string): number
   /** Of those that are running, or being settled. */
   names(): ReadonlySet<string>
   start(pod: Incarnation, claim: Claim, runner: Runner): void
@@ -46,7 +47,6 @@ type Deps = {
 }
 type Run = {
   readonly pod: number
-  readonly downstream: string | undefined
   readonly ending: AbortController
   readonly ended: Promise<void>
 }
@@ -61,6 +61,7 @@ export function nameOf({ id, attempt }: Attempt): string {
 export function createRunning(deps: Deps): Running {
   const { clock, random, metrics, cell, permits } = deps
   const runs = new Map<string, Run>()
+  const coming = new Map<string, string>()
   const watched = new WeakSet<AbortSignal>()
   const gaveUp = new AbortController()
   const draining = new AbortController()
@@ -72,8 +73,15 @@ export function createRunning(deps: Deps): Running {
     watched.add(signal)
     signal.addEventListener('abort', () => abortAll(FENCED, id), { once: true })
   }
+  /** From then on, whatever it does, the downstream knows of it. */
+  const asking = (name: string): Permits['run'] => {
+    return (...call) => {
+      coming.delete(name)
+      return permits.run(...call)
+    }
+  }
   type Work = (ending: AbortController) => Promise<boolean>
-  const track = (pod: number, attempt: Attempt, work: Work, downstream?: string) => {
+  const track = (pod: number, attempt: Attempt, work: Work) => {
     const ending = new AbortController()
     const ended = work(ending)
       .catch((error: unknown) => {
@@ -82,9 +90,10 @@ export function createRunning(deps: Deps): Running {
       })
       .then((hasEnded) => {
         runs.delete(nameOf(attempt))
+        coming.delete(nameOf(attempt))
         deps.onFree(nameOf(attempt), hasEnded)
       })
-    runs.set(nameOf(attempt), { pod, downstream, ending, ended })
+    runs.set(nameOf(attempt), { pod, ending, ended })
   }
   const logOf = ({ id, attempt }: Attempt, machine: string) =>
     deps.log.with({ task: formatId('task', cell, id), machine, attempt })
@@ -109,10 +118,8 @@ export function createRunning(deps: Deps): Running {
     return answer === 'settled' && type !== 'back'
   }
   return {
-    count: (downstream) => {
-      if (downstream === undefined) return runs.size
-      return Array.from(runs.values()).filter((run) => run.downstream === downstream).length
-    },
+    count: () => runs.size,
+    coming: (downstream) => Array.from(coming.values()).filter((one) => one === downstream).length,
     names: () => new Set(runs.keys()),
     start: (pod, claim, { machine, downstream, run }) => {
       watch(pod)
@@ -126,13 +133,16 @@ export function createRunning(deps: Deps): Running {
           gaveUp: gaveUp.signal,
         }
         const record = recorder(pod.id, claim, log)
-        const end = await run(claim, { clock, random, cell, log, metrics, ending, record, permits, ...ofPod })
+        const own = { ...permits, run: asking(nameOf(claim)) }
+        const around = { clock, random, cell, log, metrics, ending, record, permits: own, ...ofPod }
+        const end = await run(claim, around)
         metrics.observe('taskTime', { machine }, clock.monotonicMs() - startMs)
         if ('answer' in end) return report(end, machine, log)
         tell(log, end)
         return report(await settle(pod.id, claim, end, log), machine, log)
       }
-      track(pod.id, claim, work, downstream)
+      if (downstream !== undefined) coming.set(nameOf(claim), downstream)
+      track(pod.id, claim, work)
     },
     handBack: (pod, attempt, machine) =>
       track(pod.id, attempt, async () => {

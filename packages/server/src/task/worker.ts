@@ -13,8 +13,8 @@
 //   downstream has, or left one
 //   out that has none
 //   brought less, or nothing      when woken by an enqueue here or a hint, or after `taskPollMs`
-//   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster
-//   twice in a row
+//   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster; at once if
+//   twice in a row                it had left one out, which may be what it was woken for
 //   failed                        after a pause with full jitter, up to 5 s
 import { backoffMs, spreadMs } from '../lib/backoff.ts'
 import { createBell } from '../lib/bell.ts'
@@ -93,7 +93,7 @@ export function createWorker(deps: Deps): Worker {
   }
   /** How many came, and whether it asked for all that it runs. Notes whether there is more, or may be. */
   const claimFor = async (pod: Incarnation, most: number) => {
-    const { asks, isWhole } = asksOf(runners, most, (key) => permits.roomFor(key, running.count(key)))
+    const { asks, isWhole } = asksOf(runners, most, (key) => permits.roomFor(key, running.coming(key)))
     state.isMore = true
     if (asks.length === 0) return undefined
     const wish = {

@@ -10,7 +10,8 @@
 //   .85 of it is in flight               grows by .012 a call that went well; by .032 after 7 clean round trips, and by .1
 //                                        after 11: at its limit it is refused long before, so that the limit must be gone
 //
-// Growth counts calls, not seconds: long calls would be tried far more often than they end.
+// Growth counts calls, not seconds: long calls would be tried far more often than they end. Of short ones, a round trip a
+// round counts. Clean are round trips since the last cut or refusal.
 import { medianOf } from './latency.ts'
 
 export type Capacity = {
@@ -19,12 +20,12 @@ export type Capacity = {
   readonly memory: Memory
 }
 export type Memory = {
-  /** Calls that went well since the last cut. */
+  /** Calls that went well since it was cut, or any was refused. */
   readonly okSince: number
   /** Whether anything was refused in the last round. */
   readonly isRefusing: boolean
   readonly samples: readonly number[]
-  /** When the first of them came. */
+  /** When their window was opened. */
   readonly sinceMs: number
   readonly medians: readonly number[]
   readonly ratio: number
@@ -66,22 +67,23 @@ export function learnt(before: Capacity, seen: Seen, nowMs: number): Capacity {
   }
   if (memory.ratio > SLOW.over) {
     const cut = SLOW.to * Math.min(capacity ?? inFlight, inFlight)
-    return { capacity: Math.max(1, cut), memory: { ...memory, ratio: SLOW.after } }
+    return { capacity: Math.max(1, cut), memory: { ...memory, okSince: 0, ratio: SLOW.after } }
   }
-  if (capacity === null || memory.ratio > SLOW.hold || refused > 0) return { capacity, memory }
+  if (refused > 0) return { capacity, memory: { ...memory, okSince: 0 } }
+  if (capacity === null || memory.ratio > SLOW.hold) return { capacity, memory }
   if (inFlight < IN_USE * Math.floor(capacity)) return { capacity, memory }
-  const okSince = memory.okSince + ok
+  const clean = Math.min(ok, capacity) // pods hear of it once a round, however many trips that was
+  const okSince = memory.okSince + clean
   const { rate } = GROWTH.find(({ trips }) => okSince >= trips * capacity)!
-  return { capacity: capacity + rate * ok, memory: { ...memory, okSince } }
+  return { capacity: capacity + rate * clean, memory: { ...memory, okSince } }
 }
 
-/** A window closes with sixty samples; what did not fill it within a minute is forgotten. */
+/** A window closes with sixty samples. One that was not filled within a minute is forgotten, and nothing is slow. */
 function compared(memory: Memory, firstsMs: readonly number[], nowMs: number): Memory {
   const isOld = nowMs - memory.sinceMs > WINDOW.ms
-  const kept = isOld ? [] : memory.samples
-  const samples = [...kept, ...firstsMs]
-  const sinceMs = kept.length === 0 ? nowMs : memory.sinceMs
-  if (samples.length < WINDOW.samples) return { ...memory, samples, sinceMs }
+  const kept = isOld ? { samples: [], sinceMs: nowMs, ratio: 1 } : memory
+  const samples = [...kept.samples, ...firstsMs]
+  if (samples.length < WINDOW.samples) return { ...memory, ...kept, samples }
   const median = medianOf(samples)
   const medians = [...memory.medians, median].slice(-WINDOW.medians)
   const least = Math.min(...medians)

@@ -27,6 +27,7 @@ export type Settings = {
 
 const MARK = Symbol.for('fleetline.downstream') // of any copy of this module
 const MOST_PER_POD = 10_000
+const LONGEST_MS = 86_400_000
 
 /** What has one limit of its own, by its key: `bedrock/claude`. */
 export function downstream(key: string, options: DownstreamOptions = {}): DownstreamDefinition {
@@ -43,11 +44,15 @@ export function settingsOf(key: string, options: DownstreamOptions): Settings {
   const { maxPerPod: most = 200, maxWait = '30s', deadline = '15m', mode = 'enforce' } = options
   if (!Number.isInteger(most) || most < 1 || most > MOST_PER_POD)
     throw new Rejected('invalid', `${key}: maxPerPod must be from 1 to ${MOST_PER_POD}`)
-  const [maxWaitMs, deadlineMs] = [
-    durationMs(`${key}: maxWait`, maxWait),
-    durationMs(`${key}: deadline`, deadline),
-  ]
+  const [maxWaitMs, deadlineMs] = [timeOf(`${key}: maxWait`, maxWait), timeOf(`${key}: deadline`, deadline)]
   if (deadlineMs === 0) throw new Rejected('invalid', `${key}: deadline must be more than nothing`)
   if (!MODES.includes(mode)) throw new Rejected('invalid', `${key}: mode must be one of ${MODES.join(', ')}`)
   return { most, maxWaitMs, deadlineMs, mode, isOpen: options.openToAgents === true }
+}
+
+/** In milliseconds. */
+export function timeOf(name: string, text: string): number {
+  const ms = durationMs(name, text)
+  if (ms > LONGEST_MS) throw new Rejected('invalid', `${name}: must be a day at most`)
+  return ms
 }

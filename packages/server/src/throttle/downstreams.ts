@@ -3,12 +3,17 @@
 import { isDeepStrictEqual } from 'node:util'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
-import { durationMs } from '../lib/duration.ts'
 import type { Random } from '../lib/random.ts'
 import type { Call, Permits } from '../task/runner.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { send } from './call.ts'
-import { settingsOf, type DownstreamDefinition, type DownstreamOptions, type Settings } from './definition.ts'
+import {
+  settingsOf,
+  timeOf,
+  type DownstreamDefinition,
+  type DownstreamOptions,
+  type Settings,
+} from './definition.ts'
 import { createInUse, type InUse } from './in-use.ts'
 import { keyOf } from './key.ts'
 import type { Patience, Standing } from './limiter.ts'
@@ -80,21 +85,21 @@ export function createDownstreams(deps: Deps): Downstreams {
     get: (key, options) => {
       keyOf(key)
       if (options) say(key, options)
-      const { maxWaitMs, deadlineMs } = settingsFor(key)
       return {
         key,
         standing: () => inUse.find(key)?.standing() ?? UNUSED,
         run: async (body, { signal, maxWait } = {}) => {
-          const waitMs = maxWait === undefined ? maxWaitMs : durationMs('maxWait', maxWait)
+          const { maxWaitMs, deadlineMs } = settingsFor(key)
+          const waitMs = maxWait === undefined ? maxWaitMs : timeOf('maxWait', maxWait)
           return run(key, body, { signal, maxWaitMs: waitMs, deadlineMs })
         },
       }
     },
     permits: {
       run: (key, body, limits) => run(key, body, { ...limits, isQueued: true }),
-      roomFor: (key, begun) => {
+      roomFor: (key, coming) => {
         if (settingsFor(key).mode !== 'enforce') return Number.POSITIVE_INFINITY
-        return inUse.find(key)?.roomFor(begun) ?? Math.max(0, UNUSED.limit - begun)
+        return inUse.find(key)?.roomFor(coming) ?? Math.max(0, UNUSED.limit - coming)
       },
       claimed: (key, hasMore) => inUse.find(key)?.claimed(hasMore),
     },

@@ -1,9 +1,13 @@
 // The limiters of the downstreams that a pod calls. What was learnt is forgotten ten minutes after the last call, and then
-// begins anew.
+// begins anew. Of more than a thousand, one more takes the place of the first of
+//   the one that was idle for longest
+//   of the tenant with most agents that pause, the agent whose pause ends first: no tenant's agents shut others out
+// and if all are called, of none.
 import { Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { isOfAgent, tenantOf } from './key.ts'
 import { createLimiter, type Limiter, type Standing } from './limiter.ts'
 import { createLabels, meterOf } from './meter.ts'
 import type { Mode } from './mode.ts'
@@ -38,6 +42,15 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
     const { key, ms } = idle.reduce((most, one) => (one.ms > most.ms ? one : most))
     if (ms > 0) limiters.delete(key)
   }
+  const forgetPaused = () => {
+    const paused = Array.from(limiters, ([key, limiter]) => ({ key, ...limiter.standing() })).filter(
+      ({ key, held, waiting }) => isOfAgent(key) && held + waiting === 0,
+    )
+    const tenants = [...Map.groupBy(paused, ({ key }) => tenantOf(key)).values()]
+    const most = tenants.reduce((a, b) => (b.length > a.length ? b : a), [])
+    const untilMs = ({ pausedUntil }: Standing) => pausedUntil?.getTime() ?? 0
+    if (most.length > 0) limiters.delete(most.reduce((a, b) => (untilMs(b) < untilMs(a) ? b : a)).key)
+  }
   const sums = (field: (standing: Standing) => number) => () => {
     const byLabel = Map.groupBy(limiters, ([key]) => labelOf(key))
     return Array.from(byLabel, ([downstream, group]) => {
@@ -67,6 +80,7 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
       const known = limiters.get(key)
       if (known) return known
       if (limiters.size >= MOST) forgetIdlest()
+      if (limiters.size >= MOST) forgetPaused()
       if (limiters.size >= MOST)
         throw new Retry('rate_limited', `${MOST} other downstreams are in use by this pod`, {
           afterMs: 1_000,

@@ -6,11 +6,13 @@ import { Rejected } from '../errors.ts'
 
 const KEY = /^[a-z0-9][a-z0-9._-]*(\/[a-z0-9][a-z0-9._-]*){0,3}$/
 const BYTES = 128
-const AGENT = 'agent/'
+/** How those of agents begin. */
+export const OF_AGENTS = 'agent/'
 
 /** Refuses what code may not name. */
 export function keyOf(key: string): string {
-  if (isOfAgent(key)) throw new Rejected('invalid', `${key}: keys that begin with ${AGENT} stand for agents`)
+  if (isOfAgent(key))
+    throw new Rejected('invalid', `${key}: keys that begin with ${OF_AGENTS} stand for agents`)
   if (KEY.test(key) && Buffer.byteLength(key) <= BYTES) return key
   throw new Rejected(
     'invalid',
@@ -19,11 +21,16 @@ export function keyOf(key: string): string {
 }
 
 export function keyOfAgent(tenant: number, name: string): string {
-  return `${AGENT}${tenant}/${name}`
+  return `${OF_AGENTS}${tenant}/${name}`
 }
 
 export function isOfAgent(key: string): boolean {
-  return key.startsWith(AGENT)
+  return key.startsWith(OF_AGENTS)
+}
+
+/** Of the key of an agent. */
+export function tenantOf(key: string): string {
+  return key.split('/')[1]!
 }
 
 /** S37: a tenant names what code has opened to agents, and what is its own. */

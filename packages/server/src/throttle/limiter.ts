@@ -9,7 +9,7 @@ import { send } from './call.ts'
 import { createGate, type Gate } from './gate.ts'
 import { boundOf } from './lease.ts'
 import type { Meter } from './meter.ts'
-import { capOf, reopensAtMs, type Rules } from './window.ts'
+import { capOf, comesAgainAtMs, type Rules } from './window.ts'
 
 export type Standing = {
   /** How many may be in flight here, as learnt so far. */
@@ -28,8 +28,8 @@ export type Limiter = Pick<Gate, 'hear'> & {
   /** For how long nobody has called, or waited to; nothing inside a pause, which is not forgotten. */
   readonly idleMs: () => number
   readonly tell: () => ReturnType<Gate['tell']>
-  /** How many more attempts may begin, beside so many that have. */
-  readonly roomFor: (begun: number) => number
+  /** How many more attempts may begin, beside so many that have, and have not asked for a permit yet. */
+  readonly roomFor: (coming: number) => number
   /** Whether the queue had as many as there was room for. */
   readonly claimed: (hasMore: boolean) => void
 }
@@ -40,8 +40,11 @@ export type Patience = {
   readonly signal?: AbortSignal | undefined
   /** Ends the wait, and not the call. */
   readonly waitSignal?: AbortSignal | undefined
-  /** The caller stands in a queue: what was refused is thrown as a `Retry` that says when to come again, too. */
-  readonly isQueued?: boolean
+  /**
+   * The caller stands in a queue, and holds a slot while it waits: no more wait than go next. What was refused is thrown as
+   * a `Retry` that says when to come again, too.
+   */
+  readonly isQueued?: boolean | undefined
 }
 type Deps = {
   readonly key: string
@@ -61,17 +64,19 @@ export function createLimiter(deps: Deps): Limiter {
   const gate = createGate(deps)
   let usedMs = clock.monotonicMs()
   let hasMore = false
+  let lastMs = 0 // who was turned away last comes again then
   const use = () => void (usedMs = clock.monotonicMs())
   const refusal = (what: string, cause?: unknown) => {
     const moment = { nowMs: clock.monotonicMs(), chance: random.unit() }
-    const at = new Date(clock.now() + reopensAtMs(gate.window(), moment) - moment.nowMs)
+    lastMs = comesAgainAtMs(gate.window(), lastMs, moment)
+    const at = new Date(clock.now() + lastMs - moment.nowMs)
     return new Retry('rate_limited', `${key}: ${what}`, { at, cause, fields: { key } })
   }
   const admit = admission({ ...deps, gate, refusal })
   return {
     run: async (body, { deadlineMs, isQueued, ...patience }) => {
       use()
-      await admit(patience)
+      await admit({ ...patience, isQueued })
       const end: Gate['end'] = (how) => {
         use()
         gate.end(how)
@@ -95,11 +100,11 @@ export function createLimiter(deps: Deps): Limiter {
       const [{ held, pauseUntilMs }, nowMs] = [gate.window(), clock.monotonicMs()]
       return held + gate.line.size > 0 || nowMs < pauseUntilMs ? 0 : nowMs - usedMs
     },
-    roomFor: (begun) => {
+    roomFor: (coming) => {
       const [window, nowMs] = [gate.window(), clock.monotonicMs()]
       if (mode === 'observe') return Number.POSITIVE_INFINITY
       if (nowMs < window.pauseUntilMs) return 0
-      return Math.max(0, capOf(window, nowMs) - Math.max(begun, window.held + gate.line.size))
+      return Math.max(0, capOf(window, nowMs) - (coming + window.held + gate.line.size))
     },
     claimed: (isFull) => void (hasMore = isFull),
     tell: () => gate.tell(hasMore),
@@ -143,7 +148,8 @@ function admission({ clock, mode, meter, gate, refusal }: Door) {
     }
     const startMs = clock.monotonicMs()
     if (gate.window().pauseUntilMs > startMs + patience.maxWaitMs) throw none('it pauses for longer')
-    if (line.size >= MOST_WAITING) throw none(`${MOST_WAITING} calls wait already`)
+    const most = patience.isQueued ? Math.max(1, capOf(gate.window(), startMs)) : MOST_WAITING
+    if (line.size >= most) throw none(`${most} calls wait already`)
     if (await wait(patience)) return meter.asked('waited', clock.monotonicMs() - startMs)
     throw none(`no permit within ${patience.maxWaitMs} ms`)
   }

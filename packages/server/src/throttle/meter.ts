@@ -14,8 +14,8 @@ export type Meter = {
 type Counters = Pick<Metrics, 'count' | 'observe'>
 
 const MOST_LABELS = 100
-const AGENTS = 'agents'
-const OTHERS = 'others'
+const AGENTS = '(agents)' // no key has brackets
+const OTHERS = '(others)'
 
 /** The label of each key, the same for its whole life. */
 export function createLabels(): (key: string) => string {

@@ -4,10 +4,11 @@
 //   timeout   no answer in time: 408, Node's and undici's timeouts, `ModelTimeoutException`, `TimeoutError`
 //   server    it is ill: 5xx, `overloaded_error`, a connection refused or reset
 //   client    all else: the request's own fault, or ours; says nothing about the provider
-// An error of this library that asks to be tried later counts as a refusal. Pure, and total.
+// An error of this library that asks to be tried later counts as a refusal; one of a limiter does not: that was another
+// call, or none. Pure, and total.
 import { kindOf, type Retry } from '../errors.ts'
 import { replyIn, type Reply } from './reply.ts'
-import { waitOf } from './wait.ts'
+import { LONGEST_MS, waitOf } from './wait.ts'
 
 export type FailureKind = 'refused' | 'timeout' | 'server' | 'client'
 export type Failure = {
@@ -72,7 +73,8 @@ function kindOfReply({ status = 0, names, text }: Reply, hasWait: boolean): Fail
 
 function ownRefusal(error: unknown, now: number): Failure | undefined {
   if (kindOf(error) !== 'Retry' || (error as Retry).code !== 'rate_limited') return undefined
-  const { afterMs, at } = error as Retry
-  const waitMs = at ? at.getTime() - now : afterMs
-  return { kind: 'refused', waitMs: waitMs !== undefined && waitMs > 0 ? waitMs : undefined }
+  const { afterMs, at, fields } = error as Retry
+  if (fields['key'] !== undefined) return { kind: 'client' }
+  const waitMs = at ? at.getTime() - now : (afterMs ?? 0)
+  return { kind: 'refused', waitMs: waitMs > 0 ? Math.min(waitMs, LONGEST_MS) : undefined }
 }

@@ -1,6 +1,7 @@
 // Downstreams as operators see them: what the fleet has learnt, from their rows; who uses them, from what pods told within
-// the time of a lease. Read whole when somebody asks, within a limit of time.
+// the time of a lease. Read whole when somebody asks, within a limit of time: agents' own last, of which tenants make many.
 import { valueOf, type Database } from '../store/database.ts'
+import { OF_AGENTS } from './key.ts'
 import { LEASE_MS } from './lease.ts'
 
 export type DownstreamStanding = {
@@ -44,7 +45,7 @@ const STANDINGS = `
            greatest(0, round(extract(epoch from clock_timestamp() - d.expires_at) * 1000) + ${LEASE_MS}) end::float8 as "ageMs",
          coalesce(t.pods, '[]') as pods
     from fleetline.downstreams d full join told t using (key)
-   order by key limit ${MOST}`
+   order by starts_with(key, '${OF_AGENTS}'), key limit ${MOST}`
 
 type Row = Omit<DownstreamStanding, 'pausedUntil'> & { readonly pausedUntil: Date | null }
 

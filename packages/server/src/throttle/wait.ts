@@ -3,20 +3,22 @@
 // may go long before. Pure.
 import type { Reply } from './reply.ts'
 
-const LONGEST_MS = 86_400_000 // Azure has said a day; who says more is not believed
+/** Azure has said a day; who says more is not believed. */
+export const LONGEST_MS = 86_400_000
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000 }
 
 /** Undefined: it said nothing about it. */
 export function waitOf(reply: Reply, now: number): number | undefined {
-  const { header, text } = reply
+  const { status, header, text } = reply
+  const refusal = (name: string) => (status === 429 ? header(name) : undefined) // else it tells of a bucket
   const signs = [
     () => numberOf(header('retry-after-ms')),
     () => numberOf(header('x-ms-retry-after-ms')),
     () => secondsOf(header('retry-after')),
     () => untilDate(header('retry-after'), header('date'), now),
-    () => secondsOf(/(?:^|[;,\s])t=(\d{1,9})/.exec(header('ratelimit') ?? '')?.[1]),
-    () => resetOf(reply, 'ratelimit-reset', now),
-    () => resetOf(reply, 'x-ratelimit-reset', now),
+    () => secondsOf(/(?:^|[;,\s])t=(\d{1,9})/.exec(refusal('ratelimit') ?? '')?.[1]),
+    () => resetOf(refusal('ratelimit-reset'), now),
+    () => resetOf(refusal('x-ratelimit-reset'), now),
     () => secondsOf(/"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d+)?)s"/.exec(text)?.[1]),
     () => spokenMs(text),
   ]
@@ -43,9 +45,9 @@ function untilDate(text: string | undefined, date: string | undefined, now: numb
   return finite(Date.parse(text) - (Number.isNaN(theirs) ? now : theirs))
 }
 
-/** A reset of requests in general, on a refusal alone: milliseconds or seconds since 1970, else seconds from now. */
-function resetOf({ status, header }: Reply, name: string, now: number): number | undefined {
-  const value = status === 429 ? numberOf(header(name)) : undefined
+/** Milliseconds or seconds since 1970, else seconds from now. */
+function resetOf(text: string | undefined, now: number): number | undefined {
+  const value = numberOf(text)
   if (value === undefined) return undefined
   if (value > 1e12) return value - now
   return value > 1e9 ? value * 1_000 - now : value * 1_000

@@ -13,6 +13,8 @@
 //   refused, timeout, server     with a wait                       pause for the wait and up to a tenth more
 //   refused, timeout             at limit 1, without a wait        pause for 1, 2, 4 … 60 s and up to a quarter more
 //   refused, timeout, server     with a wait of 10 s or more       all pods are to pause: `wideUntilMs`
+//   ok            always                                           limit ≤ max(its start, twice the most that were in flight
+//                                                                  at once in the last minute)
 //   (a lease is read)            always                            limit ≤ bound; starting ends once a capacity is known
 //   (a lease is read)            nothing is refused anywhere, no   limit = bound
 //                                cut here for three calls' time
@@ -75,6 +77,7 @@ const LOWEST = { firstMs: 1_000, mostMs: 60_000, spread: 0.25 }
 const WAIT_SPREAD = 0.1
 const WIDE_MS = 10_000
 const CALM_CALLS = 3
+const AGAIN = { leastMs: 1_000, aheadMs: 30_000 }
 
 export function opened({ start, most }: Rules): Window {
   return {
@@ -128,6 +131,7 @@ export function leased(window: Window, lease: Lease, nowMs: number): Window {
 
 /** Another pod was told to wait, for all of them. */
 export function hushed(window: Window, pauseMs: number, { nowMs, chance }: Moment): Window {
+  if (nowMs + pauseMs <= window.pauseUntilMs) return window // heard before: a round must not spread it anew
   return paused(window, nowMs + pauseMs * (1 + WAIT_SPREAD * chance))
 }
 
@@ -146,10 +150,15 @@ export function ended(
   return { window: { ...taught, held: taught.held - 1 }, cut }
 }
 
-/** When a call may be sent that would have to wait now, as far as that can be told. */
-export function reopensAtMs(window: Window, { nowMs, chance }: Moment): number {
-  const usualMs = Math.max(1_000, medianOf(window.wholesMs)) * (1 + chance / 2)
-  return window.pauseUntilMs > nowMs ? window.pauseUntilMs : nowMs + usualMs
+/**
+ * When to ask again who was turned away now, as far as that can be told: after one who was turned away before, by as much
+ * as calls end one after the other here.
+ */
+export function comesAgainAtMs(window: Window, lastMs: number, { nowMs, chance }: Moment): number {
+  const usualMs = Math.max(AGAIN.leastMs, medianOf(window.wholesMs))
+  const openMs = window.pauseUntilMs > nowMs ? window.pauseUntilMs : nowMs + usualMs * (1 + chance / 2)
+  const gapMs = usualMs / Math.max(1, capOf(window, nowMs))
+  return Math.min(Math.max(openMs, lastMs + gapMs), openMs + AGAIN.aheadMs)
 }
 
 function succeeded(

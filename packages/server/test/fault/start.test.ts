@@ -1,14 +1,25 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { agentServer, lines } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
 import { ANY_PORTS, linesOf, startPod } from '../support/pods.ts'
 import { runCli } from '../support/program.ts'
+import { talkOn } from '../support/talk.ts'
 
-test('asked to stop, a pod stops in order and exits 0', async (t) => {
-  const { program, admin } = await startPod(t, await databaseFor(t))
+test('without an app a pod calls agents behind URLs; asked to stop, it stops in order and exits 0', async (t) => {
+  const url = await databaseFor(t)
+  const afar = await agentServer(t, (_, response) => lines(response))
+  const { program, admin, gateway } = await startPod(t, url, {
+    FLEETLINE_SECRETS_KEY: Buffer.alloc(32, 7).toString('base64'),
+    FLEETLINE_AGENT_HOSTS: '127.0.0.1',
+  })
   assert.equal((await fetch(`${admin}/readyz`)).status, 200)
+  await call('POST', `${gateway}/v1/agents`, { name: 'afar', url: afar.url })
+  const talk = await talkOn(t, { url, gateway, agent: 'afar' })
+  assert.equal((await talk.ended((await talk.send('hi')).turn!)).state, 'done')
   program.kill('SIGTERM')
   await eventually(() => assert.ok(program.hasEnded()), { what: 'the pod to end', details: program.output })
   assert.deepEqual(await program.ended, { code: 0, signal: null })

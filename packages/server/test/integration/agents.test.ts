@@ -7,8 +7,12 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { verify } from '../../src/agent-kit.ts'
 import { agent } from '../../src/agent/agent.ts'
+import { createAgents } from '../../src/agent/agents.ts'
 import { AGENT_LIMITS } from '../../src/agent/directory.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
+import { systemClock } from '../../src/lib/clock.ts'
+import { hostsOf } from '../../src/lib/hosts.ts'
+import { systemRandom } from '../../src/lib/random.ts'
 import { downstream } from '../../src/throttle/definition.ts'
 import { agentServer, lines, SAID, type Answer } from '../support/agent-server.ts'
 import { atEnd } from '../support/cleanup.ts'
@@ -279,6 +283,27 @@ test('S37: an agent shares a limit that code has opened, or one of its own tenan
     assert.match(JSON.stringify(body), /is not open to agents/)
   }
   assert.throws(() => downstream('agent/1/afar'), /stand for agents/)
+})
+
+test('S37: a limit that is closed to agents again is called by none of those that were on it', async (t) => {
+  const database = await openDatabase(t, await databaseFor(t))
+  const [clock, random] = [systemClock(), systemRandom()]
+  let isOpened = true
+  const agents = createAgents({
+    database,
+    clock,
+    random,
+    defined: new Map(),
+    secretsKey: Buffer.alloc(32, 7),
+    version: '0',
+    agentHosts: hostsOf('127.0.0.1')!,
+    isOpen: () => isOpened,
+  })
+  await agents.add(1, { name: 'afar', url: 'http://127.0.0.1:1/', downstream: 'bedrock' })
+  const keyOf = async () => (await agents.agentFor(1, 'afar'))!.downstream
+  assert.equal(await keyOf(), 'bedrock')
+  isOpened = false
+  assert.equal(await keyOf(), 'agent/1/afar')
 })
 
 test('what would come again is not asked for again: 302 is not followed, 401, another type', async (t) => {

@@ -80,6 +80,14 @@ test('P1: beside a live leader a silent pod is buried; what lives stays', async 
   assert.equal(await leaderOf(database), others[0])
 })
 
+test('a leader does what is for every second every second, however long its beats are', async (t) => {
+  const url = await databaseFor(t)
+  let runs = 0
+  const duty = { name: 'often', everyMs: 900, run: async () => void (runs += 1) }
+  await fleetOn(t, url, await openDatabase(t, url), { beatMs: 60_000, ttlMs: 300_000, duties: [duty] })
+  await eventually(() => assert.ok(runs > 1), { what: 'two runs within one beat' })
+})
+
 test('pods are listed by the operator’s door and by pods ls', async (t) => {
   const { admin } = await podOn(t, await databaseFor(t), { podName: 'alpha' })
   const shown = await eventually(

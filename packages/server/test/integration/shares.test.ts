@@ -9,6 +9,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createDownstreams, type Downstream } from '../../src/throttle/downstreams.ts'
 import { due, publish } from '../../src/throttle/duties.ts'
 import { createRounds } from '../../src/throttle/rounds.ts'
+import { standings } from '../../src/throttle/standings.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
@@ -25,6 +26,16 @@ const LOAD = { gen: 0, inFlight: 3, want: 5, most: MOST, ok: 0, refused: 0, firs
 const TELL = `
   insert into fleetline.downstream_loads values ($1, clock_timestamp(), $2)
   on conflict (pod) do update set at = excluded.at, loads = excluded.loads`
+
+test('operators’ downstreams are listed before those of agents, of which tenants make many', async (t) => {
+  const { database, run } = await storeOf(t)
+  const loads = Object.fromEntries(
+    ['zeta', ...Array.from({ length: 1_001 }, (_, n) => `agent/1/a${n}`), 'alpha'].map((key) => [key, LOAD]),
+  )
+  await run((query) => query(TELL, [1, JSON.stringify(loads)]))
+  const keys = (await standings(database)).map(({ key }) => key)
+  assert.deepEqual([keys.slice(0, 3), keys.length], [['alpha', 'zeta', 'agent/1/a0'], 1_000])
+})
 
 async function storeOf(t: TestContext) {
   const url = await databaseFor(t)

@@ -1,13 +1,14 @@
 // When a worker claims again. Its clock stands still: what nothing wakes it for is never claimed.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import { task, type TaskOptions } from '../../src/machine/definition.ts'
+import { machine, task, type TaskOptions } from '../../src/machine/definition.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
 import { downstreamsOn } from '../support/throttle.ts'
 import { workerOn } from '../support/worker.ts'
+import { z } from 'zod'
 
 const KEY = 'provider/account'
 
@@ -47,7 +48,7 @@ async function standing(
     database,
     { self: () => ({ id, signal }), isFenced: () => false },
     {
-      machines: [define('free', {}), define('limited', { downstream: KEY })],
+      machines: [define('free', {}), define('limited', { downstream: KEY }), twoOf(runs)],
       clock,
       permits: { ...permits, claimed },
       slots,
@@ -75,6 +76,30 @@ async function standing(
     },
   }
 }
+
+/** Its second step calls something else, and runs until it is let go. */
+function twoOf(runs: Map<string, PromiseWithResolvers<void>>) {
+  return machine('two', { input: z.string(), output: z.null(), downstream: KEY })
+    .to('first', async () => null)
+    .to(
+      'second',
+      async ({ input }) => {
+        const run = Promise.withResolvers<void>()
+        runs.set(input, run)
+        await run.promise
+      },
+      { downstream: 'other' },
+    )
+    .end(() => null)
+}
+
+test('an attempt that calls another downstream by now takes no room at the first', async (t) => {
+  const { add, runs } = await standing(t, { slots: 4, share: 1 })
+  await add(['two', 'a'])
+  await runs('a')
+  await add(['limited', 'b'])
+  await runs('a', 'b')
+})
 
 test('it claims again when a slot is free, also if no downstream is full', async (t) => {
   const { add, runs, end, told } = await standing(t, { slots: 2, share: 4 })

@@ -15,7 +15,12 @@ const HOUR_MS = 3_600_000
 type Transactions = Pick<Database, 'transaction'>
 
 /** Started, with a ttl that no busy machine meets. */
-export async function fleetOn(t: TestContext, url: string, database: Transactions): Promise<Fleet> {
+export async function fleetOn(
+  t: TestContext,
+  url: string,
+  database: Transactions,
+  options: Partial<Parameters<typeof createFleet>[0]> = {},
+): Promise<Fleet> {
   const fleet = createFleet({
     url,
     database,
@@ -29,6 +34,7 @@ export async function fleetOn(t: TestContext, url: string, database: Transaction
     ttlMs: 60_000,
     stopMs: 30_000,
     duties: [],
+    ...options,
   })
   atEnd(t, () => fleet.stop())
   await fleet.start()

@@ -44,7 +44,20 @@ test('grows with calls that go well while it is in use, faster after seven clean
     100,
     'a single refusal holds',
   )
-  near(after(of(4.7), { inFlight: 3.4, ok: 10 }).capacity, 4.82)
+  near(after(of(4.7), { inFlight: 3.4, ok: 4 }).capacity, 4.748)
+})
+
+test('of calls much shorter than a round no more than one round trip counts: pods hear of a round once', () => {
+  const grown = after(of(100, { okSince: 100 }), { inFlight: 100, ok: 5_000 })
+  near(grown.capacity, 101.2)
+  assert.equal(grown.memory.okSince, 200)
+})
+
+test('any refusal, and a cut for slowness, begin the clean round trips anew', () => {
+  const clean = { okSince: 900 }
+  assert.equal(after(of(100, clean), { inFlight: 100, ok: 1_000, refused: 1 }).memory.okSince, 0)
+  const slow = after(of(100, { ...clean, ratio: 1.4 }), { inFlight: 100, ok: 10 })
+  assert.deepEqual([slow.capacity, slow.memory.okSince], [93, 0])
 })
 
 test('cut once it has become slow to begin, for all pods together; held while a little slow', () => {
@@ -57,11 +70,13 @@ test('cut once it has become slow to begin, for all pods together; held while a 
     slow.capacity,
     'in doubt until the next window',
   )
-  near(after(slow, { inFlight: 90, ok: 100, firstsMs: times(100) }).capacity, slow.capacity! + 1.2)
+  near(after(slow, { inFlight: 90, ok: 100, firstsMs: times(100) }).capacity, slow.capacity! * 1.012)
   near(after(of(null, usual.memory), { inFlight: 50, firstsMs: times(200) }).capacity, 46.5)
   const half = after(usual, { firstsMs: times(300).slice(30) })
   const late = learnt(half, { ...CALM, firstsMs: times(300).slice(30) }, 70_000)
   assert.equal(late.memory.medians.length, 1, 'what did not fill a window within a minute is no part of it')
+  const calm = learnt(slow, { ...CALM, inFlight: 90, ok: 10 }, 61_001)
+  near(calm.capacity, slow.capacity! + 0.12)
 })
 
 test('a load: the mean in flight without what was refused; totals; a want that rises fast and falls slowly', () => {

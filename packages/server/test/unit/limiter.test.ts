@@ -218,10 +218,62 @@ test('a key and its options are checked, and said once', () => {
     assert.throws(() => downstreams.get(key), Rejected, key)
   for (const options of [{ maxPerPod: 0 }, { maxPerPod: 1.5 }, { maxWait: 'soon' }, { deadline: '0s' }])
     assert.throws(() => downstreams.get(KEY, options), /^Rejected: provider\/account: /)
+  for (const options of [{ maxWait: '25h' }, { deadline: '30d' }])
+    assert.throws(() => downstreams.get(KEY, options), /must be a day at most/)
   downstreams.get(KEY, { maxPerPod: 3 })
   downstreams.get(KEY)
   downstreams.get(KEY, { maxPerPod: 3 })
   assert.throws(() => downstreams.get(KEY, { maxPerPod: 4 }), /has other options already/)
+})
+
+test('what is said of a key holds for who had it before; no wait is longer than a day', async () => {
+  const { clock, to, settled } = downstream()
+  const downstreams = downstreamsOn(clock)
+  const early = downstreams.get(KEY)
+  downstreams.get(KEY, { maxPerPod: 1, maxWait: '5ms' })
+  void early.run(() => new Promise(() => undefined))
+  const waits = assert.rejects(
+    early.run(async () => assert.fail('sent')),
+    /no permit within 5 ms/,
+  )
+  await settled()
+  await clock.advance(5)
+  await waits
+  const tooLong = to.run(async () => assert.fail('sent'), { maxWait: '25h' })
+  await assert.rejects(tooLong, /maxWait: must be a day at most/)
+})
+
+test('who stands in a queue waits for a permit if he may go next; else he comes again, one after the other', async () => {
+  const clock = manualClock()
+  const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 2 } })
+  const { signal } = new AbortController()
+  const limits = { maxWaitMs: 2_000, deadlineMs: 60_000, signal, waitSignal: signal }
+  const ask = () => downstreams.permits.run(KEY, () => new Promise(() => undefined), limits)
+  for (let n = 0; n < 4; n += 1) ask().catch(() => undefined)
+  const { held: out, waiting } = downstreams.get(KEY).standing()
+  assert.deepEqual([out, waiting, downstreams.permits.roomFor(KEY, 0)], [2, 2, 0])
+  const again: number[] = []
+  const turnedAway = (error: unknown) => {
+    assert.ok(error instanceof Retry && /2 calls wait already; nothing was sent/.test(error.message))
+    again.push(error.at!.getTime() - clock.now())
+    return true
+  }
+  for (let n = 0; n < 80; n += 1) await assert.rejects(ask(), turnedAway)
+  assert.deepEqual(again.slice(0, 4), [1_000, 1_500, 2_000, 2_500])
+  assert.equal(again.at(-1), 31_000)
+  const other = downstreams.get(KEY).run(async () => undefined)
+  other.catch(() => undefined)
+  await clock.advance(0)
+  assert.equal(downstreams.get(KEY).standing().waiting, 3, 'who stands in none may wait')
+})
+
+test('a refusal of another limiter teaches nothing', async () => {
+  const downstreams = downstreamsOn(manualClock())
+  const [outer, inner] = [downstreams.get('outer'), downstreams.get('inner')]
+  await assert.rejects(inner.run(() => Promise.reject(refused(60_000))))
+  const nested = outer.run(() => inner.run(async () => assert.fail('sent')))
+  await assert.rejects(nested, /inner: it pauses for longer/)
+  assert.deepEqual([outer.standing().limit, outer.standing().pausedUntil], [4, undefined])
 })
 
 test('T5: after any mix of ends, aborts and impatience, no permit is out and nobody waits', async () => {
@@ -269,4 +321,21 @@ test('a pod has a thousand in use: one more takes the place of who was idle for 
   const message = '1000 other downstreams are in use by this pod'
   await assert.rejects(once('k/1'), { code: 'rate_limited', message })
   assert.equal(downstreams.inUse().size, 1_000)
+})
+
+test('agents that pause shut nobody out: one more takes the place of one of the tenant with most of them', async () => {
+  const clock = manualClock()
+  const downstreams = downstreamsOn(clock)
+  const { signal } = new AbortController()
+  const limits = { maxWaitMs: 0, deadlineMs: 1_000, signal, waitSignal: signal }
+  const once = (key: string, body: () => Promise<unknown>) => downstreams.permits.run(key, body, limits)
+  const pause = (key: string, ms: number) => assert.rejects(once(key, () => Promise.reject(refused(ms))))
+  await pause('agent/2/theirs', 1_000)
+  for (let n = 0; n < 399; n += 1) await pause(`agent/1/a${n}`, n === 200 ? 30_000 : 60_000)
+  for (let n = 0; n < 600; n += 1) await pause(`provider/account/m${n}`, 500)
+  await once('agent/3/new', async () => undefined)
+  const keys = downstreams.inUse()
+  assert.equal(keys.size, 1_000)
+  assert.ok(keys.has('agent/2/theirs') && keys.has('agent/3/new'))
+  assert.ok(!keys.has('agent/1/a200'), 'whose pause ends first')
 })

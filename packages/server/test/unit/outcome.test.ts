@@ -85,6 +85,12 @@ test('the class of what a client threw', () => {
     ['no error at all', thrown(undefined), is('client')],
     ['ours', thrown(new Retry('rate_limited', 'busy', { afterMs: 80 })), is('refused', 80)],
     ['ours, until', thrown(new Retry('rate_limited', 'busy', { at: new Date(NOW + 90) })), is('refused', 90)],
+    [
+      'ours, for ever',
+      thrown(new Retry('rate_limited', 'busy', { afterMs: 1e12 })),
+      is('refused', 86_400_000),
+    ],
+    ['of a limiter', thrown(new Retry('rate_limited', 'no', { fields: { key: 'k' } })), is('client')],
     ['ours, of another kind', thrown(new Retry('unavailable', 'no')), is('client')],
   ]
   for (const [what, found, expected] of errors) assert.deepEqual(found, expected, what)
@@ -125,6 +131,8 @@ test('a wait, in all its forms; the first that can be read and is more than noth
     ['a lie', wait({ 'retry-after': '999999999' }), 86_400_000],
   ]
   for (const [what, found, expected] of waits) assert.equal(found, expected, what)
+  for (const headers of [{ ratelimit: '"default";r=5;t=12' }, { 'ratelimit-reset': '6' }])
+    assert.deepEqual(seen(503, headers), is('server'), 'of who is ill, it tells of a bucket')
 
   function wait(headers: object, body?: unknown): number | undefined {
     return seen(429, headers, body).waitMs

@@ -6,6 +6,7 @@ import { UNREAD, type Lease } from '../../src/throttle/lease.ts'
 import {
   capOf,
   ended,
+  hushed,
   leased,
   maySend,
   opened,
@@ -288,4 +289,14 @@ test('a wait of ten seconds or more is for all pods, a shorter one for this pod'
   assert.ok(to.window.wideUntilMs < to.nowMs)
   to.end({ kind: 'refused', waitMs: 10_000 }, calls[1]!, 1)
   assert.deepEqual([to.window.wideUntilMs - to.nowMs, to.window.pauseUntilMs - to.nowMs], [10_000, 11_000])
+})
+
+test('a pause of all pods is spread once, however often it is read; a longer one is another', () => {
+  const { window, nowMs } = downstream()
+  const first = hushed(window, 20_000, { nowMs, chance: 0.1 })
+  assert.equal(first.pauseUntilMs - nowMs, 20_200)
+  const again = hushed(first, 19_000, { nowMs: nowMs + 1_000, chance: 1 })
+  assert.equal(again.pauseUntilMs, first.pauseUntilMs)
+  const longer = hushed(again, 40_000, { nowMs: nowMs + 1_000, chance: 1 })
+  assert.equal(longer.pauseUntilMs - nowMs, 45_000)
 })
