@@ -7,6 +7,7 @@ import { createLine, type Line } from './line.ts'
 import { counted, emptyTally, holding, told, type Load } from './load.ts'
 import type { Meter } from './meter.ts'
 import {
+  capOf,
   ended,
   hushed,
   leased,
@@ -45,7 +46,7 @@ type Deps = {
   readonly onNews: () => void
 }
 
-const MORE = 0.25 // of its share
+const MORE = 0.25 // of what it may have in flight
 
 export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate {
   let window: Window = opened(rules)
@@ -81,7 +82,7 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
   }
   const tell = (hasMore: boolean) => {
     const nowMs = clock.monotonicMs()
-    const more = hasMore ? Math.max(1, Math.ceil(MORE * boundOf(window.lease, nowMs))) : 0
+    const more = hasMore ? Math.max(1, Math.ceil(MORE * capOf(window, nowMs))) : 0
     const waiting = line.size + more
     const next = told(tally, { nowMs, waiting, most: rules.most, gen: window.lease.gen })
     tally = next.tally

@@ -32,7 +32,7 @@ const STANDINGS = `
     select k.key, jsonb_agg(jsonb_build_object('pod', coalesce(p.name, l.pod::text),
              'share', case when d.capacity is not null then d.shares -> l.pod::text -> 'share' end,
              'inFlight', k.load -> 'inFlight', 'want', k.load -> 'want') order by l.pod) as pods,
-           sum((k.load ->> 'inFlight')::float8) as in_flight, sum((k.load ->> 'want')::float8) as want
+           sum((k.load ->> 'inFlight')::numeric)::float8 as in_flight, sum((k.load ->> 'want')::numeric)::float8 as want
       from fleetline.downstream_loads l
      cross join jsonb_each(l.loads) k(key, load)
       left join fleetline.pods p on p.id = l.pod

@@ -226,16 +226,17 @@ test('a pod asks for no more of a group than its downstream has room for, and kn
 
 test('who has claimed as much as it had room for wants more than it holds', async () => {
   const clock = manualClock()
-  const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 8 } })
-  await downstreams.permits.run(KEY, async () => undefined, {
-    maxWaitMs: 0,
-    deadlineMs: 1_000,
-    signal: new AbortController().signal,
-    waitSignal: new AbortController().signal,
-  })
-  const limiter = downstreams.inUse().get(KEY)!
-  downstreams.permits.claimed(KEY, true)
-  assert.equal(limiter.tell().load.want, 1.7, '1, then .7 of the way to a quarter of its share')
-  downstreams.permits.claimed(KEY, false)
-  assert.ok(limiter.tell().load.want < 1.7)
+  const { signal } = new AbortController()
+  const wantOf = (offer: object) => {
+    const { permits, inUse } = downstreamsOn(clock, { offer })
+    void permits.run(KEY, never, { maxWaitMs: 0, deadlineMs: 1_000, signal, waitSignal: signal })
+    return (hasMore: boolean) => {
+      permits.claimed(KEY, hasMore)
+      return inUse().get(KEY)!.tell().load.want
+    }
+  }
+  const want = wantOf({ isLearnt: true, share: 8 })
+  assert.equal(want(true), 2.4, '1, then .7 of the way to one in flight and a quarter of its share')
+  assert.ok(want(false) < 2.4)
+  assert.equal(wantOf({})(true), 1.7, 'while nothing is learnt, a quarter of its own limit')
 })
