@@ -5,12 +5,12 @@ import type { Workload } from './workloads.ts'
 export type Shown = { readonly name: string; readonly run: Run }
 
 const PANEL = { width: 300, height: 110, gap: 28, left: 44, top: 46 }
+/** What is above `clipped` is drawn at the edge: who hammers would hide the others. */
 const ROWS = [
-  { title: 'limit of all pods', of: ({ limit }: Sample) => limit, isOfCapacity: true },
-  { title: 'in flight', of: ({ inFlight }: Sample) => inFlight, isOfCapacity: true },
-  { title: 'refused a second', of: ({ refused }: Sample) => refused, isOfCapacity: false },
+  { title: 'limit of all pods', of: ({ limit }: Sample) => limit, isOfCapacity: true, clipped: 240 },
+  { title: 'in flight', of: ({ inFlight }: Sample) => inFlight, isOfCapacity: true, clipped: 240 },
+  { title: 'refused a second', of: ({ refused }: Sample) => refused, isOfCapacity: false, clipped: 20 },
 ] as const
-const CLIPPED = 240 // what is above is drawn at the edge
 const INK = { text: '#24292f', faint: '#d0d7de', line: '#0969da', capacity: '#cf222e' }
 
 export function chartOf({ name, what, endMs }: Workload, shown: readonly Shown[]): string {
@@ -18,11 +18,11 @@ export function chartOf({ name, what, endMs }: Workload, shown: readonly Shown[]
   const height = PANEL.top + ROWS.length * (PANEL.height + PANEL.gap)
   const panels = ROWS.flatMap((row, y) => {
     const all = shown.flatMap(({ run }) => run.samples.map(row.of))
-    const most = niceAbove(
-      Math.min(Math.max(1, ...all), row.isOfCapacity ? CLIPPED : Number.POSITIVE_INFINITY),
-    )
+    const highest = Math.max(1, ...all)
+    const most = niceAbove(Math.min(highest, row.clipped))
+    const edge = highest > most ? ` (what is above ${most}, at the edge)` : ''
     return shown.map(({ name: who, run }, x) => {
-      const title = y === 0 ? `${who}: ${row.title}` : row.title
+      const title = `${y === 0 ? `${who}: ` : ''}${row.title}${edge}`
       return panel({ x, y, title, most, endMs, samples: run.samples, row })
     })
   })

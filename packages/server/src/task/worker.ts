@@ -13,8 +13,8 @@
 //   downstream has, or left one
 //   out that has none
 //   brought less, or nothing      when woken by an enqueue here or a hint, or after `taskPollMs`
-//   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster; at once if
-//   twice in a row                it had left one out, which may be what it was woken for
+//   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster; without one
+//   twice in a row                if it had left one out, which may be what it was woken for
 //   failed                        after a pause with full jitter, up to 5 s
 import { backoffMs, spreadMs } from '../lib/backoff.ts'
 import { createBell } from '../lib/bell.ts'

@@ -200,7 +200,7 @@ export const METRICS = {
   downstreamCuts: {
     kind: 'counter',
     name: 'fleetline_downstream_cuts_total',
-    help: 'Times that this pod cut its own limit: once an episode of refused, timeout or server, or because of latency.',
+    help: 'Times that this pod cut its own limit: once an overload that showed as refused, timeout or server, or because of latency.',
     labels: ['downstream', 'reason'],
   },
   downstreamLimit: {

@@ -2,7 +2,7 @@
 // begins anew. Of more than a thousand, one more takes the place of the first of
 //   the one that was idle for longest
 //   of the tenant with most agents that pause, the agent whose pause ends first: no tenant's agents shut others out
-// and if all are called, of none.
+// and of none, if there is none such: a pause that a key of code's is told is kept.
 import { Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
@@ -37,20 +37,6 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
   const forgetIdle = (longerMs: number) => {
     for (const [key, limiter] of limiters) if (limiter.idleMs() > longerMs) limiters.delete(key)
   }
-  const forgetIdlest = () => {
-    const idle = Array.from(limiters, ([key, limiter]) => ({ key, ms: limiter.idleMs() }))
-    const { key, ms } = idle.reduce((most, one) => (one.ms > most.ms ? one : most))
-    if (ms > 0) limiters.delete(key)
-  }
-  const forgetPaused = () => {
-    const paused = Array.from(limiters, ([key, limiter]) => ({ key, ...limiter.standing() })).filter(
-      ({ key, held, waiting }) => isOfAgent(key) && held + waiting === 0,
-    )
-    const tenants = [...Map.groupBy(paused, ({ key }) => tenantOf(key)).values()]
-    const most = tenants.reduce((a, b) => (b.length > a.length ? b : a), [])
-    const untilMs = ({ pausedUntil }: Standing) => pausedUntil?.getTime() ?? 0
-    if (most.length > 0) limiters.delete(most.reduce((a, b) => (untilMs(b) < untilMs(a) ? b : a)).key)
-  }
   const sums = (field: (standing: Standing) => number) => () => {
     const byLabel = Map.groupBy(limiters, ([key]) => labelOf(key))
     return Array.from(byLabel, ([downstream, group]) => {
@@ -79,8 +65,8 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
     of: (key, { most, mode }) => {
       const known = limiters.get(key)
       if (known) return known
-      if (limiters.size >= MOST) forgetIdlest()
-      if (limiters.size >= MOST) forgetPaused()
+      if (limiters.size >= MOST) forgetIdlest(limiters)
+      if (limiters.size >= MOST) forgetPaused(limiters)
       if (limiters.size >= MOST)
         throw new Retry('rate_limited', `${MOST} other downstreams are in use by this pod`, {
           afterMs: 1_000,
@@ -96,4 +82,20 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
       return limiters
     },
   }
+}
+
+function forgetIdlest(limiters: Map<string, Limiter>): void {
+  const idle = Array.from(limiters, ([key, limiter]) => ({ key, ms: limiter.idleMs() }))
+  const { key, ms } = idle.reduce((most, one) => (one.ms > most.ms ? one : most))
+  if (ms > 0) limiters.delete(key)
+}
+
+function forgetPaused(limiters: Map<string, Limiter>): void {
+  const paused = Array.from(limiters, ([key, limiter]) => ({ key, ...limiter.standing() })).filter(
+    ({ key, held, waiting }) => isOfAgent(key) && held + waiting === 0,
+  )
+  const tenants = [...Map.groupBy(paused, ({ key }) => tenantOf(key)).values()]
+  const most = tenants.reduce((a, b) => (b.length > a.length ? b : a), [])
+  const untilMs = ({ pausedUntil }: Standing) => pausedUntil?.getTime() ?? 0
+  if (most.length > 0) limiters.delete(most.reduce((a, b) => (untilMs(b) < untilMs(a) ? b : a)).key)
 }

@@ -15,7 +15,7 @@ export type Load = {
   /** Times to the first token of this round's calls, some of them. */
   readonly firstsMs: readonly number[]
 }
-export type Tally = {
+type Tally = {
   readonly ok: number
   readonly refused: number
   readonly want: number

@@ -4,7 +4,7 @@
 //   handOver  what each gets now. Who should have less has it at once; who should have more gets it from what is certainly
 //             free, as what a pod acts on may be its share of before: the shares in force never sum above the capacity (T1).
 
-export type Claimant = {
+type Claimant = {
   readonly pod: number
   readonly want: number
   readonly most: number
@@ -36,7 +36,7 @@ export function divide(capacity: number, claimants: readonly Claimant[], nowMs: 
   return claimants.map((_, index) => 1 + wanted[index]! + spare[index]!)
 }
 
-export type Move = {
+type Move = {
   readonly pod: number
   readonly share: number
   /** The most that it may act on now. */

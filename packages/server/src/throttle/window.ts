@@ -16,8 +16,9 @@
 //   ok            always                                           limit ≤ max(its start, twice the most that were in flight
 //                                                                  at once in the last minute)
 //   (a lease is read)            always                            limit ≤ bound; starting ends once a capacity is known
-//   (a lease is read)            nothing is refused anywhere, no   limit = bound
-//                                cut here for three calls' time
+//   (a lease is read)            a capacity is known, nothing is   limit = bound
+//                                refused anywhere, no cut here for
+//                                three calls' time
 //
 // A cut is of what was truly in flight. Calls sent before a cut do not cut again (T2): the refusals of one overload are one.
 import { medianOf, timed, UNTIMED, type Latency } from './latency.ts'
@@ -57,7 +58,7 @@ type Span = {
   readonly ended: number
   readonly ill: number
 }
-export type Ok = { readonly kind: 'ok'; readonly firstMs?: number | undefined; readonly wholeMs: number }
+type Ok = { readonly kind: 'ok'; readonly firstMs?: number | undefined; readonly wholeMs: number }
 export type End = (Ok | Failure) & { readonly sentAtMs: number }
 export type Moment = {
   readonly nowMs: number

@@ -20,6 +20,8 @@ const [APP, SOURCE] = ['app.ts', 'provider.ts'].map((file) =>
   join(ROOT, 'examples/limited-provider', file),
 ) as [string, string]
 
+type Books = { readonly answered: number; readonly refused: number }
+
 test('the guide to limits shows the example as it is', () => {
   const [shown] = blocksIn(PAGE, 'An app')
   assert.equal(shown!.text, readFileSync(APP, 'utf8'))
@@ -40,13 +42,27 @@ test('the guide to limits does what it says', async (t) => {
   await typePage(PAGE, { folder, env, database, details: program.output })
 
   const [, , standing, books] = blocksIn(PAGE, 'Run it').filter(({ language }) => language === 'console')
-  const listed = await typing(DOWNSTREAMS, 'downstreams')({ url: admin, json: true }, 'ls')
-  const columns = Object.keys(JSON.parse(listed.out) as object)
+  const list = async () => {
+    const listed = await typing(DOWNSTREAMS, 'downstreams')({ url: admin, json: true }, 'ls')
+    return JSON.parse(listed.out) as { readonly capacity: number | null }
+  }
+  const columns = Object.keys(await list())
   assert.deepEqual(
     standing!.text.split('\n')[1]!.split(/ +/).toSorted(),
     columns.map((column) => column.toUpperCase()).toSorted(),
   )
-  const told = (await (await fetch(`${at}/books`)).json()) as { readonly answered: number }
+  const read = async () => (await (await fetch(`${at}/books`)).json()) as Books
+  const told = await read()
   assert.deepEqual(Object.keys(told), Object.keys(JSON.parse(books!.text.split('\n')[1]!) as object))
   assert.equal(told.answered, 61)
+
+  const more = `select fleetline.enqueue('default', 'ask', 'null') from generate_series(1, 30)`
+  await eventually(
+    async () => {
+      await database.transaction((query) => query(more))
+      assert.ok((await read()).refused > 0)
+      assert.notEqual((await list()).capacity, null)
+    },
+    { what: 'a capacity that was learnt', details: program.output },
+  )
 })
