@@ -1,5 +1,6 @@
-// How much a downstream takes, as the leader learns it from what all pods tell. Pure. `inFlight`, `ok`, `refused` are those
-// of all pods since the last round; `ratio` compares the times to the first token with the least of before.
+// How much a downstream takes, as the leader learns it from what all pods tell. Pure. `inFlight`, `peak`, `ok`, `refused`
+// are those of all pods since the last round, `spare` what some have and do not use while others lack; `ratio` compares the
+// times to the first token with the least of before.
 //
 //   the first of these that is so        then the capacity
 //   more than 1 % was refused            is cut: to .97 of what was in flight, by .03 at least and .3 at most
@@ -7,8 +8,8 @@
 //   it is not known yet                  stays unknown
 //   the ratio is over 1.2, or any        stays
 //   was refused
-//   .85 of it is in flight               grows by .012 a call that went well; by .032 after 7 clean round trips, and by .1
-//                                        after 11: at its limit it is refused long before, so that the limit must be gone
+//   the peak is .85 of it less the       grows by .012 a call that went well; by .032 after 7 clean round trips, and by .1
+//   spare                                after 11: at its limit it is refused long before, so that the limit must be gone
 //
 // Growth counts calls, not seconds: long calls would be tried far more often than they end. Of short ones, a round trip a
 // round counts. Clean are round trips since the last cut or refusal.
@@ -32,6 +33,8 @@ export type Memory = {
 }
 export type Seen = {
   readonly inFlight: number
+  readonly peak: number
+  readonly spare: number
   readonly ok: number
   readonly refused: number
   readonly firstsMs: readonly number[]
@@ -71,7 +74,8 @@ export function learnt(before: Capacity, seen: Seen, nowMs: number): Capacity {
   }
   if (refused > 0) return { capacity, memory: { ...memory, okSince: 0 } }
   if (capacity === null || memory.ratio > SLOW.hold) return { capacity, memory }
-  if (inFlight < IN_USE * Math.floor(capacity)) return { capacity, memory }
+  const isInUse = seen.peak >= IN_USE * (Math.floor(capacity) - seen.spare)
+  if (!isInUse) return { capacity, memory }
   const clean = Math.min(ok, capacity) // pods hear of it once a round, however many trips that was
   const okSince = memory.okSince + clean
   const { rate } = GROWTH.find(({ trips }) => okSince >= trips * capacity)!

@@ -31,6 +31,9 @@ export type Gate = {
   readonly end: (how: End) => void
   /** What happened since it was told last; `hasMore`: the queue has more for it than it had room for. */
   readonly tell: (hasMore: boolean) => Report
+  /** From now on nobody goes through, if nobody is in flight or waits: its share is free once that is told. */
+  readonly close: () => void
+  readonly isClosed: () => boolean
   /** What was read; undefined: there is no row. */
   readonly hear: (offer: Heard | undefined, sentMs: number) => void
 }
@@ -52,12 +55,13 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
   let window: Window = opened(rules)
   let tally = emptyTally(clock.monotonicMs())
   let alarm: AbortController | undefined
+  let isClosed = false
   const force = () => {
     const nowMs = clock.monotonicMs()
     window = sent(window, nowMs)
     tally = holding(tally, window.held, nowMs)
   }
-  const line = createLine({ mayEnter: () => maySend(window, clock.monotonicMs()), enter: force })
+  const line = createLine({ mayEnter: () => !isClosed && maySend(window, clock.monotonicMs()), enter: force })
   const move = () => {
     line.move()
     setAlarm()
@@ -84,7 +88,8 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     const nowMs = clock.monotonicMs()
     const more = hasMore ? Math.max(1, Math.ceil(MORE * capOf(window, nowMs))) : 0
     const waiting = line.size + more
-    const next = told(tally, { nowMs, waiting, most: rules.most, gen: window.lease.gen })
+    const most = isClosed ? 0 : rules.most
+    const next = told(tally, { nowMs, waiting, most, gen: window.lease.gen })
     tally = next.tally
     const wideMs = window.wideUntilMs - nowMs
     return { load: next.load, wideMs: wideMs > 0 ? wideMs : undefined }
@@ -97,5 +102,6 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     if (boundOf(window.lease, moment.nowMs) < before) onNews() // what it gave up goes to others once they hear of it
     move()
   }
-  return { line, window: () => window, force, move, end, tell, hear }
+  const close = () => void (isClosed = window.held + line.size === 0)
+  return { line, window: () => window, force, move, end, tell, hear, close, isClosed: () => isClosed }
 }

@@ -5,6 +5,7 @@
 //   a pod                                      its share
 //   tells a load, and the row has it           what `share` hands it
 //   tells a load, and the row has it not       likewise; until it has read that, it may have acted as one who is new
+//   tells that it has stopped: `most` is 0     none any more, which is free at once: it is the last that it tells
 //   tells nothing any more                     likewise, as one who wants what it has; free once what it told is older than a lease
 //
 // `upTo` is the most that a pod may act on: its share, and those of before until it has told that it read a row since the
@@ -43,7 +44,7 @@ export function nextRow(before: Row | undefined, told: readonly Told[], nowMs: n
   const gen = row.gen + 1
   const fresh = told.filter(({ at }) => nowMs - at <= LEASE_MS)
   const { capacity, memory } = learnt(row, seenBy(row, fresh, nowMs), nowMs)
-  const all = [...fresh, ...silentIn(row, fresh, nowMs)]
+  const all = [...fresh.filter(({ load }) => load.most > 0), ...silentIn(row, fresh, nowMs)]
   const given = capacity === null ? all.map(({ load }) => load.most) : handedOut(capacity)
   return {
     gen,
@@ -83,11 +84,19 @@ export function nextRow(before: Row | undefined, told: readonly Told[], nowMs: n
 
 /** What happened since the row was written. After a time without a leader, or of a pod that is new: nothing. */
 function seenBy(row: Row, fresh: readonly Told[], nowMs: number): Seen {
-  const since = { ok: 0, refused: 0, inFlight: 0, firstsMs: [] as number[] }
+  const since = {
+    ok: 0,
+    refused: 0,
+    inFlight: 0,
+    peak: 0,
+    spare: spareIn(row, fresh),
+    firstsMs: [] as number[],
+  }
   const isUnbroken = nowMs < row.expiresMs
   for (const { pod, at, load } of fresh) {
     const entry = row.shares[pod]
     since.inFlight += load.inFlight
+    since.peak += load.peak
     if (!entry || !isUnbroken) continue
     since.ok += Math.max(0, load.ok - entry.ok)
     since.refused += Math.max(0, load.refused - entry.refused)
@@ -96,12 +105,34 @@ function seenBy(row: Row, fresh: readonly Told[], nowMs: number): Seen {
   return since
 }
 
+/** What pods that have enough do not use, while another has less than it wants: else one that is idle, which has 1 at least,
+ *  would keep a small capacity from ever being in use. */
+function spareIn(row: Row, fresh: readonly Told[]): number {
+  const shareOf = ({ pod }: Told) => row.shares[pod]?.share ?? 0
+  const [lacking, content] = [fresh.filter(lacks), fresh.filter((one) => !lacks(one))]
+  if (lacking.length === 0) return 0
+  return content.reduce((sum, one) => sum + Math.max(0, shareOf(one) - one.load.peak), 0)
+
+  function lacks(one: Told): boolean {
+    return one.load.want > Math.max(1, shareOf(one))
+  }
+}
+
 function silentIn(row: Row, fresh: readonly Told[], nowMs: number): Told[] {
   const speaking = new Set(fresh.map(({ pod }) => pod))
   return Object.entries(row.shares).flatMap(([name, { share, at, ok, refused }]) => {
     const pod = Number(name)
     if (speaking.has(pod) || nowMs - at > LEASE_MS) return []
-    const load = { gen: 0, inFlight: 0, want: share, most: Math.max(1, share), ok, refused, firstsMs: [] }
+    const load = {
+      gen: 0,
+      inFlight: 0,
+      peak: 0,
+      want: share,
+      most: Math.max(1, share),
+      ok,
+      refused,
+      firstsMs: [],
+    }
     return [{ pod, at, load }]
   })
 }

@@ -22,7 +22,7 @@ export type Standing = {
   /** Until when nothing is sent, if that lies ahead. */
   readonly pausedUntil: Date | undefined
 }
-export type Limiter = Pick<Gate, 'hear'> & {
+export type Limiter = Pick<Gate, 'hear' | 'close'> & {
   run<Value>(body: (call: Call) => Promise<Value>, patience: Patience): Promise<Value>
   readonly standing: () => Standing
   /** For how long nobody has called, or waited to; nothing inside a pause, which is not forgotten. */
@@ -41,8 +41,8 @@ export type Patience = {
   /** Ends the wait, and not the call. */
   readonly waitSignal?: AbortSignal | undefined
   /**
-   * The caller stands in a queue, and holds a slot while it waits: no more wait than go next. What was refused is thrown as
-   * a `Retry` that says when to come again, too.
+   * The caller stands in a queue, and holds a slot while it waits: no more of those wait than go next. What was refused is
+   * thrown as a `Retry` that says when to come again, too.
    */
   readonly isQueued?: boolean | undefined
 }
@@ -64,6 +64,7 @@ export function createLimiter(deps: Deps): Limiter {
   const gate = createGate(deps)
   let usedMs = clock.monotonicMs()
   let hasMore = false
+  const queued = { waiting: 0 } // of those in line, who stand in a queue, too
   let lastMs = 0 // who was turned away last comes again then
   const use = () => void (usedMs = clock.monotonicMs())
   const refusal = (what: string, cause?: unknown) => {
@@ -72,7 +73,7 @@ export function createLimiter(deps: Deps): Limiter {
     const at = new Date(clock.now() + lastMs - moment.nowMs)
     return new Retry('rate_limited', `${key}: ${what}`, { at, cause, fields: { key } })
   }
-  const admit = admission({ ...deps, gate, refusal })
+  const admit = admission({ ...deps, gate, queued, refusal })
   return {
     run: async (body, { deadlineMs, isQueued, ...patience }) => {
       use()
@@ -103,22 +104,27 @@ export function createLimiter(deps: Deps): Limiter {
     roomFor: (coming) => {
       const [window, nowMs] = [gate.window(), clock.monotonicMs()]
       if (mode === 'observe') return Number.POSITIVE_INFINITY
-      if (nowMs < window.pauseUntilMs) return 0
-      return Math.max(0, capOf(window, nowMs) - (coming + window.held + gate.line.size))
+      const cap = capOf(window, nowMs)
+      if (nowMs < window.pauseUntilMs || cap === 0) return 0
+      const others = gate.line.size - queued.waiting
+      const behind = others > 0 && coming + queued.waiting === 0 ? 1 : 0 // they must not keep the queue out for ever
+      return Math.max(behind, cap - (coming + window.held + gate.line.size))
     },
     claimed: (isFull) => void (hasMore = isFull),
     tell: () => gate.tell(hasMore),
     hear: gate.hear,
+    close: gate.close,
   }
 }
 
 type Door = Pick<Deps, 'clock' | 'mode' | 'meter'> & {
   readonly gate: Gate
+  readonly queued: { waiting: number }
   readonly refusal: (what: string) => Retry
 }
 
 /** Resolves with a permit taken. */
-function admission({ clock, mode, meter, gate, refusal }: Door) {
+function admission({ clock, mode, meter, gate, queued, refusal }: Door) {
   const { line } = gate
   const none = (why: string) => {
     meter.asked('none', 0)
@@ -146,11 +152,17 @@ function admission({ clock, mode, meter, gate, refusal }: Door) {
       gate.force()
       return meter.asked('would_wait', 0)
     }
+    if (gate.isClosed()) throw new Retry('unavailable', 'This pod stops; nothing was sent')
     const startMs = clock.monotonicMs()
     if (gate.window().pauseUntilMs > startMs + patience.maxWaitMs) throw none('it pauses for longer')
-    const most = patience.isQueued ? Math.max(1, capOf(gate.window(), startMs)) : MOST_WAITING
-    if (line.size >= most) throw none(`${most} calls wait already`)
-    if (await wait(patience)) return meter.asked('waited', clock.monotonicMs() - startMs)
+    const { isQueued } = patience
+    const most = isQueued ? Math.max(1, capOf(gate.window(), startMs)) : MOST_WAITING
+    if ((isQueued ? queued.waiting : line.size) >= most) throw none(`${most} calls wait already`)
+    if (isQueued) queued.waiting += 1
+    const isIn = await wait(patience).finally(() => {
+      if (isQueued) queued.waiting -= 1
+    })
+    if (isIn) return meter.asked('waited', clock.monotonicMs() - startMs)
     throw none(`no permit within ${patience.maxWaitMs} ms`)
   }
 }

@@ -1,14 +1,15 @@
 // What a pod tells the leader about one downstream, once a round. `inFlight` is the mean of the round, without the time of
-// calls that were refused: those were never taken on. `ok` and `refused` are totals, so that a load nobody read loses
-// nothing. `want` follows what is held and awaited fast upwards and slowly down. Pure.
+// calls that were refused: those were never taken on; `peak` the most at once. `ok` and `refused` are totals, so that a load
+// nobody read loses nothing. `want` follows peak and line fast upwards and slowly down. Pure.
 import type { FailureKind } from './outcome.ts'
 
 export type Load = {
   /** Of the row that the pod acts on. */
   readonly gen: number
   readonly inFlight: number
+  readonly peak: number
   readonly want: number
-  /** More it would never have. */
+  /** More it would never have. 0: nothing any more, as it stops. */
   readonly most: number
   readonly ok: number
   readonly refused: number
@@ -20,6 +21,8 @@ type Tally = {
   readonly refused: number
   readonly want: number
   readonly held: number
+  /** The most since the last load. */
+  readonly peak: number
   /** Calls times milliseconds, since the last load. */
   readonly areaMs: number
   readonly sinceMs: number
@@ -32,13 +35,14 @@ const SAMPLES = 32
 const FOLLOW = { up: 0.7, down: 0.1 }
 
 export function emptyTally(nowMs: number): Tally {
-  const none = { ok: 0, refused: 0, want: 1, held: 0, areaMs: 0, firsts: 0 }
+  const none = { ok: 0, refused: 0, want: 1, held: 0, peak: 0, areaMs: 0, firsts: 0 }
   return { ...none, sinceMs: nowMs, atMs: nowMs, firstsMs: [] }
 }
 
 /** So many are in flight from now on. */
 export function holding(tally: Tally, held: number, nowMs: number): Tally {
-  return { ...tally, held, areaMs: tally.areaMs + tally.held * (nowMs - tally.atMs), atMs: nowMs }
+  const areaMs = tally.areaMs + tally.held * (nowMs - tally.atMs)
+  return { ...tally, held, peak: Math.max(tally.peak, held), areaMs, atMs: nowMs }
 }
 
 type Ended = {
@@ -75,16 +79,17 @@ export function told(
   { nowMs, waiting, most, gen }: Standing,
 ): { readonly tally: Tally; readonly load: Load } {
   const tally = holding(before, before.held, nowMs)
-  const raw = tally.held + waiting
+  const raw = tally.peak + waiting
   const want = Math.max(1, tally.want + (raw > tally.want ? FOLLOW.up : FOLLOW.down) * (raw - tally.want))
   const spanMs = nowMs - tally.sinceMs
   const inFlight = spanMs > 0 ? Math.max(0, tally.areaMs / spanMs) : tally.held
-  const { ok, refused, firstsMs } = tally
+  const { ok, refused, firstsMs, peak } = tally
   return {
-    tally: { ...tally, want, areaMs: 0, sinceMs: nowMs, firstsMs: [], firsts: 0 },
+    tally: { ...tally, want, peak: tally.held, areaMs: 0, sinceMs: nowMs, firstsMs: [], firsts: 0 },
     load: {
       gen,
       inFlight: rounded(inFlight),
+      peak,
       want: rounded(want),
       most,
       ok,

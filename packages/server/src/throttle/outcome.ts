@@ -50,7 +50,11 @@ const IN_FLIGHT = /in[- ]flight|concurren/i
 
 /** Of what a call threw. */
 export function failureIn(error: unknown, now: number): Failure {
-  return ownRefusal(error, now) ?? failureOf(replyIn(error), now)
+  try {
+    return ownRefusal(error, now) ?? failureOf(replyIn(error), now)
+  } catch {
+    return { kind: 'client' } // not even its fields can be read
+  }
 }
 
 /** Of what a provider answered. */
@@ -73,8 +77,8 @@ function kindOfReply({ status = 0, names, text }: Reply, hasWait: boolean): Fail
 
 function ownRefusal(error: unknown, now: number): Failure | undefined {
   if (kindOf(error) !== 'Retry' || (error as Retry).code !== 'rate_limited') return undefined
-  const { afterMs, at, fields } = error as Retry
-  if (fields['key'] !== undefined) return { kind: 'client' }
-  const waitMs = at ? at.getTime() - now : (afterMs ?? 0)
+  const { afterMs, at, fields } = error as Partial<Retry>
+  if (fields?.['key'] !== undefined) return { kind: 'client' }
+  const waitMs = at instanceof Date ? at.getTime() - now : (afterMs ?? 0)
   return { kind: 'refused', waitMs: waitMs > 0 ? Math.min(waitMs, LONGEST_MS) : undefined }
 }

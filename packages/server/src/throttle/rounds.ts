@@ -1,7 +1,7 @@
 // The pod's side of the shares: round after round, in one statement, it tells what it does and reads what it may. A round a
 // second while any downstream is in use; at once when one comes into use, when a share was cut, so that others may have it,
 // and when a provider asked for a long pause, which is for all pods. Nothing waits for a round: without one, leases end
-// and safe shares hold.
+// and safe shares hold. The last says what it will not use any more, so that others need not wait for the end of its lease.
 import { createBell } from '../lib/bell.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -74,6 +74,12 @@ export function createRounds({ database, clock, log, downstreams, self }: Deps):
     if (!isSilent) log.warn('shares cannot be read; leases run out', { error })
     isSilent = true
   }
+  const leave = async () => {
+    const pod = self()
+    if (pod === undefined || isSilent) return
+    for (const limiter of downstreams.inUse().values()) limiter.close()
+    await round(pod).catch(failed)
+  }
   const run = async () => {
     while (!isStopping) {
       const pod = self()
@@ -89,6 +95,8 @@ export function createRounds({ database, clock, log, downstreams, self }: Deps):
       isStopping = true
       bell.ring()
       await loop
+      if (loop) await leave()
+      loop = undefined
     },
     wake: () => bell.ring(),
   }

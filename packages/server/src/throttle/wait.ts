@@ -5,7 +5,7 @@ import type { Reply } from './reply.ts'
 
 /** Azure has said a day; who says more is not believed. */
 export const LONGEST_MS = 86_400_000
-const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000 }
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }
 
 /** Undefined: it said nothing about it. */
 export function waitOf(reply: Reply, now: number): number | undefined {
@@ -53,13 +53,19 @@ function resetOf(text: string | undefined, now: number): number | undefined {
   return value > 1e9 ? value * 1_000 - now : value * 1_000
 }
 
+/** `2 minutes`, `320ms`, `1m26.4s`. */
 function spokenMs(text: string): number | undefined {
-  const said =
-    /(?:retry after|try again in)\s+(\d{1,9}(?:\.\d{1,9})?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\b/i
-  const [, count, unit] = said.exec(text) ?? []
-  if (count === undefined || unit === undefined) return undefined
-  const short = /^(ms|milli)/i.test(unit) ? 'ms' : unit[0]!.toLowerCase()
-  return Number(count) * UNITS[short]!
+  const begin = /(?:retry after|try again in)\s+(?=\d)/i.exec(text)
+  if (!begin) return undefined
+  const part = /(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|milliseconds?|seconds?|minutes?|hours?)(?![a-z])\s*/iy
+  part.lastIndex = begin.index + begin[0].length
+  let ms: number | undefined
+  for (let found = part.exec(text); found; found = part.exec(text)) {
+    const [, count, unit] = found
+    const short = /^(ms|milli)/i.test(unit!) ? 'ms' : unit![0]!.toLowerCase()
+    ms = (ms ?? 0) + Number(count) * UNITS[short]!
+  }
+  return ms
 }
 
 function finite(ms: number): number | undefined {

@@ -22,7 +22,7 @@ import { openDatabase } from '../support/store.ts'
 
 const KEY = 'provider/account'
 const MOST = 200
-const LOAD = { gen: 0, inFlight: 3, want: 5, most: MOST, ok: 0, refused: 0, firstsMs: [] }
+const LOAD = { gen: 0, inFlight: 3, peak: 3, want: 5, most: MOST, ok: 0, refused: 0, firstsMs: [] }
 const TELL = `
   insert into fleetline.downstream_loads values ($1, clock_timestamp(), $2)
   on conflict (pod) do update set at = excluded.at, loads = excluded.loads`
@@ -146,7 +146,7 @@ async function podOf(t: TestContext, url: string, pod: number) {
   const rounds = createRounds({ database, clock, log: silentLog(), downstreams, self: () => pod })
   atEnd(t, () => rounds.stop())
   await rounds.start()
-  return downstreams.get(KEY)
+  return { to: downstreams.get(KEY), stop: async () => rounds.stop() }
 }
 
 // $1 key · $2 pods · $3 what each of them may have · $4 for so long, in ms
@@ -159,7 +159,7 @@ const GIVE = `
 
 test('T3: a pause of ten seconds or more that one pod is told is kept by all', async (t) => {
   const { url, run } = await storeOf(t)
-  const [one, two] = [await podOf(t, url, 7), await podOf(t, url, 8)]
+  const [{ to: one }, { to: two }] = [await podOf(t, url, 7), await podOf(t, url, 8)]
   const refused = Object.assign(new Error('429'), { status: 429, headers: { 'retry-after': '3600' } })
   await run((query) => query(GIVE, [KEY, [7, 8], 5, 3_600_000]))
   await two.run(async () => undefined)
@@ -177,11 +177,37 @@ test('T3: a pause of ten seconds or more that one pod is told is kept by all', a
   assert.ok(row!.left > 3_000 && row!.left <= 3_600, `${row!.left} s: as it was told, without what pods add`)
 })
 
+test('T1: a pod that stops says what it gives up, and sends nothing of that any more', async (t) => {
+  const { url, run } = await storeOf(t)
+  const [idle, busy] = [await podOf(t, url, 7), await podOf(t, url, 8)]
+  const free = Promise.withResolvers<void>()
+  atEnd(t, free.resolve)
+  await idle.to.run(async () => undefined)
+  const call = busy.to.run(() => free.promise)
+  await Promise.all([idle.stop(), busy.stop()])
+  const tellers = await run((query) =>
+    query('select pod, (loads -> $1 ->> $2)::int as most from fleetline.downstream_loads order by pod', [
+      KEY,
+      'most',
+    ]),
+  )
+  assert.deepEqual(tellers, [
+    { pod: 7, most: 0 },
+    { pod: 8, most: MOST },
+  ])
+  await assert.rejects(
+    idle.to.run(async () => assert.fail('sent')),
+    { code: 'unavailable', message: 'This pod stops; nothing was sent' },
+  )
+  free.resolve()
+  await call
+})
+
 test('T6: leader and database gone, sends stay within the safe share, and wait for nobody', async (t) => {
   const { url, run } = await storeOf(t)
   const proxy = await proxyFor(t, url)
   const give = (share: number, ms: number) => run((query) => query(GIVE, [KEY, [7], share, ms]))
-  const to = await podOf(t, proxy.url, 7)
+  const { to } = await podOf(t, proxy.url, 7)
   const busy = (count: number) => {
     const free = Promise.withResolvers<void>()
     let [now, peak] = [0, 0]

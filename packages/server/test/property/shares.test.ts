@@ -26,7 +26,7 @@ type Traffic = {
 }
 type Step =
   | { readonly act: 'send' | 'round'; readonly pod: number; readonly traffic: Traffic }
-  | { readonly act: 'reach' | 'hear' | 'lose' | 'restart'; readonly pod: number }
+  | { readonly act: 'reach' | 'hear' | 'lose' | 'restart' | 'leave'; readonly pod: number }
   | { readonly act: 'look' | 'publish' | 'lead' | 'take'; readonly leader: number }
   | { readonly act: 'crash' }
   | { readonly act: 'pass'; readonly ms: number }
@@ -90,8 +90,8 @@ function fleet(capacity: number) {
       pod.ok += ok
       pod.refused += refused
       const { gen } = pod.lease
-      const load = { gen, want, inFlight, most: MOST, ok: pod.ok, refused: pod.refused, firstsMs: [] }
-      pod.round ??= { sentMs: nowMs, load }
+      const told = { gen, want, inFlight, peak: inFlight, ok: pod.ok, refused: pod.refused }
+      pod.round ??= { sentMs: nowMs, load: { ...told, most: MOST, firstsMs: [] } }
     },
     reach: (pod: Pod) => {
       if (!pod.round || pod.round.reached) return
@@ -106,6 +106,14 @@ function fleet(capacity: number) {
       pod.isNamed = reached.offer!.share !== null
     },
     lose: (pod: Pod) => void (pod.round = undefined),
+    /** Stopped, which is the last that it tells; another in its place. */
+    leave: (pod: Pod) => {
+      pod.round = undefined
+      acts.send(pod, { want: 1, inFlight: 0, ok: 0, refused: 0 })
+      const { load } = pod.round!
+      loads.set(pod.id, { pod: pod.id, at: nowMs, load: { ...load, most: 0 } })
+      acts.restart(pod)
+    },
     /** Dead, and another in its place. */
     restart: (pod: Pod) => void Object.assign(pod, born()),
     look: (leader: (typeof leaders)[number]) => {
@@ -188,7 +196,7 @@ const steps = fc.array(
     step(3, 'hear', { pod }),
     step(2, ['look', 'publish'], { leader }),
     step(4, 'pass', { ms: fc.constantFrom(500, 1_000, 3_000, 8_000, 16_000) }),
-    step(1, ['lose', 'restart'], { pod }),
+    step(1, ['lose', 'restart', 'leave'], { pod }),
     step(1, 'take', { leader }),
     step(1, 'crash'),
   ),

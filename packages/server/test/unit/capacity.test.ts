@@ -2,15 +2,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { learnt, UNLEARNT, type Capacity, type Seen } from '../../src/throttle/capacity.ts'
-import { isNews, nextRow } from '../../src/throttle/ledger.ts'
+import { isNews, nextRow, type Row } from '../../src/throttle/ledger.ts'
 import { counted, emptyTally, holding, told } from '../../src/throttle/load.ts'
 
-const CALM: Seen = { inFlight: 0, ok: 0, refused: 0, firstsMs: [] }
+const CALM: Seen = { inFlight: 0, peak: 0, spare: 0, ok: 0, refused: 0, firstsMs: [] }
 
 function of(capacity: number | null, memory: Partial<Capacity['memory']> = {}): Capacity {
   return { capacity, memory: { ...UNLEARNT.memory, ...memory } }
 }
-const after = (before: Capacity, seen: Partial<Seen>) => learnt(before, { ...CALM, ...seen }, 1_000)
+/** As much at once as in the mean, unless it says otherwise. */
+const after = (before: Capacity, seen: Partial<Seen>) =>
+  learnt(before, { ...CALM, peak: seen.inFlight ?? 0, ...seen }, 1_000)
 const near = (value: number | null, wanted: number) => assert.ok(Math.abs(value! - wanted) < 1e-9, `${value}`)
 
 test('unknown until something is refused; then what was in flight, a little less', () => {
@@ -45,6 +47,9 @@ test('grows with calls that go well while it is in use, faster after seven clean
     'a single refusal holds',
   )
   near(after(of(4.7), { inFlight: 3.4, ok: 4 }).capacity, 4.748)
+  near(after(of(100), { inFlight: 30, peak: 85, ok: 50 }).capacity, 100.6) // short calls, with gaps between them
+  near(after(of(100), { inFlight: 34, spare: 60, ok: 50 }).capacity, 100.6)
+  assert.equal(after(of(100), { inFlight: 33.9, spare: 60, ok: 50 }).capacity, 100)
 })
 
 test('of calls much shorter than a round no more than one round trip counts: pods hear of a round once', () => {
@@ -75,7 +80,7 @@ test('cut once it has become slow to begin, for all pods together; held while a 
   const half = after(usual, { firstsMs: times(300).slice(30) })
   const late = learnt(half, { ...CALM, firstsMs: times(300).slice(30) }, 70_000)
   assert.equal(late.memory.medians.length, 1, 'what did not fill a window within a minute is no part of it')
-  const calm = learnt(slow, { ...CALM, inFlight: 90, ok: 10 }, 61_001)
+  const calm = learnt(slow, { ...CALM, peak: 90, ok: 10 }, 61_001)
   near(calm.capacity, slow.capacity! + 0.12)
 })
 
@@ -92,14 +97,15 @@ test('a load: the mean in flight without what was refused; totals; a want that r
   assert.deepEqual(first.load, {
     gen: 3,
     inFlight: 0.5,
-    want: 8,
+    peak: 2,
+    want: 9.4,
     most: 9,
     ok: 1,
     refused: 1,
     firstsMs: [120],
   })
   const second = told(first.tally, { ...standing, nowMs: 2_000 })
-  assert.deepEqual(second.load, { ...first.load, inFlight: 0, want: 7.2, firstsMs: [] })
+  assert.deepEqual(second.load, { ...first.load, inFlight: 0, peak: 0, want: 8.46, firstsMs: [] })
   const across = holding(second.tally, 1, 2_500)
   const third = told(across, { ...standing, nowMs: 3_000 })
   assert.equal(third.load.inFlight, 0.5)
@@ -120,7 +126,7 @@ test('of many first tokens 32 are told, of the whole round', () => {
 })
 
 test('a row: what a pod told before the row knew it is not counted, nor what nobody led', () => {
-  const load = { gen: 0, inFlight: 9, want: 9, most: 20, ok: 1_000, refused: 50, firstsMs: [] }
+  const load = { gen: 0, inFlight: 9, peak: 9, want: 9, most: 20, ok: 1_000, refused: 50, firstsMs: [] }
   const first = nextRow(undefined, [{ pod: 1, at: 0, load }], 0)
   assert.deepEqual([first.capacity, first.safe, first.shares[1]!.share], [null, 1, 20])
   const more = { ...load, ok: 1_050, refused: 60 }
@@ -132,5 +138,50 @@ test('a row: what a pod told before the row knew it is not counted, nor what nob
     isNews(first, nextRow(first, [{ pod: 1, at: 6_000, load }], 6_000), 6_000),
     true,
     'to be renewed',
+  )
+})
+
+/** After 300 rounds of eight pods, of which two have so many calls to send, one behind the other; none is refused. */
+function rowAfter(capacity: number, calls: number): Row {
+  let row: Row = { ...of(capacity), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
+  for (let nowMs = 1_000; nowMs <= 300_000; nowMs += 1_000) {
+    const told = Array.from({ length: 8 }, (_, index) => {
+      const { share = 0, ok = 0 } = row.shares[index + 1] ?? {}
+      const peak = index < 2 ? Math.min(share, calls) : 0
+      const load = { gen: row.gen, inFlight: peak, peak, want: index < 2 ? calls : 1 }
+      return {
+        pod: index + 1,
+        at: nowMs,
+        load: { ...load, most: 200, ok: ok + peak, refused: 0, firstsMs: [] },
+      }
+    })
+    row = nextRow(row, told, nowMs)
+  }
+  return row
+}
+
+test('a capacity grows while those who need it use what they may, however many are idle beside them', () => {
+  for (const capacity of [10, 4]) {
+    const { shares, capacity: grown } = rowAfter(capacity, 20)
+    assert.ok(shares[1]!.share >= 20 && shares[2]!.share >= 20, `from ${capacity}`)
+    assert.ok(grown! <= 60, 'and no longer than they need it')
+  }
+  assert.deepEqual([rowAfter(10, 1).capacity, rowAfter(4, 1).capacity], [10, 4], 'nobody lacks any')
+})
+
+test('what a pod had that has stopped goes to others at once', () => {
+  const load = { gen: 0, inFlight: 9, peak: 9, want: 9, most: 20, ok: 0, refused: 0, firstsMs: [] }
+  const row: Row = { ...of(10), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
+  const one = nextRow(row, [{ pod: 1, at: 0, load }], 0)
+  const both = [
+    { pod: 1, at: 900, load: { ...load, gen: 1, most: 0 } },
+    { pod: 2, at: 900, load },
+  ]
+  const next = nextRow(one, both, 1_000)
+  assert.deepEqual([one.shares[1]!.share, next.shares[1], next.shares[2]!.share], [10, undefined, 10])
+  assert.equal(
+    nextRow(one, both.slice(1), 1_000).shares[2]!.share,
+    0,
+    'one of which nothing is heard still has it',
   )
 })

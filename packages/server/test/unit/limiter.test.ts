@@ -267,6 +267,55 @@ test('who stands in a queue waits for a permit if he may go next; else he comes 
   assert.equal(downstreams.get(KEY).standing().waiting, 3, 'who stands in none may wait')
 })
 
+test('who stands in no queue does not keep out who does, nor keeps the pod from claiming one', async () => {
+  const clock = manualClock()
+  const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 2 } })
+  const { signal } = new AbortController()
+  const limits = { maxWaitMs: 2_000, deadlineMs: 60_000, signal, waitSignal: signal }
+  const order: string[] = []
+  const call = (who: string) => async () => {
+    order.push(who)
+    await clock.sleep(100)
+  }
+  for (let n = 0; n < 6; n += 1) void downstreams.get(KEY).run(call('own'))
+  await clock.advance(0)
+  const { permits } = downstreams
+  assert.deepEqual([permits.roomFor(KEY, 0), permits.roomFor(KEY, 1)], [1, 0], 'one, behind the others')
+  const queued = permits.run(KEY, call('queued'), limits)
+  await clock.advance(0)
+  assert.equal(permits.roomFor(KEY, 0), 0)
+  for (let n = 0; n < 6; n += 1) void downstreams.get(KEY).run(call('own'))
+  await clock.advance(1_000)
+  await queued
+  assert.deepEqual([order.indexOf('queued'), order.length], [6, 13])
+  for (let n = 0; n < 3; n += 1) {
+    for (let more = 0; more < 3; more += 1) void downstreams.get(KEY).run(call('own'))
+    const again = permits.run(KEY, call('queued'), limits)
+    await clock.advance(0)
+    await clock.advance(1_000)
+    await again
+  }
+  const none = downstreamsOn(clock, { offer: { isLearnt: true, share: 0 } })
+  none
+    .get(KEY)
+    .run(call('own'))
+    .catch(() => undefined)
+  await clock.advance(0)
+  assert.deepEqual(
+    [none.get(KEY).standing().waiting, none.permits.roomFor(KEY, 0)],
+    [1, 0],
+    'no share, no room',
+  )
+})
+
+test('T5: a permit comes back from a call whose error cannot be read', async () => {
+  const { to } = downstream()
+  const { proxy, revoke } = Proxy.revocable(new Error('gone'), {})
+  revoke()
+  await to.run(() => Promise.reject(proxy)).catch(() => undefined)
+  assert.equal(to.standing().held, 0)
+})
+
 test('a refusal of another limiter teaches nothing', async () => {
   const downstreams = downstreamsOn(manualClock())
   const [outer, inner] = [downstreams.get('outer'), downstreams.get('inner')]

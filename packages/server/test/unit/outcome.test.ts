@@ -11,6 +11,12 @@ const seen = (status: number, headers?: unknown, body?: unknown) =>
 const thrown = (error: unknown) => failureIn(error, NOW)
 const with_ = (fields: object, message = 'failed', cause?: unknown) =>
   Object.assign(new Error(message, { cause }), fields)
+const untyped = (more: object) => new Retry('rate_limited', 'busy', more)
+const revoked = () => {
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  return proxy
+}
 const is = (kind: Failure['kind'], waitMs?: number): Failure =>
   kind === 'client' ? { kind } : { kind, waitMs }
 
@@ -91,6 +97,9 @@ test('the class of what a client threw', () => {
       is('refused', 86_400_000),
     ],
     ['of a limiter', thrown(new Retry('rate_limited', 'no', { fields: { key: 'k' } })), is('client')],
+    ['ours, as untyped code says it', thrown(untyped({ at: NOW + 90 })), is('refused')],
+    ['ours, without fields', thrown(untyped({ fields: null })), is('refused')],
+    ['what cannot be read', thrown(revoked()), is('client')],
     ['ours, of another kind', thrown(new Retry('unavailable', 'no')), is('client')],
   ]
   for (const [what, found, expected] of errors) assert.deepEqual(found, expected, what)
@@ -117,6 +126,10 @@ test('a wait, in all its forms; the first that can be read and is more than noth
     ['words', wait({}, 'Rate limit reached. Please try again in 1.2s. Visit'), 1_200],
     ['words, ms', wait({}, 'Please try again in 320ms.'), 320],
     ['words, minutes', wait({}, 'Please retry after 2 minutes'), 120_000],
+    ['words, minutes and seconds', wait({}, 'Please try again in 1m26.4s. Visit'), 86_400],
+    ['words, hours', wait({}, 'try again in 1h2m3s'), 3_723_000],
+    ['words, whole', wait({}, 'Retry after 2 hours 5 minutes.'), 7_500_000],
+    ['words that are none', wait({}, 'try again in 3 steps'), undefined],
     ['the first that is more than nothing', wait({ 'retry-after-ms': '0', 'retry-after': '3' }), 3_000],
     ['the first', wait({ 'retry-after-ms': '40', 'retry-after': '3' }), 40],
     [
