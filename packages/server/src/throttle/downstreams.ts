@@ -28,7 +28,7 @@ export type Downstream = {
   readonly key: string
   /**
    * Calls it once there is a permit. Throws `Retry`, code `rate_limited`, if nothing was sent, with `at` for when to
-   * ask again; else what the body threw. It never tries again, so that an SDK's own retries should be off.
+   * ask again, or code `unavailable` once the pod has stopped; else what the body threw. It never tries again, so that an SDK's own retries should be off.
    */
   run<Value>(body: (call: Call) => Promise<Value>, options?: RunOptions): Promise<Value>
   standing(): Standing

@@ -1,6 +1,7 @@
 // What a failed call says about its provider. The first row that matches:
 //   refused   it has too much to do, or we sent too much: 429; Groq's 498; a 402 about what is in flight; a 503 that names
-//             a wait, a 5xx that speaks of high demand; `slow_down`, `ThrottlingException`, `rate_limit_error` … whatever the status
+//             a wait, a 5xx that speaks of high demand; `slow_down`, `ThrottlingException`, `rate_limit_error` … whatever
+//             the status
 //   timeout   no answer in time: 408, Node's and undici's timeouts, `ModelTimeoutException`, `TimeoutError`
 //   server    it is ill: 5xx, `overloaded_error`, a connection refused or reset
 //   client    all else: the request's own fault, or ours; says nothing about the provider
