@@ -5,31 +5,39 @@ import { randomBytes } from 'node:crypto'
 import { formatId, uuidV7 } from '@fleetline/protocol'
 import { migrateUp } from '../packages/server/src/store/migrate.ts'
 import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
-import { startCluster, type Cluster } from '../packages/server/test/support/cluster.ts'
+import type { Cluster } from '../packages/server/test/support/cluster.ts'
 import { startPod, type RunningPod } from '../packages/server/test/support/pods.ts'
 import { openBareEngine } from './bare/append.ts'
 import { closedLoop, type Acked, type Measured } from './support/closed-loop.ts'
 import { openHttpWriter } from './support/http-writer.ts'
-import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/report.ts'
+import { rounded, versionOf, type Bench, type Report, type Size } from './support/report.ts'
 import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
 
 const WRITERS = 64
-const SESSIONS = 10_000
 const STORED_EACH = 3
 const PARTS = [{ type: 'text', text: 'm'.repeat(512) }]
-type Times = { readonly warmMs: number; readonly measuredMs: number; readonly rounds: number }
-const FULL: Times = { warmMs: 2_000, measuredMs: 15_000, rounds: 5 }
-const QUICK: Times = { warmMs: 500, measuredMs: 4_000, rounds: 4 }
+const DATABASE = 'append'
+type Times = {
+  readonly warmMs: number
+  readonly measuredMs: number
+  readonly rounds: number
+  readonly stored: number
+}
+const SIZES: Readonly<Record<Size, Times>> = {
+  full: { warmMs: 2_000, measuredMs: 15_000, rounds: 5, stored: 10_000 },
+  quick: { warmMs: 500, measuredMs: 4_000, rounds: 4, stored: 10_000 },
+  smoke: { warmMs: 50, measuredMs: 200, rounds: 1, stored: 100 },
+}
 
 type Result = Measured & { readonly coresOfPod: number; readonly coresOfWriters: number }
 
-export const appendBench: Bench = async ({ quick }, scope) => {
-  const times = quick ? QUICK : FULL
-  const cluster = await startCluster(15, DURABLE)
-  atEnd(scope, () => cluster.stop())
-  const url = cluster.urlOf('postgres')
+export const appendBench: Bench = async ({ size, startServer }, scope) => {
+  const { stored, ...times } = SIZES[size]
+  const cluster = await startServer()
+  await cluster.admin(`create database ${DATABASE}`)
+  const url = cluster.urlOf(DATABASE)
   await migrateUp({ url })
-  const sessions = await fill(cluster)
+  const sessions = await fill(cluster, stored)
   const pod = await startPod(scope, url, { FLEETLINE_REQUESTS_PER_SOCKET: '1000000' })
   const run = { sessions, ...times }
   const results = await runRounds(
@@ -42,17 +50,18 @@ export const appendBench: Bench = async ({ quick }, scope) => {
   return reportOf(cluster, results)
 }
 
-async function fill(cluster: Cluster): Promise<string[]> {
-  const sessions = Array.from({ length: SESSIONS }, () => uuidV7(Date.now(), randomBytes(10)))
-  await cluster.admin(`
+async function fill(cluster: Cluster, count: number): Promise<string[]> {
+  const run = (text: string) => cluster.admin(text, DATABASE)
+  const sessions = Array.from({ length: count }, () => uuidV7(Date.now(), randomBytes(10)))
+  await run(`
     insert into fleetline.sessions (tenant, id, head)
     select 1, id, ${STORED_EACH} from unnest('{${sessions.join()}}'::uuid[]) id`)
-  await cluster.admin(`
+  await run(`
     insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
     select now(), 1, s.id, n, gen_random_uuid(), 0, 0, 0, 'stored-' || n, '${JSON.stringify({ parts: PARTS })}'
       from fleetline.sessions s, generate_series(1, ${STORED_EACH}) n`)
-  await cluster.admin('vacuum analyze')
-  await cluster.admin('checkpoint')
+  await run('vacuum analyze')
+  await run('checkpoint')
   return sessions
 }
 
@@ -139,14 +148,17 @@ function rowOf(name: string, rounds: readonly Result[]): (string | number)[] {
 async function lostOf(cluster: Cluster, acked: readonly Acked[]): Promise<number> {
   const { rows } = await cluster.admin(
     `select concat_ws(' ', session, id, seq) as entry from fleetline.messages where seq > ${STORED_EACH}`,
+    DATABASE,
   )
   const log = new Set(rows.map(({ entry }) => entry))
   return acked.filter(({ session, id, seq }) => !log.has(`${session} ${id} ${seq}`)).length
 }
 
 async function holesIn(cluster: Cluster): Promise<number> {
-  const { rowCount } = await cluster.admin(`
-    select s.id from fleetline.sessions s join fleetline.messages m on m.tenant = s.tenant and m.session = s.id
-     group by s.id, s.head having count(*) <> s.head or max(m.seq) <> s.head`)
+  const { rowCount } = await cluster.admin(
+    `select s.id from fleetline.sessions s join fleetline.messages m on m.tenant = s.tenant and m.session = s.id
+      group by s.id, s.head having count(*) <> s.head or max(m.seq) <> s.head`,
+    DATABASE,
+  )
   return rowCount ?? 0
 }

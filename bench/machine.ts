@@ -5,17 +5,18 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
-import { startCluster, type Cluster } from '../packages/server/test/support/cluster.ts'
+import type { Scope } from '../packages/server/test/support/cleanup.ts'
+import type { Cluster } from '../packages/server/test/support/cluster.ts'
 import { LONG, LONG_STEPS, STEPS } from './ours/machine.ts'
 import { missed, nowMs, openField, type Field } from './support/field.ts'
-import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/report.ts'
+import { rounded, versionOf, type Bench, type Report, type Size as BenchSize } from './support/report.ts'
 import { medianOf, ratioOf, runRounds } from './support/rounds.ts'
 
+const PEER = 'DBOS'
 const ENTRANTS = [
   { name: 'ours', module: 'ours/machine.ts' },
   { name: 'bare', module: 'bare/machine.ts' },
-  { name: 'DBOS', module: 'peers/dbos.ts' },
+  { name: PEER, module: 'peers/dbos.ts' },
 ] as const
 const RESUMES = [
   { name: 'resumed at 3', position: 3 },
@@ -23,8 +24,11 @@ const RESUMES = [
 ] as const
 
 type Size = { readonly rounds: number; readonly tasks: number }
-const FULL: Size = { rounds: 5, tasks: 10_000 }
-const QUICK: Size = { rounds: 3, tasks: 2_000 }
+const SIZES: Readonly<Record<BenchSize, Size>> = {
+  full: { rounds: 5, tasks: 10_000 },
+  quick: { rounds: 3, tasks: 2_000 },
+  smoke: { rounds: 1, tasks: 200 },
+}
 
 type Result = {
   /** Of transitions, or of tasks that were resumed, in a second. */
@@ -42,12 +46,12 @@ type Cell = {
   readonly tasks: number
 }
 
-export const machineBench: Bench = async ({ quick }, scope) => {
-  if (!existsSync(join(import.meta.dirname, 'node_modules/@dbos-inc')))
+export const machineBench: Bench = async ({ size, startServer }, scope) => {
+  if (size !== 'smoke' && !existsSync(join(import.meta.dirname, 'node_modules/@dbos-inc')))
     throw new Error('The peers are not installed: run npm ci --prefix bench --ignore-scripts')
-  const { rounds, tasks } = quick ? QUICK : FULL
-  const cluster = await startCluster(15, { ...DURABLE, shared_preload_libraries: 'pg_stat_statements' })
-  atEnd(scope, () => cluster.stop())
+  const { rounds, tasks } = SIZES[size]
+  const entrants = ENTRANTS.filter(({ name }) => name !== PEER || size !== 'smoke')
+  const cluster = await startServer({ shared_preload_libraries: 'pg_stat_statements' })
   await cluster.admin('create extension pg_stat_statements')
   const cellOf = (name: string, file: string, round: number): Cell => ({
     cluster,
@@ -56,7 +60,7 @@ export const machineBench: Bench = async ({ quick }, scope) => {
     tasks,
   })
   const cells = [
-    ...ENTRANTS.map(({ name, module }) => ({
+    ...entrants.map(({ name, module }) => ({
       name,
       run: (round: number) => pass(scope, cellOf(name, module, round)),
     })),
@@ -164,7 +168,7 @@ function reportOf(results: ReadonlyMap<string, readonly Result[]>, tasks: number
   const each = statementsOf(results.get('ours')!, tasks * STEPS.length)
   return {
     ratios: {
-      steps_vs_dbos: ratioOf(rates('ours'), rates('DBOS')),
+      ...(results.has(PEER) && { steps_vs_dbos: ratioOf(rates('ours'), rates(PEER)) }),
       steps_vs_bare: ratioOf(rates('ours'), rates('bare')),
       resume_long_vs_short: ratioOf(rates(RESUMES[1].name), rates(RESUMES[0].name)),
     },

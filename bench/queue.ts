@@ -4,31 +4,36 @@
 // when SQL shows nothing unfinished; what ran is counted by number, so that losses and repeats are seen.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
-import { startCluster, type Cluster } from '../packages/server/test/support/cluster.ts'
+import type { Scope } from '../packages/server/test/support/cleanup.ts'
+import type { Cluster } from '../packages/server/test/support/cluster.ts'
 import type { ContestantProcess } from './support/contestant-processes.ts'
 import { missed, nowMs, openField, type Field } from './support/field.ts'
-import { DURABLE, rounded, versionOf, type Bench, type Report } from './support/report.ts'
+import { rounded, versionOf, type Bench, type Report, type Size as BenchSize } from './support/report.ts'
 import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
 
 const CALLERS = 64
 const PEERS = ['graphile-worker', 'pg-boss'] as const
 const ENTRANTS = [
-  { name: 'ours', module: 'ours/queue.ts', processes: 2 },
-  { name: 'bare', module: 'bare/queue.ts', processes: 2 },
-  { name: PEERS[0], module: 'peers/graphile-worker.ts', processes: 4 },
-  { name: PEERS[1], module: 'peers/pg-boss.ts', processes: 4 },
+  { name: 'ours', module: 'ours/queue.ts', processes: 2, isPeer: false },
+  { name: 'bare', module: 'bare/queue.ts', processes: 2, isPeer: false },
+  { name: PEERS[0], module: 'peers/graphile-worker.ts', processes: 4, isPeer: true },
+  { name: PEERS[1], module: 'peers/pg-boss.ts', processes: 4, isPeer: true },
 ] as const
 type Entrant = (typeof ENTRANTS)[number]
 
 type Size = {
   readonly rounds: number
+  /** Of one contestant, at most. */
+  readonly processes: number
   readonly backlog: number
   readonly singlyMs: number
   readonly steady: { readonly count: number; readonly perSecond: number }
 }
-const FULL: Size = { rounds: 5, backlog: 50_000, singlyMs: 3_000, steady: { count: 300, perSecond: 100 } }
-const QUICK: Size = { rounds: 2, backlog: 6_000, singlyMs: 400, steady: { count: 30, perSecond: 100 } }
+const SIZES: Readonly<Record<BenchSize, Size>> = {
+  full: { rounds: 5, processes: 4, backlog: 50_000, singlyMs: 3_000, steady: { count: 300, perSecond: 100 } },
+  quick: { rounds: 2, processes: 4, backlog: 6_000, singlyMs: 400, steady: { count: 30, perSecond: 100 } },
+  smoke: { rounds: 1, processes: 1, backlog: 1_000, singlyMs: 50, steady: { count: 5, perSecond: 100 } },
+}
 
 type Result = {
   readonly bulkRate: number
@@ -40,17 +45,16 @@ type Result = {
   readonly singleRate: number
   readonly latenciesMs: readonly number[]
 }
-export const queueBench: Bench = async ({ quick }, scope) => {
-  if (!existsSync(join(import.meta.dirname, 'node_modules')))
+export const queueBench: Bench = async ({ size, startServer }, scope) => {
+  if (size !== 'smoke' && !existsSync(join(import.meta.dirname, 'node_modules')))
     throw new Error('The peers are not installed: run npm ci --prefix bench --ignore-scripts')
-  const size = quick ? QUICK : FULL
-  const cluster = await startCluster(15, DURABLE)
-  atEnd(scope, () => cluster.stop())
-  const cells = ENTRANTS.map((entrant) => ({
+  const entrants = ENTRANTS.filter(({ isPeer }) => !isPeer || size !== 'smoke')
+  const cluster = await startServer()
+  const cells = entrants.map((entrant) => ({
     name: entrant.name,
-    run: (round: number) => measure(scope, { cluster, size, entrant, round }),
+    run: (round: number) => measure(scope, { cluster, size: SIZES[size], entrant, round }),
   }))
-  const results = await runRounds(cells, size.rounds)
+  const results = await runRounds<Result>(cells, SIZES[size].rounds)
   return reportOf(results, await versionOf(cluster))
 }
 
@@ -74,7 +78,7 @@ async function measure(scope: Scope, { cluster, size, entrant, round }: Round): 
   const fromLsn = await lsnOf(cluster)
   const bulk = await enqueuer.order('enqueueAll', 0, size.backlog)
   await field.tidy()
-  const drained = await drain(field, size, entrant.processes)
+  const drained = await drain(field, size, Math.min(entrant.processes, size.processes))
   const walBytesPerTask = ((await lsnOf(cluster)) - fromLsn) / size.backlog
   await field.tidy()
   const singly = await enqueuer.order('enqueueSingly', 0, CALLERS, isLive ? size.singlyMs : 0)
@@ -150,9 +154,11 @@ function ratiosOf(results: ReadonlyMap<string, readonly Result[]>): Report['rati
     return ratioOf(ours, best)
   }
   const drainRate = (result: Result) => result.drainRate
+  const vsBare = { drain_vs_bare: ratioOf(of('ours', drainRate), of('bare', drainRate)) }
+  if (!results.has(PEERS[0])) return vsBare
   return {
+    ...vsBare,
     drain_vs_best_peer: vsPeers(drainRate, Math.max),
-    drain_vs_bare: ratioOf(of('ours', drainRate), of('bare', drainRate)),
     enqueue_bulk_vs_best_peer: vsPeers(({ bulkRate }) => bulkRate, Math.max),
     enqueue_single_vs_best_peer: vsPeers(({ singleRate }) => singleRate, Math.max),
     latency_p50_vs_best_peer: vsPeers(({ latenciesMs }) => quantileOf(latenciesMs, 0.5), Math.min),

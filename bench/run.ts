@@ -2,20 +2,10 @@
 // in count and time; what it started it ends. Rates are published, never judged: only what was lost makes it red.
 // With --json the last line is one JSON object.
 import { parseArgs } from 'node:util'
-import { appendBench } from './append.ts'
-import { machineBench } from './machine.ts'
-import { queueBench } from './queue.ts'
-import { throttleBench } from './throttle.ts'
-import { turnBench } from './turn.ts'
-import { machineLine, publish, tableOf, type Bench } from './support/report.ts'
-
-const BENCHES: Readonly<Record<string, Bench>> = {
-  append: appendBench,
-  machine: machineBench,
-  queue: queueBench,
-  throttle: throttleBench,
-  turn: turnBench,
-}
+import { atEnd } from '../packages/server/test/support/cleanup.ts'
+import { startCluster } from '../packages/server/test/support/cluster.ts'
+import { BENCHES } from './benches.ts'
+import { DURABLE, machineLine, publish, tableOf, type BenchOptions } from './support/report.ts'
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -28,8 +18,14 @@ if (!bench) {
   process.exit(2)
 }
 const closings: (() => unknown)[] = []
+const scope = { after: (close: () => unknown) => void closings.push(close) }
+const startServer: BenchOptions['startServer'] = async (settings) => {
+  const cluster = await startCluster(15, { ...DURABLE, ...settings })
+  atEnd(scope, () => cluster.stop())
+  return cluster
+}
 try {
-  const report = await bench({ quick: values.quick }, { after: (close) => closings.push(close) })
+  const report = await bench({ size: values.quick ? 'quick' : 'full', startServer }, scope)
   const published = publish({ bench: name, quick: values.quick }, report)
   console.log(`${machineLine(published)}\n\n${tableOf(report.table)}`)
   if (values.json) console.log(JSON.stringify(published))

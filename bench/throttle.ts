@@ -14,7 +14,7 @@ import { VARIANTS, WORKLOADS, type Variant, type Workload } from './throttle/wor
 
 export const ENTRANTS: readonly Entrant[] = [OURS, AIMD, FIXED]
 const FIRST_SEED = 101
-const SEEDS = { full: 30, quick: 3 }
+const SEEDS = { full: 30, quick: 3, smoke: 1 }
 const CHARTS = join(import.meta.dirname, 'charts')
 
 export type Cell = {
@@ -27,13 +27,13 @@ export type Cell = {
   readonly insideRetryAfter: number
 }
 
-export const throttleBench: Bench = async ({ quick }) => {
-  const seeds = Array.from({ length: quick ? SEEDS.quick : SEEDS.full }, (_, n) => FIRST_SEED + n)
-  const cells = WORKLOADS.flatMap((workload) =>
+export const throttleBench: Bench = async ({ size }) => {
+  const seeds = Array.from({ length: SEEDS[size] }, (_, n) => FIRST_SEED + n)
+  const workloads = size === 'smoke' ? WORKLOADS.slice(0, 1) : WORKLOADS
+  const cells = workloads.flatMap((workload) =>
     VARIANTS.flatMap((variant) => cellsOf(workload, variant, seeds)),
   )
-  mkdirSync(CHARTS, { recursive: true })
-  for (const workload of WORKLOADS) draw(workload)
+  if (size !== 'smoke') for (const workload of workloads) draw(workload)
   return reportOf(cells)
 }
 
@@ -53,6 +53,7 @@ export function cellsOf(workload: Workload, variant: Variant, seeds: readonly nu
 }
 
 function draw(workload: Workload): void {
+  mkdirSync(CHARTS, { recursive: true })
   const shown = ENTRANTS.map((entrant) => {
     return { name: entrant.name, run: simulate(workload, VARIANTS[0]!, entrant, FIRST_SEED) }
   })

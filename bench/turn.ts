@@ -7,19 +7,27 @@ import type { Frame, Page } from '@fleetline/protocol'
 import { EventSourceParserStream } from 'eventsource-parser/stream'
 import { migrateUp } from '../packages/server/src/store/migrate.ts'
 import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
-import { startCluster } from '../packages/server/test/support/cluster.ts'
 import { eventually } from '../packages/server/test/support/eventually.ts'
 import { call, makeSession } from '../packages/server/test/support/http.ts'
 import { startPod } from '../packages/server/test/support/pods.ts'
 import { runProgram } from '../packages/server/test/support/program.ts'
-import { DURABLE, rounded, versionOf, type Bench } from './support/report.ts'
+import { rounded, versionOf, type Bench, type Size as BenchSize } from './support/report.ts'
 import { medianOf, quantileOf, runRounds } from './support/rounds.ts'
 import { SPEECH } from './support/speech.ts'
 
-type Size = { readonly replies: number; readonly rounds: number }
-const FULL: Size = { replies: 15, rounds: 5 }
-const QUICK: Size = { replies: 10, rounds: 3 }
-const TALKS = [1, 32] // at a time
+type Size = {
+  readonly replies: number
+  readonly rounds: number
+  readonly warmReplies: number
+  /** At a time. */
+  readonly talks: readonly number[]
+}
+const SIZES: Readonly<Record<BenchSize, Size>> = {
+  full: { replies: 15, rounds: 5, warmReplies: 5, talks: [1, 32] },
+  quick: { replies: 10, rounds: 3, warmReplies: 5, talks: [1, 32] },
+  smoke: { replies: 1, rounds: 1, warmReplies: 1, talks: [1] },
+}
+const DATABASE = 'turn'
 const MOST_MS = 120_000 // of one talk
 const APP = join(import.meta.dirname, 'ours/turn-app.ts')
 const DIRECT = join(import.meta.dirname, 'bare/turn.ts')
@@ -27,11 +35,11 @@ const DIRECT = join(import.meta.dirname, 'bare/turn.ts')
 /** Talks, each with one message under way: from sending it to the first word, in ms. */
 type Measure = (talks: number, replies: number) => Promise<readonly number[]>
 
-export const turnBench: Bench = async ({ quick }, scope) => {
-  const { replies, rounds } = quick ? QUICK : FULL
-  const cluster = await startCluster(15, DURABLE)
-  atEnd(scope, () => cluster.stop())
-  const url = cluster.urlOf('postgres')
+export const turnBench: Bench = async ({ size, startServer }, scope) => {
+  const { replies, rounds, warmReplies, talks: sizes } = SIZES[size]
+  const cluster = await startServer()
+  await cluster.admin(`create database ${DATABASE}`)
+  const url = cluster.urlOf(DATABASE)
   await migrateUp({ url })
   const real = {
     FLEETLINE_TTL_MS: '5000',
@@ -48,14 +56,14 @@ export const turnBench: Bench = async ({ quick }, scope) => {
     'through another pod': through(reads.gateway),
   }
   const cells = Object.entries(measures).flatMap(([name, measure]) =>
-    TALKS.map((talks) => ({ name: `${name}, ${talks}`, run: () => measure(talks, replies) })),
+    sizes.map((talks) => ({ name: `${name}, ${talks}`, run: () => measure(talks, replies) })),
   )
-  await Promise.all(Object.values(measures).map((measure) => measure(4, 5))) // warm
+  await Promise.all(Object.values(measures).map((measure) => measure(4, warmReplies))) // warm
   const results = await runRounds(cells, rounds)
   const lost = await lostIn(runs.gateway, acked)
   return {
     ratios: {},
-    times: Object.fromEntries(TALKS.flatMap((talks) => addedAt(results, talks))),
+    times: Object.fromEntries(sizes.flatMap((talks) => addedAt(results, talks))),
     counts: { acked: [...acked.values()].reduce((sum, count) => sum + count, 0), lost },
     table: [
       ['cell, talks at a time', 'p50 ms', 'p99 ms'],

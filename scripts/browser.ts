@@ -5,9 +5,12 @@ import { globSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { needPrograms } from '../packages/server/test/support/debian.ts'
 import { runTests, type Figure } from './test.ts'
 
 const ROOT = join(import.meta.dirname, '..')
+if (process.env['CHROMIUM'] === undefined) needPrograms({ chromium: 'chromium' })
+needPrograms({ ffmpeg: 'ffmpeg' })
 const { values } = parseArgs({ options: { keep: { type: 'boolean', default: false } } })
 const pictures = values.keep ? 'docs/pictures' : mkdtempSync(join(tmpdir(), 'fleetline-pictures-'))
 process.env['PICTURES'] = values.keep ? join(ROOT, pictures) : pictures

@@ -81,8 +81,7 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     batch.map(({ id }) => id),
     batch.map(() => null),
     batch.map(({ body }) => body),
-    batch.map(() => null),
-    batch.map(() => null),
+    ...[null, null, null].map((none) => batch.map(() => none)), // of no turn, which answers nothing and has no status
   ])
   await client.query('commit')
   return seqs

@@ -1,11 +1,10 @@
 // The engine alone: the statements of task/enqueue, task/claim and task/settle from a script, on the same tables, each in
 // a transaction of its own, one after the other, 64 tasks at a time. No pod, no bodies, no schemas.
 import pg from 'pg'
-import { CLAIM, type Claim } from '../../packages/server/src/task/claim.ts'
 import { END, RECORD } from '../../packages/server/src/task/settle.ts'
 import { AT_A_TIME, prepare as prepareOurs, STEPS, TRIP } from '../ours/machine.ts'
 import type { ContestantModule } from '../support/contestant.ts'
-import { claimOf, insertAll, inTransaction, joined } from './queue.ts'
+import { claimAll, insertAll, joined, runAlone } from './queue.ts'
 
 export { UNFINISHED } from '../ours/machine.ts'
 
@@ -35,22 +34,14 @@ export const open: ContestantModule['open'] = async (url) => {
 async function drain(client: pg.Client, run: (number: number) => void, signal: AbortSignal): Promise<void> {
   const self = await joined(client, TRIP)
   while (!signal.aborted) {
-    const claims = await inTransaction<Claim>(client, CLAIM, claimOf(self, AT_A_TIME))
+    const claims = await claimAll(client, self, AT_A_TIME)
     const all = <Value>(value: Value) => claims.map(() => value)
     const held = [all(self.pod), claims.map(({ id }) => id), claims.map(({ attempt }) => attempt)]
     const results = claims.map(({ input }) => JSON.stringify(input))
     const entry = (step: number) => [all(step + 1), all(STEPS[step]), results, all(0)]
     for (const { input } of claims)
       for (const step of STEPS.keys()) run((input as { number: number }).number * STEPS.length + step)
-    for (let step = 0; step < RECORDED; step += 1)
-      await inTransaction(client, RECORD, [...held, ...entry(step)])
-    await inTransaction(client, END, [
-      ...held,
-      all('done'),
-      results,
-      all(null),
-      all(null),
-      ...entry(RECORDED),
-    ])
+    for (let step = 0; step < RECORDED; step += 1) await runAlone(client, RECORD, [...held, ...entry(step)])
+    await runAlone(client, END, [...held, all('done'), results, all(null), all(null), ...entry(RECORDED)])
   }
 }

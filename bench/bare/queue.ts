@@ -3,7 +3,8 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { uuidV7 } from '@fleetline/protocol'
-import { CLAIM, type Claim } from '../../packages/server/src/task/claim.ts'
+import { claim, type Claim } from '../../packages/server/src/task/claim.ts'
+import type { Query } from '../../packages/server/src/store/database.ts'
 import { ENQUEUE } from '../../packages/server/src/task/enqueue.ts'
 import { END } from '../../packages/server/src/task/settle.ts'
 import { MACHINE, prepare as prepareOurs } from '../ours/queue.ts'
@@ -42,7 +43,7 @@ export async function insertAll(
   for (let from = 0; from < numbers.length; from += LIST) {
     const list = numbers.slice(from, from + LIST)
     const all = <Value>(value: Value) => list.map(() => value)
-    await inTransaction(client, ENQUEUE, [
+    await runAlone(client, ENQUEUE, [
       list.map(() => uuidV7(Date.now(), randomBytes(10))),
       all(1),
       all('default'),
@@ -57,11 +58,8 @@ export async function insertAll(
 }
 
 /** A pod as a row, and the track of the machine. */
-export async function joined(
-  client: pg.Client,
-  machine: string,
-): Promise<{ readonly pod: number; readonly track: number }> {
-  const { rows } = await client.query<{ pod: number; track: number }>(
+export async function joined(client: pg.Client, machine: string): Promise<Self> {
+  const { rows } = await client.query<Self>(
     `insert into fleetline.pods (name, version, tracks)
      select 'bare', '', array[id] from fleetline.tracks where machine = $1
      returning id as pod, tracks[1] as track`,
@@ -70,18 +68,21 @@ export async function joined(
   return rows[0]!
 }
 
-/** In the order of the statement: at most so many of the track. */
-export function claimOf({ pod, track }: { pod: number; track: number }, most: number): unknown[] {
-  return [pod, [track], [PRIORITY], most, 1, [track]]
+type Self = { readonly pod: number; readonly track: number }
+
+/** In a transaction of its own: at most so many of the track. */
+export async function claimAll(client: pg.Client, { pod, track }: Self, most: number): Promise<Claim[]> {
+  const asks = [{ track, group: 0, room: most }]
+  return inTransaction(client, (query) => claim(query, { pod, asks, most, suspects: 1, turn: 0 }))
 }
 
 async function drain(client: pg.Client, run: (number: number) => void, signal: AbortSignal): Promise<void> {
   const self = await joined(client, MACHINE)
   while (!signal.aborted) {
-    const claims = await inTransaction<Claim>(client, CLAIM, claimOf(self, BATCH))
+    const claims = await claimAll(client, self, BATCH)
     for (const { input } of claims) run((input as { number: number }).number)
     const all = <Value>(value: Value) => claims.map(() => value)
-    await inTransaction(client, END, [
+    await runAlone(client, END, [
       all(self.pod),
       claims.map(({ id }) => id),
       claims.map(({ attempt }) => attempt),
@@ -92,13 +93,16 @@ async function drain(client: pg.Client, run: (number: number) => void, signal: A
   }
 }
 
-export async function inTransaction<Row extends pg.QueryResultRow>(
-  client: pg.Client,
-  text: string,
-  values: readonly unknown[],
-): Promise<Row[]> {
+/** One statement in a transaction. */
+export async function runAlone(client: pg.Client, text: string, values: readonly unknown[]): Promise<void> {
+  await inTransaction(client, (query) => query(text, values))
+}
+
+async function inTransaction<T>(client: pg.Client, work: (query: Query) => Promise<T>): Promise<T> {
+  const query: Query = async <Row>(text: string, values: readonly unknown[] = []) =>
+    (await client.query(text, [...values])).rows as Row[]
   await client.query('begin')
-  const { rows } = await client.query<Row>(text, [...values])
+  const value = await work(query)
   await client.query('commit')
-  return rows
+  return value
 }

@@ -4,7 +4,14 @@ import { cpus, release, totalmem } from 'node:os'
 import type { Scope } from '../../packages/server/test/support/cleanup.ts'
 import type { Cluster } from '../../packages/server/test/support/cluster.ts'
 
-export type Bench = (options: { readonly quick: boolean }, scope: Scope) => Promise<Report>
+/** `smoke` is for the gate: as small as can be, without peers, to see that it runs and loses nothing. */
+export type Size = 'full' | 'quick' | 'smoke'
+export type Bench = (options: BenchOptions, scope: Scope) => Promise<Report>
+export type BenchOptions = {
+  readonly size: Size
+  /** A server of production's settings and these. */
+  readonly startServer: (settings?: Readonly<Record<string, string>>) => Promise<Cluster>
+}
 
 export type Report = {
   readonly ratios: Readonly<Record<string, number>>

@@ -22,7 +22,8 @@ export type Turn = {
   readonly startedAt: string
   /** Not before this it is tried again. */
   readonly retryAt: string | null
-  /** Why it waits, if an attempt came before: `rate_limited` says that its agent, or what that shares, has enough to do. */
+  /** Why it waits: `agent_unknown` if no live pod has its agent; `rate_limited` if that, or what it shares, has enough to do; else
+   *  the code of the fault of the attempt before. */
   readonly waitsFor: string | null
   readonly endedAt: string | null
   /** Why it failed. */

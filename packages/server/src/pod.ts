@@ -21,7 +21,7 @@ import { ownVersion } from './lib/version.ts'
 import { machineDuties } from './machine/duties.ts'
 import { population } from './machine/population.ts'
 import { sessionDuties } from './session/duties.ts'
-import { createSessions } from './session/sessions.ts'
+import { createSessions, type Sessions } from './session/sessions.ts'
 import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
 import { createHints } from './store/hints.ts'
 import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
@@ -39,7 +39,7 @@ import { standings } from './throttle/standings.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 import { createHalts } from './turn/halts.ts'
-import { createTurnMachine } from './turn/turn.ts'
+import { createTurnMachines } from './turn/turn.ts'
 
 /** The client on which a caller's transaction of `pg` is open. */
 export type Transaction = {
@@ -102,7 +102,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const duties = [
     ...taskDuties({ ...config, database, clock, metrics, log, onReady }),
     ...machineDuties({ ...config, database, clock, log, onReady }),
-    ...sessionDuties({ database }),
+    ...sessionDuties({ database, onReady, expireTurn: (turn) => sessions.expireTurn(turn) }),
     ...throttleDuties({ database, log }),
   ]
   const claimed = () => [...tracks.runners.keys()]
@@ -116,12 +116,21 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const { permits, isOpen } = downstreams
   const agents = createAgents({ ...config, defined, isOpen, database, clock, random, version }) // in code, and behind URLs
   const onTurns = () => tasks.wake()
-  const sessions = createSessions({ ...config, database, hints, metrics, log, clock, random, onTurns }) // the log, its readers
+  const sessions: Sessions = createSessions({
+    ...config,
+    database,
+    hints,
+    metrics,
+    log,
+    clock,
+    random,
+    onTurns,
+  }) // the log, its readers
   const self = () => fleet.self()?.id
   const rounds: Rounds = createRounds({ database, clock, log, downstreams, self }) // our shares of that
   const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
-  const turns = createTurnMachine({ ...config, database, sessions, agents, halts, clock, random, metrics }) // who answers
-  const own = options.agents || config.demoAgent ? [turns] : []
+  const answering = { ...config, database, sessions, agents, halts, clock, random, metrics }
+  const own = options.agents || config.demoAgent ? createTurnMachines(answering, defined.keys()) : [] // who answers
   const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], own }) // what it can run
   const queue = { ...config, database, hints, fleet, tracks, permits, metrics, clock, random, log }
   const tasks: Tasks = createTasks(queue) //                                          the work

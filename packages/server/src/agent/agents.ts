@@ -1,6 +1,7 @@
 // Who answers in sessions: the agents that this pod was given in code, then those of the tenant's directory, which are
-// read anew for every attempt. A name that the code of this pod has is not added to the directory, where it would never be
-// called; one that is deployed in code later takes the place of that in the directory.
+// read anew for every attempt. A turn of an agent in the code of other pods waits for those. A name that a live pod has in
+// its code is not added to the directory, where it would never be called; one that is deployed in code later takes the
+// place of that in the directory.
 import type { Database } from '../store/database.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -9,6 +10,7 @@ import type { Random } from '../lib/random.ts'
 import type { AgentDefinition, DefinedAgents } from './agent.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createGuard } from './guard.ts'
+import { findInCode } from './in-code.ts'
 import { keyOfAgent, mayName } from '../throttle/key.ts'
 import { createWebhooks } from './webhook.ts'
 
@@ -41,14 +43,17 @@ export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {
   return {
     ...directory,
     add: async (tenant, wanted) => {
-      if (defined.has(wanted.name))
+      if (defined.has(wanted.name) || (await findInCode(deps.database, wanted.name)) === 'live')
         throw new Rejected(
           'conflict',
           `The pods have an agent ${wanted.name} in their code: choose another name`,
         )
       return directory.add(tenant, wanted)
     },
-    has: async (tenant, name) => defined.has(name) || (await directory.find(tenant, name)) !== undefined,
+    has: async (tenant, name) =>
+      defined.has(name) ||
+      (await directory.find(tenant, name)) !== undefined ||
+      (await findInCode(deps.database, name)) !== 'never',
     agentFor: async (tenant, name) => {
       const known = defined.get(name)
       if (known) return { downstream: keyOfAgent(tenant, name), ...known }

@@ -17,7 +17,9 @@ export const turnSchema = z.object({
   waitsFor: z
     .string()
     .nullable()
-    .describe('why it waits, if an attempt came before: rate_limited, or the code of its fault'),
+    .describe(
+      'why it waits: agent_unknown if no live pod has its agent, rate_limited, or the code of the fault of the attempt before',
+    ),
   endedAt: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
   halted: z.boolean().optional(),

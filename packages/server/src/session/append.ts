@@ -32,6 +32,7 @@ import {
   type Append,
   type Appended,
   type Closed,
+  type Expiry,
   type Item,
   type Placed,
   type Result,
@@ -52,6 +53,8 @@ export type Appender = Service & {
   readonly endTurn: (item: TurnEnd) => Promise<TurnEnded>
   /** Answered once the fence has moved and what the turn had said is stored (E8). May be repeated: the answer is the same. */
   readonly stopTurn: (item: Stop) => Promise<Stopped>
+  /** Ends a turn whose time is over as failed, if no pod has it. */
+  readonly expireTurn: (item: Expiry) => Promise<TurnEnded>
 }
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
@@ -156,12 +159,18 @@ export function createAppender(deps: Deps): Appender {
       if (stopped.type === 'stopped' && !stopped.isRepeat) metrics.count('turnsEnded', { outcome: 'stopped' })
       return stopped
     },
+    expireTurn: async (item) => {
+      const ended = (await batcher.add({ type: 'expire', ...item })) as TurnEnded // what place answers to an expiry
+      metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? 'failed' : ended.type })
+      return ended
+    },
   }
 }
 
 function weightOf(item: Item): number {
   if (item.type === 'stop') return STOP_BYTES
-  return (item.draft?.bytes ?? 0) + ('error' in item ? item.error.message.length : 0)
+  const draft = 'draft' in item ? item.draft : undefined
+  return (draft?.bytes ?? 0) + ('error' in item ? item.error.message.length : 0)
 }
 
 function toSender(error: unknown): unknown {
@@ -181,7 +190,8 @@ async function appendAll(
   items: readonly Item[],
 ): Promise<Placed> {
   const sessions = await lockSessions(query, items)
-  const [ends, stops] = [placesOf(items, 'end'), placesOf(items, 'stop')]
+  const ends = placesOf(items, 'end')
+  const stops = new Map<number, Stop>([...placesOf(items, 'stop'), ...placesOf(items, 'expire')])
   const stored = await findStored(query, items, cell)
   const { turns, held } = await findTurns(query, ends)
   const isLive = (stop: Stop) => sessions.get(nameOf(stop))?.turn === stop.turn

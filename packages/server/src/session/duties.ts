@@ -1,15 +1,68 @@
-// What the leader does for sessions: it sweeps chunks of turns that have ended, which a pod has written late. Nobody reads
-// those, whoever leads: it names no term.
-import { valueOf, type Database } from '../store/database.ts'
+// What the leader does for sessions. It sees to turns that no pod runs: those whose agent has moved from code to the directory
+// become claimable there, those whose time is over end as failed. And it sweeps chunks of turns that have ended, which a pod
+// has written late: nobody reads those. Neither an expiry nor a sweep names the term: whoever leads, only a turn that is live,
+// too old and without a pod expires, which is looked at again under its session's lock.
+import { valueOf, type Database, type Query } from '../store/database.ts'
+import type { Appender } from './append.ts'
 import { sweepChunks } from './chunks.ts'
+import type { Stop, TurnError } from './place.ts'
+import { TURN_DEADLINE_MS, TURN_TRACK } from './turns.ts'
 
-type Duty = { readonly name: string; readonly everyMs: number; readonly run: () => Promise<void> }
+type Term = { readonly term: number; readonly pod: number }
+type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
+type Deps = {
+  readonly database: Pick<Database, 'transaction'>
+  readonly expireTurn: Appender['expireTurn']
+  /** There is something to claim. */
+  readonly onReady: () => void
+}
 
 const SWEEP_MS = 60_000
+const LOOK_MS = 5_000
+const STEP = 500
+const EXPIRED: TurnError = { code: 'deadline', message: 'No pod has answered the turn within 15 minutes' }
 
-export function sessionDuties({ database }: { readonly database: Pick<Database, 'transaction'> }): Duty[] {
-  const sweep = async () => {
-    valueOf(await database.transaction(sweepChunks), 'Chunks of ended turns could not be swept')
+// Only tracks are read of agents that have a name in the directory, too.
+const MOVE = `
+  with left_alone as materialized (
+    select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
+     where q.name = '${TURN_TRACK.queue}' and k.machine = '${TURN_TRACK.name}' and k.shape like 'code:%'
+       and exists (select from fleetline.agents a where k.shape = 'code:' || a.name)
+       and not exists (select from fleetline.pods p where p.state = 'live' and k.id = any (p.tracks)))
+  update fleetline.tasks t set track = fleetline.turn_track(t.tenant, m.agent)
+    from (select w.id, u.agent from left_alone l
+            join fleetline.tasks w on w.track = l.id and w.state = 'ready'
+            join fleetline.turns u on u.tenant = w.tenant and u.id = w.id
+            join fleetline.agents a on a.tenant = u.tenant and a.name = u.agent
+           where exists (select from fleetline.leader e where e.term = $1 and e.pod = $2)
+           limit ${STEP} for update of w skip locked) m
+   where t.id = m.id and t.state = 'ready'
+  returning t.id`
+
+// From the oldest on. What a pod runs past its time ends by itself, and soon.
+export const OVERDUE = `
+  select u.tenant, u.session, u.id as turn, u.epoch
+    from fleetline.turns u join fleetline.tasks t on t.id = u.id and t.tenant = u.tenant
+   where u.ended_at is null and u.started_at < now() - $1 * interval '1 ms' and t.pod is null
+   order by u.started_at limit ${STEP}`
+
+export function sessionDuties({ database, expireTurn, onReady }: Deps): Duty[] {
+  const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
+    valueOf(await database.transaction(work), failed)
+  const seeTo = async ({ term, pod }: Term) => {
+    const moved = await run((query) => query(MOVE, [term, pod]), 'Turns could not be moved')
+    if (moved.length > 0) onReady()
+    const overdue = await run(
+      (query) => query<Stop>(OVERDUE, [TURN_DEADLINE_MS]),
+      'Turns whose time is over could not be read',
+    )
+    await Promise.all(overdue.map((turn) => expireTurn({ ...turn, error: EXPIRED })))
   }
-  return [{ name: 'chunks of ended turns', everyMs: SWEEP_MS, run: sweep }]
+  const sweep = async () => {
+    await run(sweepChunks, 'Chunks of ended turns could not be swept')
+  }
+  return [
+    { name: 'turns that no pod runs', everyMs: LOOK_MS, run: seeTo },
+    { name: 'chunks of ended turns', everyMs: SWEEP_MS, run: sweep },
+  ]
 }

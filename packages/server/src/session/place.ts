@@ -22,6 +22,10 @@
 //   was stopped before, in this epoch                               stopped, where its words are
 //   is not the live one, or is of another epoch                     stale
 //   is live, also if a pod runs it                                  stopped: what it had said at head + 1
+//
+//   the expiry of a turn, whose time is over, that                  becomes
+//   is live, and no pod has                                         ended as failed, and the next step
+//   any other                                                       fenced: whoever has it ends it
 // "Stored", "head" and "live" take in what stands before it in the batch. A refused item changes nothing for the others
 // (L11). What a conversation does: conversation/step.ts.
 import { parseId, type ItemStatus } from '@fleetline/protocol'
@@ -76,10 +80,14 @@ export type Stopped =
   | { readonly type: 'stale' }
   | { readonly type: 'not-found' }
 
+/** The end of a turn that no pod runs. */
+export type Expiry = Stop & { readonly error: TurnError }
+
 export type Item =
   | ({ readonly type: 'message' } & Append)
   | ({ readonly type: 'end' } & TurnEnd)
   | ({ readonly type: 'stop' } & Stop)
+  | ({ readonly type: 'expire' } & Expiry)
 export type Result = Appended | TurnEnded | Stopped
 
 export type SessionState = SessionKey &
@@ -93,7 +101,7 @@ export type TurnRow = Pick<SessionKey, 'session'> & {
   readonly endedBy: number | null
   readonly outcome: Closed['outcome'] | null
 }
-/** Of a live turn that is to be stopped: who has it, and what it has said so far. */
+/** Of a live turn that is to be stopped, or to expire: who has it, and what it has said so far. */
 export type Open = { readonly attempt: number; readonly pod: number | null; readonly said: Draft | undefined }
 
 export type Written = SessionKey & {
@@ -108,11 +116,12 @@ export type Started = SessionKey & TurnStart & { readonly agent: string }
 /** `pod`: whose claim ends with it. */
 export type Closed = SessionKey & {
   readonly turn: string
+  /** 0: none of its attempts ended it. */
   readonly attempt: number
   readonly readTo: number
 } & (
     | { readonly outcome: 'done'; readonly pod: number }
-    | { readonly outcome: 'failed'; readonly pod: number; readonly error: TurnError }
+    | { readonly outcome: 'failed'; readonly pod: number | null; readonly error: TurnError }
     | { readonly outcome: 'stopped'; readonly pod: number | null }
   )
 
@@ -131,9 +140,9 @@ export type Found = {
   readonly sessions: ReadonlyMap<string, SessionState>
   /** By the item's place in the batch: what is stored under its message's id, or that of the stopped turn's reply. */
   readonly stored: ReadonlyMap<number, Stored>
-  /** By the place of an end or a stop: its turn. */
+  /** By the place of an end, a stop or an expiry: its turn. */
   readonly turns: ReadonlyMap<number, TurnRow>
-  /** By the place of a stop whose turn is live. */
+  /** By the place of a stop or an expiry whose turn is live. */
   readonly open: ReadonlyMap<number, Open>
   /** The places of ends whose attempt has its claim. */
   readonly held: ReadonlySet<number>
@@ -147,8 +156,16 @@ export function nameOf({ tenant, session }: SessionKey): string {
 export function place(items: readonly Item[], found: Found, newTurn: () => string): Placed {
   const batch = createBatch(found, newTurn)
   const results = items.map((item, index) => {
-    if (item.type === 'message') return placeMessage(batch, item, index)
-    return item.type === 'end' ? placeEnd(batch, item, index) : placeStop(batch, item, index)
+    switch (item.type) {
+      case 'message':
+        return placeMessage(batch, item, index)
+      case 'end':
+        return placeEnd(batch, item, index)
+      case 'stop':
+        return placeStop(batch, item, index)
+      case 'expire':
+        return placeExpiry(batch, item, index)
+    }
   })
   const { written, started, closed } = batch
   return { results, changed: [...batch.changed.values()], written, started, closed }
@@ -259,6 +276,23 @@ function placeStop(batch: Batch, stop: Stop, index: number): Stopped {
   batch.put(stopped)
   batch.closed.push({ tenant, session, turn, attempt, pod, readTo: state.head, outcome: 'stopped' })
   return { type: 'stopped', seq: draft ? stopped.head : null, isRepeat: false }
+}
+
+function placeExpiry(batch: Batch, expiry: Expiry, index: number): TurnEnded {
+  const { tenant, session, turn, epoch, error } = expiry
+  const [state, row, open] = [
+    batch.session(expiry),
+    batch.found.turns.get(index),
+    batch.found.open.get(index),
+  ]
+  const isLive = state?.turn === turn // also behind what stands before it in the batch
+  if (!state || !row || !isLive || open?.pod !== null) return { type: 'fenced' }
+  const readTo = row.readTo ?? state.head
+  const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
+  if (!stepped) return { type: 'fenced' }
+  batch.put(stepped)
+  batch.closed.push({ tenant, session, turn, attempt: 0, pod: null, readTo, outcome: 'failed', error })
+  return { type: 'ended' }
 }
 
 function liveFor(seq: number, { turn, epoch, asked, answered }: Conversation): { readonly live?: LiveTurn } {

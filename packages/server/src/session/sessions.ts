@@ -22,7 +22,7 @@ import { createTurnView, type TurnView } from './turn-view.ts'
 export type Sessions = Service &
   Directory &
   Members &
-  Pick<Appender, 'append' | 'endTurn' | 'stopTurn'> &
+  Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn'> &
   Replay &
   Follow &
   TurnView &
@@ -50,7 +50,7 @@ export function createSessions(deps: Deps): Sessions {
   const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown, onEnded })
   const turnView = createTurnView(deps)
   const live = createLive({ ...deps, ...turnView })
-  const { append, endTurn, stopTurn } = appender
+  const { append, endTurn, stopTurn, expireTurn } = appender
   const { openStream } = live
   return {
     ...compose('sessions', [appender, live]),
@@ -59,6 +59,7 @@ export function createSessions(deps: Deps): Sessions {
     append,
     endTurn,
     stopTurn,
+    expireTurn,
     ...replay,
     ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView }),
     ...turnView,

@@ -21,7 +21,9 @@ const VIEW = `
          t.ended_at as "endedAt", t.error, coalesce(k.attempt, t.ended_by, 0) as attempt,
          coalesce(t.outcome, case when k.state = 'claimed' then 'running' else 'queued' end) as state,
          p.name as pod, case when k.state = 'waiting' then k.run_at end as "retryAt",
-         case when k.state = 'waiting' then k.error ->> 'code' end as "waitsFor",
+         case when k.state = 'waiting' then k.error ->> 'code'
+              when k.state = 'ready' and not exists (select from fleetline.pods l where l.state = 'live' and k.track = any (l.tracks))
+              then 'agent_unknown' end as "waitsFor",
          case when t.outcome = 'stopped' then t.halting is null end as halted
     from fleetline.turns t
     left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant

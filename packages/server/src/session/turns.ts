@@ -3,14 +3,19 @@
 import { formatId } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import type { Query } from '../store/database.ts'
-import { insertOwn, type OwnTrack } from '../task/own.ts'
+import type { Machine } from '../task/machine.ts'
 import { cancelTasks, endClaims, holdClaims, lockTasks, type Held } from '../task/settle.ts'
 import { readSaid, type TurnKey } from './chunks.ts'
 import { partialOf } from './partial.ts'
 import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './place.ts'
 
-// Before plain tasks: somebody waits for the first word.
-export const TURN_TRACK: OwnTrack = {
+// Of turns whose agents are in the directory, which every pod that runs turns may call. A migration has made it, so that it is
+// there before any pod. `maxAttempts` is above what anybody may ask for: only its session ends a turn, and nobody enqueues
+// one by name. Before plain tasks: somebody waits for the first word.
+type TurnTrack = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts'> & {
+  readonly priority: number
+}
+export const TURN_TRACK: TurnTrack = {
   queue: 'turns',
   name: 'turn',
   shape: 'session',
@@ -18,6 +23,9 @@ export const TURN_TRACK: OwnTrack = {
   maxAttempts: 32_767,
   priority: 5,
 }
+
+/** A turn that is older ends as failed, whether a pod has it or not. */
+export const TURN_DEADLINE_MS = 900_000
 
 const FIND = `
   select k.n::int as n, t.session, t.epoch, t.agent, t.read_to as "readTo", t.ended_by as "endedBy", t.outcome
@@ -36,6 +44,26 @@ export const TURN_CLOSE = `
 export const TURN_START = `
   insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, agent)
   select statement_timestamp(), s.* from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::text[]) s`
+
+// A track is looked up once an agent: not materialized, it would be for each turn.
+export const TURN_TASKS = `
+  with asked as materialized (
+    select tenant, agent, fleetline.turn_track(tenant, agent) as track
+      from (select distinct * from unnest($3::int[], $4::text[]) d(tenant, agent)) d)
+  insert into fleetline.tasks (id, tenant, track, priority, max_attempts, input, state)
+  select t.id, t.tenant, k.id, $1, k.max_attempts, t.input::jsonb, 'ready'
+    from unnest($2::uuid[], $3::int[], $4::text[], $5::text[]) t(id, tenant, agent, input)
+    join asked a on a.tenant = t.tenant and a.agent = t.agent
+    join fleetline.tracks k on k.id = a.track
+  returning id`
+
+// The claim goes back to the queue, on the track where pods that have its agent look. Uncounted: nobody was called.
+export const TURN_PASS_ON = `
+  update fleetline.tasks t
+     set track = r.track, state = 'ready', pod = null, claimed_at = null, spent = t.spent - 1
+    from (select fleetline.turn_track($1, $2) as track) r
+   where t.tenant = $1 and t.id = $3 and t.attempt = $4 and t.pod = $5 and t.track <> r.track
+  returning t.id`
 
 // The first attempt fixes what its turn reads: what is in the log by now. The fences stand in the WHERE; the head is that
 // of the statement's snapshot, and what comes behind it is answered by the next turn.
@@ -66,6 +94,16 @@ export async function openTurn(query: Query, tenant: number, claim: Held): Promi
   return rows[0]
 }
 
+/** Whether it waits on another track now: another pod may have its agent in its code. */
+export async function passOnTurn(
+  query: Query,
+  agent: string,
+  { tenant, ...claim }: Held & { readonly tenant: number },
+): Promise<boolean> {
+  const rows = await query(TURN_PASS_ON, [tenant, agent, claim.id, claim.attempt, claim.pod])
+  return rows.length > 0
+}
+
 /** By the places of the ends: their turns, and whose attempt has its claim, which stays so until the transaction ends. */
 export async function findTurns(
   query: Query,
@@ -77,7 +115,7 @@ export async function findTurns(
   return { turns: await findRows(query, ends), held: new Set(places.filter((_, index) => held[index])) }
 }
 
-/** By the places of the stops: their turns. Of those that are live, who has them, which stays so, and what they have said. */
+/** By the places of stops and expiries: their turns. Of those that are live, who has them, which stays so, and what they have said. */
 export async function findStops(
   query: Query,
   stops: ReadonlyMap<number, Stop>,
@@ -128,15 +166,15 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
     closed.map((one) => (one.outcome === 'failed' ? JSON.stringify(one.error) : null)),
     closed.map((one) => (one.outcome === 'stopped' ? one.pod : null)),
   ])
-  const ends = closed.filter((one) => one.outcome !== 'stopped')
-  const stopped = closed.filter(({ outcome }) => outcome === 'stopped')
+  const ends = closed.filter(isByItsClaim)
+  const others = closed.filter((one) => !isByItsClaim(one))
   const ended = await endClaims(
     query,
     ends.map((end) => ({ ...claimOf(end), settlement: settlementOf(end) })),
   )
   const cancelled = await cancelTasks(
     query,
-    stopped.map(({ tenant, turn }) => ({ tenant, id: turn })),
+    others.map(({ tenant, turn }) => ({ tenant, id: turn })),
   )
   if (rows.length !== closed.length || ended + cancelled !== closed.length)
     throw new Bug('A turn and its task do not end together')
@@ -152,20 +190,29 @@ export async function startTurns(query: Query, started: readonly Started[], cell
     started.map(({ readFrom }) => readFrom),
     started.map(({ agent }) => agent),
   ])
-  const tasks = started.map(({ tenant, session, turn, epoch }) => ({
-    id: turn,
-    tenant,
-    // Names only: who reads tasks, their history and the dead reads no conversation.
-    input: JSON.stringify({ session: formatId('session', cell, session), epoch }),
-  }))
-  await insertOwn(query, TURN_TRACK, tasks)
+  const rows = await query(TURN_TASKS, [
+    TURN_TRACK.priority,
+    started.map(({ turn }) => turn),
+    started.map(({ tenant }) => tenant),
+    started.map(({ agent }) => agent),
+    // Names only: whoever reads tasks, their history and the dead reads no conversation.
+    started.map(({ session, epoch }) =>
+      JSON.stringify({ session: formatId('session', cell, session), epoch }),
+    ),
+  ])
+  if (rows.length !== started.length) throw new Bug('There is no track for a turn')
 }
 
 function claimOf({ turn, attempt, pod }: Pick<TurnEnd, 'turn' | 'attempt' | 'pod'>): Held {
   return { id: turn, attempt, pod }
 }
 
-type Ended = Exclude<Closed, { readonly outcome: 'stopped' }>
+type Ended = Extract<Closed, { readonly outcome: 'done' | 'failed' }> & { readonly pod: number }
+
+/** Else its task ends without one: its turn was stopped, or its time was over. */
+function isByItsClaim(one: Closed): one is Ended {
+  return one.outcome !== 'stopped' && one.pod !== null
+}
 
 /** Of an error its code alone: its message may quote what was said. */
 function settlementOf(end: Ended) {

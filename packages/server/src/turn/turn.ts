@@ -11,7 +11,8 @@
 //   comes when the turn is 15 minutes old, or would wait for     failed: `deadline`
 //   longer than that
 //   is the fifth that counts: the fourth never got to its end    failed: `attempts_used_up`
-//   the agent is none that this pod knows                        as if it had failed
+//   its agent is in the code of other pods                       goes on waiting, for those; does not count
+//   its agent is nowhere                                         waits; does not count; at its deadline failed: `agent_unknown`
 //   the agent answered                                           done, with its message, or with none if it has nothing to say
 //   the agent failed                                             waits, and is called again; at the fourth attempt failed,
 //                                                                with what it had said
@@ -25,6 +26,7 @@ import { createAssembler, type Assembler, type Chunk, type Message } from '@flee
 import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
 import type { Agents, Callable } from '../agent/agents.ts'
 import { AgentFault, answerIn } from '../agent/fault.ts'
+import { shapeOf } from '../agent/in-code.ts'
 import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -34,7 +36,7 @@ import { draftOf, type Draft } from '../session/draft.ts'
 import { sealed } from '../session/partial.ts'
 import type { TurnEnd, TurnError } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { openTurn, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
+import { openTurn, passOnTurn, TURN_DEADLINE_MS, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
 import { valueOf, type Database } from '../store/database.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Claim } from '../task/claim.ts'
@@ -63,8 +65,8 @@ type Deps = {
 
 /** Attempts that count. */
 export const MOST_ATTEMPTS = 4
-const DEADLINE_MS = 900_000
 const LATER_MS = 1_000
+const UNKNOWN_MS = 5_000 // until the next look for an agent that is nowhere
 const PERMIT_MS = { wait: 2_000, tail: 30_000 }
 const PATIENCE = 5 // repeats of an end that is refused for another reason than its data
 
@@ -76,8 +78,10 @@ const TOO_OLD: TurnError = { code: 'deadline', message: 'The turn was not done w
 const UNSTORABLE: TurnError = { code: 'agent_protocol', message: 'PostgreSQL cannot store the reply' }
 const BROKEN: TurnError = { code: 'internal', message: 'The reply could not be stored' }
 const OVERTAKEN = new Error('fenced: the turn was stopped, or another attempt of it is current')
-const UNKNOWN_AGENT =
-  'The agent is not in the directory, nor in the code of the pods that took the turn: add it, or deploy it to every pod'
+const UNKNOWN_AGENT: TurnError = {
+  code: 'agent_unknown',
+  message: 'The agent is not in the directory, and no live pod has it in its code: add it, or deploy it',
+}
 
 /** What an agent may say before its model has said anything. */
 const BEFORE_WORDS = new Set(['start', 'start-step'])
@@ -92,9 +96,11 @@ type Work = Attempt & {
   readonly leftMs: () => number
 }
 
-/** Of one transition, which its session records: with its end. */
-export function createTurnMachine(deps: Deps): Machine {
-  return { ...TURN_TRACK, parse: undefined, open: () => runnerOf(deps) }
+/** One for agents in the directory, and one for each that this pod has in its code. Of one transition, which its session
+ *  records: with its end. */
+export function createTurnMachines(deps: Deps, inCode: Iterable<string> = []): Machine[] {
+  const shapes = [TURN_TRACK.shape, ...Array.from(inCode, shapeOf)]
+  return shapes.map((shape) => ({ ...TURN_TRACK, shape, parse: undefined, open: () => runnerOf(deps) }))
 }
 
 function runnerOf(deps: Deps): Runner {
@@ -108,7 +114,8 @@ function runnerOf(deps: Deps): Runner {
       try {
         const turn = await open(deps, attempt)
         const openedMs = deps.clock.monotonicMs()
-        const leftMs = () => Math.floor(DEADLINE_MS - turn!.ageMs - (deps.clock.monotonicMs() - openedMs))
+        const leftMs = () =>
+          Math.floor(TURN_DEADLINE_MS - turn!.ageMs - (deps.clock.monotonicMs() - openedMs))
         const end = turn ? await answer({ ...attempt, turn, deps, onCalled, leftMs }) : gone(attempt)
         isFenced = !turn || ('answer' in end && end.answer === 'fenced')
         return end
@@ -133,7 +140,7 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   if (work.leftMs() <= 0) return endFailed(work, TOO_OLD)
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
   const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
-  if (!agent) return afterFault(work, new AgentFault('agent_unknown', UNKNOWN_AGENT, { isFinal: false }))
+  if (!agent) return withoutAgent(work)
   const call = await gather({ ...deps.sessions, cell: deps.cell }, claim, turn)
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
@@ -153,6 +160,16 @@ async function answer(work: Work): Promise<Settlement | Ended> {
   } catch (error) {
     return afterFault(work, error, () => sealed(said, agent.name))
   }
+}
+
+/** Rejects if whether another pod has it could not be read. */
+async function withoutAgent(work: Work): Promise<Settlement | Ended> {
+  const { claim, pod, turn, deps } = work
+  const held = { tenant: claim.tenant, id: claim.id, attempt: claim.attempt, pod }
+  const outcome = await deps.database.transaction((query) => passOnTurn(query, turn.agent, held))
+  if (valueOf(outcome, 'Who has the agent cannot be read')) return { type: 'back', answer: 'settled' }
+  if (work.leftMs() <= UNKNOWN_MS) return endFailed(work, UNKNOWN_AGENT)
+  return { type: 'later', delayMs: UNKNOWN_MS, error: faultOfTask(work, UNKNOWN_AGENT.code) }
 }
 
 /** What the agent's answer says about how much it can take, its downstream is told. */

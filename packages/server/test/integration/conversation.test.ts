@@ -3,9 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { formatId } from '@fleetline/protocol'
 import { SESSION_LOCK } from '../../src/session/append.ts'
-import { openTurn, TURN_OPEN, TURN_START } from '../../src/session/turns.ts'
+import { openTurn, TURN_OPEN, TURN_START, TURN_TASKS } from '../../src/session/turns.ts'
 import type { Database, Query } from '../../src/store/database.ts'
-import { OWN_TASKS } from '../../src/task/own.ts'
 import type { Held } from '../../src/task/settle.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { textDraft } from '../support/history.ts'
@@ -241,7 +240,7 @@ test('mutant, turn in a second transaction: a pod that dies in between loses the
   const later: string[] = [] // what the second transaction would write: the pod dies before it
   const apart = (query: Query): Query =>
     (async (text: string, values: readonly unknown[] = []) => {
-      if (text !== TURN_START && text !== OWN_TASKS) return query(text, values)
+      if (text !== TURN_START && text !== TURN_TASKS) return query(text, values)
       later.push(text)
       return [{}] // as many rows as it has made
     }) as Query

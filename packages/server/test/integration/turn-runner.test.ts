@@ -12,7 +12,7 @@ import type { Database } from '../../src/store/database.ts'
 import type { Claim } from '../../src/task/claim.ts'
 import type { Permits } from '../../src/task/runner.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { createTurnMachine } from '../../src/turn/turn.ts'
+import { createTurnMachines } from '../../src/turn/turn.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
@@ -80,8 +80,8 @@ async function attemptsOn(t: TestContext) {
     }
     const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
     const parts = { database, sessions, agents, halts, clock, random, metrics }
-    const turn = createTurnMachine({ ...parts, cell: 0, agentFirstMs: 30_000, agentSilenceMs: 60_000 })
-    const { run } = turn.open()
+    const [turn] = createTurnMachines({ ...parts, cell: 0, agentFirstMs: 30_000, agentSilenceMs: 60_000 })
+    const { run } = turn!.open()
     void live.start()
     return { ended: run(claim, around), ending, draining, gaveUp }
   }

@@ -165,7 +165,7 @@ test('an agent may end its turn, ask for later, say nothing, or break its protoc
   )
 })
 
-test('a turn whose pods died four times is failed by its own check; one whose agent nobody has fails, too', async (t) => {
+test('a turn whose pods died four times is failed by its own check; one whose agent nobody has fails at its deadline', async (t) => {
   const bot = await botOn(t, () => saying('x'))
   const statement = `
     create function fleetline.worn() returns trigger language plpgsql as $$ begin new.spent := 4; return new; end $$;
@@ -176,8 +176,15 @@ test('a turn whose pods died four times is failed by its own check; one whose ag
   assert.deepEqual((await bot.get()).state, 'idle')
   await bot.run('drop trigger worn on fleetline.tasks')
   await bot.run(`update fleetline.sessions set agent = 'gone'`)
-  const gone = await bot.ended((await bot.send('b')).turn!)
-  assert.deepEqual([gone.state, gone.error!.code, gone.attempt], ['failed', 'agent_unknown', 4])
+  const { turn } = await bot.send('b')
+  await eventually(async () => assert.equal((await bot.turn(turn!)).waitsFor, 'agent_unknown'), {
+    what: 'it to say why it waits',
+  })
+  await bot.run(
+    `update fleetline.turns set started_at = now() - interval '898 seconds' where ended_at is null`,
+  )
+  const gone = await bot.ended(turn!)
+  assert.deepEqual([gone.state, gone.error!.code], ['failed', 'agent_unknown'])
 })
 
 test('a session is made for an agent that the pod has; a plain log has no turns', async (t) => {

@@ -15,9 +15,10 @@ import { hostileAgents, MORE_HOSTILE } from '../support/hostile-agents.ts'
 import { call } from '../support/http.ts'
 import { startPod } from '../support/pods.ts'
 import { talkOn } from '../support/talk.ts'
+import { proofSize } from '../support/proof-size.ts'
 import { callAt, socketServer } from '../support/webhook.ts'
 
-const STREAMS = { numRuns: 10_000, seed: 20 }
+const STREAMS = { numRuns: proofSize({ full: 10_000, quick: 1_000 }), seed: 20 }
 const encoder = new TextEncoder()
 
 const inEvents = (stream: readonly Chunk[]) =>
@@ -32,7 +33,7 @@ function received(bytes: Uint8Array, at: readonly number[]): Chunk[] {
 }
 const cuts = fc.array(fc.nat(), { maxLength: 5 })
 
-test('10,000 streams of any order: the message of ai 7, refused where it refuses', async () => {
+test(`${STREAMS.numRuns} streams of any order: the message of ai 7, refused where it refuses`, async () => {
   const same = fc.asyncProperty(anyStream, cuts, async (stream, at) => {
     assert.deepEqual(json(assembled(received(inEvents(stream), at))), json(await reduced(stream)))
   })
@@ -43,7 +44,7 @@ for (const [name, most] of [
   ['ai5', 23],
   ['ai6', 25],
 ] as const)
-  test(`10,000 streams as ${name} writes them: the message that it makes`, async () => {
+  test(`${STREAMS.numRuns} streams as ${name} writes them: the message that it makes`, async () => {
     const release = await releaseOf(name)
     const types = new Set<string>()
     const same = fc.asyncProperty(anyStream, cuts, async (stream, at) => {
@@ -127,7 +128,7 @@ test('S13: 200 URLs that lead inside, and no connection', async (t) => {
   t.diagnostic(`figure urls ${urls.length}`)
 })
 
-const FUZZ_MS = 60_000
+const FUZZ_MS = proofSize({ full: 60_000, quick: 5_000 })
 const hurts = fc.array(
   fc.record({
     kind: fc.constantFrom('flip', 'cut', 'repeat', 'insert'),
@@ -148,7 +149,7 @@ function hurt(bytes: Uint8Array, { kind, at, count, bytes: other }: Hurt): Uint8
   return Uint8Array.from(bytes, (byte, nth) => (nth === place ? byte ^ count : byte))
 }
 
-test('a minute of bytes that nobody meant: chunks, or an error that says so, and nothing else', (t) => {
+test(`${FUZZ_MS / 1000} s of bytes that nobody meant: chunks, or an error that says so, and nothing else`, (t) => {
   const until = performance.now() + FUZZ_MS
   let [texts, refused] = [0, 0]
   for (let seed = 1; performance.now() < until; seed += 1) {

@@ -10,8 +10,9 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { startPod } from '../support/pods.ts'
+import { proofSize } from '../support/proof-size.ts'
 
-const STOPS = 1_000
+const STOPS = proofSize({ full: 1_000, quick: 200 })
 const AT_ONCE = 20
 const SAMPLES = 20 // turns that are not stopped: they say how long one takes
 const AROUND = { beforeMs: 150, behindMs: 50 }

@@ -7,9 +7,10 @@ import { parseId } from '@fleetline/protocol'
 import { eventually } from '../support/eventually.ts'
 import { podRows } from '../support/fleet.ts'
 import { APP, startPod } from '../support/pods.ts'
+import { proofSize } from '../support/proof-size.ts'
 import { queueOn } from '../support/tasks.ts'
 
-const [PODS, KILLS, BETWEEN_MS] = [4, 6, 10_000]
+const [PODS, KILLS, BETWEEN_MS] = [4, proofSize({ full: 6, quick: 3 }), 10_000]
 const LOAD = { tasks: 40, runMs: 6_000 }
 // Three pods have no room for all tasks, so that each of four runs some; four have room for what was lost, too.
 const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000', FLEETLINE_SLOTS: '12' }

@@ -9,9 +9,10 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { startPod } from '../support/pods.ts'
+import { proofSize } from '../support/proof-size.ts'
 import { openText, readEvents } from '../support/reader.ts'
 
-const SESSIONS = 50
+const SESSIONS = proofSize({ full: 50, quick: 30 })
 const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000' }
 const AGENT = { ...REAL, FLEETLINE_DEMO_AGENT: 'yes' }
 /** Where the pod is killed, and what it is asked there: of `fail`, two attempts fail, and are settled as tasks are. */

@@ -65,14 +65,16 @@ function createLogs(agent: string | null) {
   const foundFor = (items: readonly Item[]): Found => ({
     sessions,
     stored: findIn(items, (item) =>
-      item.type === 'end'
+      item.type === 'end' || item.type === 'expire'
         ? undefined
         : stored.get(`${item.session}/${item.type === 'stop' ? `said-${item.turn}` : item.draft.id}`),
     ),
     turns: findIn(items, (item) => (item.type === 'message' ? undefined : turns.get(item.turn))),
     open: findIn(items, (item) => {
-      const isLive = item.type === 'stop' && sessions.get(nameOf(item))?.turn === item.turn
-      return isLive ? { attempt: 1, pod: 1, said: saidBy(item.turn) } : undefined
+      if (item.type !== 'stop' && item.type !== 'expire') return undefined
+      const isLive = sessions.get(nameOf(item))?.turn === item.turn
+      const pod = item.type === 'stop' || Number(item.turn.slice(1)) % 3 > 0 ? 1 : null
+      return isLive ? { attempt: 1, pod, said: saidBy(item.turn) } : undefined
     }),
     held: new Set(findIn(items, (item) => (item.type === 'end' && item.pod === 1 ? true : undefined)).keys()),
   })
@@ -88,9 +90,10 @@ function createLogs(agent: string | null) {
         session: misses === 'session' ? 's2' : session,
         epoch: misses === 'epoch' ? epoch - 1 : epoch,
       }
-      if (wish.isStop) return [{ type: 'stop', tenant: 1, turn: id, ...missed }]
-      const draft = textDraft(`reply-${id}-${wish.attempt}`)
       const error = { code: 'x', message: '' }
+      if (wish.from === 'user') return [{ type: 'stop', tenant: 1, turn: id, ...missed }]
+      if (wish.from === 'leader') return [{ type: 'expire', tenant: 1, turn: id, ...missed, error }]
+      const draft = textDraft(`reply-${id}-${wish.attempt}`)
       return [
         wish.hasFailed
           ? { ...end, ...missed, outcome: 'failed', error, draft: wish.attempt > 1 ? draft : undefined }
@@ -156,14 +159,14 @@ const ends = fc.record({
   attempt: fc.constantFrom(1, 2),
   pod: fc.constantFrom(1, 1, 1, 2), // pod 1 holds every claim
   hasFailed: fc.boolean(),
-  isStop: fc.boolean(),
+  from: fc.constantFrom('attempt', 'user', 'leader'),
 })
 type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
-test('E1 E8 L11: messages, ends of turns and stops, too, are placed as if each had come alone', () => {
+test('E1 E8 L11: messages, ends of turns, stops and expiries, too, are placed as if each had come alone', () => {
   const wishes = fc.oneof(sends, ends)
   const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
-  const ended = { done: 0, failed: 0, stopped: 0 }
+  const ended = { done: 0, failed: 0, stopped: 0, expired: 0 }
   fc.assert(
     fc.property(
       fc.array(fc.array(wishes, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 12 }),
@@ -179,7 +182,7 @@ test('E1 E8 L11: messages, ends of turns and stops, too, are placed as if each h
             assert.deepEqual(placed[key], all(key), key)
           const last = new Map(single.flatMap(({ changed }) => byId(changed)))
           assert.deepEqual(new Map(byId(placed.changed)), last)
-          for (const { outcome } of placed.closed) ended[outcome] += 1
+          for (const { outcome, attempt } of placed.closed) ended[attempt === 0 ? 'expired' : outcome] += 1
           together.gather()
           alone.gather()
         }

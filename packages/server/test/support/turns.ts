@@ -35,7 +35,7 @@ export async function conversationOn(t: TestContext) {
   await run((query) => query(`update fleetline.sessions set agent = 'demo' where id = $1`, [key.session]))
   const pod = await run((query) => join(query, { name: 'test', version: '0', tracks: [] }))
   const [track] = await run((query) =>
-    query<{ id: number }>(`select id from fleetline.tracks where machine = 'turn'`),
+    query<{ id: number }>(`select id from fleetline.tracks where machine = 'turn' and shape = 'session'`),
   )
   const tracks = [track!.id]
   return {
@@ -60,11 +60,12 @@ export async function conversationOn(t: TestContext) {
 
 /** A pod's way into the conversation; a test may give it a database that a mutant has changed. */
 export function driversOf(database: Pick<Database, 'transaction'>, key: SessionKey) {
-  const { append, endTurn, stopTurn } = appenderOn(database)
+  const { append, endTurn, stopTurn, expireTurn } = appenderOn(database)
   return {
     append,
     endTurn,
     stopTurn,
+    expireTurn,
     ask: (id: string) => append({ ...key, draft: textDraft(id), asks: true }),
   }
 }

@@ -1,0 +1,15 @@
+// Every bench by its name: what `npm run bench` knows, the evening runs, and the gate tries at its smallest size.
+import { appendBench } from './append.ts'
+import { machineBench } from './machine.ts'
+import { queueBench } from './queue.ts'
+import type { Bench } from './support/report.ts'
+import { throttleBench } from './throttle.ts'
+import { turnBench } from './turn.ts'
+
+export const BENCHES: Readonly<Record<string, Bench>> = {
+  append: appendBench,
+  machine: machineBench,
+  queue: queueBench,
+  throttle: throttleBench,
+  turn: turnBench,
+}

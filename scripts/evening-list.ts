@@ -1,0 +1,42 @@
+// What the gate does not run, from one source: the evening runs all of it once, the nightly workflow many times. A proof is
+// part of it by standing in test/proof/, a bench by its name in bench/benches.ts: neither can be forgotten.
+//   node scripts/evening-list.ts    one line of JSON for the workflow
+import { globSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { BENCHES } from '../bench/benches.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const named = (pattern: string) =>
+  globSync(pattern, { cwd: ROOT })
+    .map((path) => basename(path, '.test.ts'))
+    .toSorted()
+
+export const PROOFS: readonly string[] = named('packages/*/test/proof/*.test.ts')
+export const BENCH_NAMES: readonly string[] = Object.keys(BENCHES)
+
+// Tests of the gate with processes: it runs each once, the night many times.
+const REPEATED: readonly string[] = [
+  ...named('packages/*/test/fault/*.test.ts').map((name) => `fault/${name}`),
+  'append',
+  'events',
+  'hints',
+  'migrate',
+  'pod',
+  'replay',
+  'transaction',
+]
+
+// A night has fifty runs of each, but for those that are long by themselves.
+const NIGHTLY_RUNS: Readonly<Record<string, number>> = {
+  agents: 1,
+  'first-run': 1,
+  'first-reply': 10,
+  'tasks-kill': 5,
+  'turn-kill': 5,
+  stop: 5,
+}
+
+if (import.meta.main) {
+  const tests = [...PROOFS, ...REPEATED].map((name) => ({ name, runs: NIGHTLY_RUNS[name] ?? 50 }))
+  console.log(JSON.stringify({ tests, benches: BENCH_NAMES }))
+}
