@@ -8,11 +8,14 @@ import { rounded, type Bench, type Report } from './support/report.ts'
 import { medianOf } from './support/rounds.ts'
 import { chartOf } from './throttle/chart.ts'
 import { AIMD, FIXED, ORACLE, type Entrant } from './throttle/entrant.ts'
-import { OURS } from './throttle/ours.ts'
+import { simulateBurst } from './throttle/burst.ts'
+import { OURS, OURS_AWAITED } from './throttle/ours.ts'
 import { simulate } from './throttle/simulate.ts'
 import { VARIANTS, WORKLOADS, type Variant, type Workload } from './throttle/workloads.ts'
 
 export const ENTRANTS: readonly Entrant[] = [OURS, AIMD, FIXED]
+const BURSTS: readonly Entrant[] = [OURS_AWAITED, OURS, AIMD, FIXED]
+const BURST_LIMIT = 40
 const FIRST_SEED = 101
 const SEEDS = { full: 30, quick: 3, smoke: 1 }
 const CHARTS = join(import.meta.dirname, 'charts')
@@ -34,7 +37,7 @@ export const throttleBench: Bench = async ({ size }) => {
     VARIANTS.flatMap((variant) => cellsOf(workload, variant, seeds)),
   )
   if (size !== 'smoke') for (const workload of workloads) draw(workload)
-  return reportOf(cells)
+  return reportOf(cells, seeds)
 }
 
 export function cellsOf(workload: Workload, variant: Variant, seeds: readonly number[]): Cell[] {
@@ -60,7 +63,8 @@ function draw(workload: Workload): void {
   writeFileSync(join(CHARTS, `throttle-${workload.name.toLowerCase()}.svg`), chartOf(workload, shown))
 }
 
-function reportOf(cells: readonly Cell[]): Report {
+function reportOf(cells: readonly Cell[], seeds: readonly number[]): Report {
+  const bursts = BURSTS.map((entrant) => burstOf(entrant, seeds))
   const of = (entrant: string, variant: string) =>
     cells.filter((cell) => cell.entrant === entrant && cell.variant === variant)
   const least = (some: readonly Cell[]) => Math.min(...some.map(({ goodput }) => medianOf(goodput)))
@@ -82,10 +86,30 @@ function reportOf(cells: readonly Cell[]): Report {
       fixed_goodput_min: least(of('fixed', free)),
       fixed_rejected_max_percent: most(of('fixed', free)),
       fixed_goodput_min_retry_after: least(of('fixed', costs)),
+      ...Object.fromEntries(
+        bursts.map((one) => [`w0_refused_later_percent_${one.slug}`, one.refusedLaterPercent]),
+      ),
     },
-    counts: { sends_inside_retry_after: inside, seeds: cells[0]!.goodput.length },
+    times: Object.fromEntries(bursts.map((one) => [`w0_last_begun_ms_${one.slug}`, one.lastBegunMs])),
+    counts: {
+      sends_inside_retry_after: inside,
+      seeds: seeds.length,
+      ...Object.fromEntries(bursts.map((one) => [`w0_refused_at_first_${one.slug}`, one.refusedAtFirst])),
+    },
     table: tableOf(cells),
     faults: inside === 0 ? [] : [`${inside} calls were sent inside a Retry-After`],
+  }
+}
+
+/** Without a limit, how long the last of many waits; with one, what the first burst costs and what comes behind it. */
+function burstOf(entrant: Entrant, seeds: readonly number[]) {
+  const free = seeds.map((seed) => simulateBurst(entrant, Number.POSITIVE_INFINITY, seed))
+  const limited = seeds.map((seed) => simulateBurst(entrant, BURST_LIMIT, seed))
+  return {
+    slug: entrant.name.replace(/\W+/g, '_').toLowerCase(),
+    lastBegunMs: medianOf(free.map((one) => one.lastBegunMs)),
+    refusedAtFirst: medianOf(limited.map((one) => one.refusedAtFirst)),
+    refusedLaterPercent: medianOf(limited.map((one) => one.refusedLaterPercent)),
   }
 }
 

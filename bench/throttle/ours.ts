@@ -5,32 +5,38 @@
 import { createGate, type Gate } from '../../packages/server/src/throttle/gate.ts'
 import { LEASE_MS } from '../../packages/server/src/throttle/lease.ts'
 import { isNews, nextRow, type Row, type Told } from '../../packages/server/src/throttle/ledger.ts'
-import { START } from '../../packages/server/src/throttle/in-use.ts'
+import { START } from '../../packages/server/src/throttle/definition.ts'
 import { LEAST_MS, ROUND_MS } from '../../packages/server/src/throttle/rounds.ts'
-import { capOf } from '../../packages/server/src/throttle/window.ts'
+import { capOf, type Rules } from '../../packages/server/src/throttle/window.ts'
 import type { Chance } from './chance.ts'
 import type { Entrant, Fleet, World } from './entrant.ts'
 import type { Timeline } from './timeline.ts'
 
 const WAY_MS = 5 // to the database, and from it
-const RULES = { start: START, most: 200 }
+const BACKGROUND = { start: START, most: 200 }
+const AWAITED = { start: 1_000, most: 1_000 } // an agent of its own: as many as a pod has slots for turns
 
 type Store = { row: Row | undefined; pauseUntilMs: number; readonly told: Map<number, Told> }
 
-export const OURS: Entrant = {
-  name: 'ours',
-  open: ({ timeline, chance }: World): Fleet => {
+/** Work that nobody waits for. */
+export const OURS: Entrant = oursWith('ours', BACKGROUND)
+/** Turns of an agent. */
+export const OURS_AWAITED: Entrant = oursWith('ours, awaited', AWAITED)
+
+function oursWith(name: string, rules: Rules): Entrant {
+  const open = ({ timeline, chance }: World): Fleet => {
     const store: Store = { row: undefined, pauseUntilMs: 0, told: new Map() }
     const pods = new Map<number, Gate>()
     lead(timeline, store, chance.unit() * ROUND_MS)
     return {
-      join: (pod) => void pods.set(pod, gateOf({ timeline, chance, store, pod })),
+      join: (pod) => void pods.set(pod, gateOf({ timeline, chance, store, pod, rules })),
       maySend: (pod) => pods.get(pod)!.line.pass(),
       sent: () => undefined, // what passed has its permit
       ended: (pod, end) => pods.get(pod)!.end(end),
       limit: () => [...pods.values()].reduce((sum, gate) => sum + capOf(gate.window(), timeline.now()), 0),
     }
-  },
+  }
+  return { name, open }
 }
 
 function lead(timeline: Timeline, store: Store, phaseMs: number): void {
@@ -49,15 +55,16 @@ type Made = {
   readonly chance: Chance
   readonly store: Store
   readonly pod: number
+  readonly rules: Rules
 }
 
 /** Of a pod that tells and reads, round after round, as `throttle/rounds` does. */
-function gateOf({ timeline, chance, store, pod }: Made): Gate {
+function gateOf({ timeline, chance, store, pod, rules }: Made): Gate {
   const clock = { now: timeline.now, monotonicMs: timeline.now, sleep: () => Promise.resolve() } // nobody waits in line
   const random = { unit: chance.unit, bytes: () => new Uint8Array() }
   const meter = { asked: () => undefined, ended: () => undefined }
   let [isRung, rounds] = [false, 0]
-  const gate = createGate({ clock, random, rules: RULES, meter, onNews: () => void (isRung = true) })
+  const gate = createGate({ clock, random, rules, meter, onNews: () => void (isRung = true) })
   const round = () => {
     isRung = false
     rounds += 1

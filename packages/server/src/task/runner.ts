@@ -55,6 +55,8 @@ export type Permits = {
   readonly claimed: (key: string, hasMore: boolean) => void
 }
 export type PermitLimits = {
+  /** Somebody waits for the answer: it is not held back before there was a sign of a limit. */
+  readonly isAwaited?: boolean
   /** For a permit. */
   readonly maxWaitMs: number
   /** Ends the wait, and not the call. */

@@ -41,11 +41,14 @@ export type Tasks = Service &
     drain(): Promise<void>
   }
 
-type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'slots' | 'taskPollMs' | 'drainMs' | 'stopMs'> & {
+type Deps = Pick<
+  Config,
+  'cell' | 'transactionDeadlineMs' | 'slots' | 'turnSlots' | 'taskPollMs' | 'drainMs' | 'stopMs'
+> & {
   readonly database: Pick<Database, 'transaction'>
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly fleet: { self(): Incarnation | undefined; isFenced(): boolean }
-  readonly tracks: Pick<Tracks, 'isEmpty' | 'runners' | 'machine'>
+  readonly tracks: Pick<Tracks, 'pools' | 'machine'>
   readonly permits: Permits
   readonly clock: Clock
   readonly random: Random
@@ -59,14 +62,24 @@ const DUE_MS = 250
 
 export function createTasks(deps: Deps): Tasks {
   const { database, hints, fleet, tracks, clock, random, log, metrics } = deps
-  const { runners } = tracks
   const timed = { ...deps, deadlineMs: deps.transactionDeadlineMs }
   const settler = createSettler(timed)
   const utilisation = loopUtilisation(clock)
   const [self, isFenced] = [() => fleet.self(), () => fleet.isFenced()]
-  const worker = createWorker({ ...deps, self, isFenced, settler, runners, utilisation })
+  const slotsOf = { tasks: deps.slots, turns: deps.turnSlots }
+  const workers = tracks.pools.map(({ kind, runners }) => {
+    const others = tracks.pools.filter((pool) => pool.kind !== kind)
+    const isOfAnother = (track: number) => others.some((pool) => pool.runners.has(track))
+    const limits = { slots: slotsOf[kind], runners, isOfAnother }
+    return { kind, ...createWorker({ ...deps, ...limits, self, isFenced, settler, utilisation }) }
+  })
+  metrics.gauge('tasksRunning', () =>
+    workers.map((worker) => [{ kind: worker.kind }, worker.running()] as const),
+  )
+  metrics.gauge('taskSlots', () => workers.map(({ kind }) => [{ kind }, slotsOf[kind]] as const))
+  const wakeAll = () => workers.forEach((worker) => worker.wake())
   const onReady = () => {
-    worker.wake()
+    wakeAll()
     hints.send(TASKS_TOPIC)
   }
   const enqueuer = createEnqueuer({ ...timed, onEnqueued: onReady })
@@ -75,8 +88,8 @@ export function createTasks(deps: Deps): Tasks {
     name: 'tasks.listen',
     start: async () => {
       hints.listen(TASKS_TOPIC, (source) => {
-        if (source === 'hint') worker.wake()
-        if (source === 'reconnect') worker.doubt() // the worker polls by itself
+        if (source === 'hint') wakeAll()
+        if (source === 'reconnect') workers.forEach((worker) => worker.doubt()) // they poll by themselves
       })
     },
     stop: async () => undefined,
@@ -110,7 +123,7 @@ export function createTasks(deps: Deps): Tasks {
   const specsOf = (wanted: readonly Wanted[]) => Promise.all(wanted.map(specOf))
   const count = (enqueued: readonly Enqueued[]) =>
     metrics.count('tasksEnqueued', {}, enqueued.filter(({ created }) => created).length)
-  const working = tracks.isEmpty ? [] : [listen, worker, due]
+  const working = workers.length === 0 ? [] : [listen, ...workers, due]
   return {
     ...compose('tasks', [settler, enqueuer, ...working]),
     ...directory,
@@ -126,6 +139,6 @@ export function createTasks(deps: Deps): Tasks {
     },
     enqueueIn: async (query, tenant, wanted) => enqueuer.enqueueIn(query, tenant, await specsOf(wanted)),
     wake: onReady,
-    drain: () => worker.drain(),
+    drain: async () => void (await Promise.all(workers.map((worker) => worker.drain()))),
   }
 }

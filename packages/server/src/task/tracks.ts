@@ -9,10 +9,17 @@ import type { Runner } from './runner.ts'
 /** What a track stands for. The shape of a task of one handler is empty. */
 export type Runnable = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts'>
 
-export type Tracks = Service & {
-  /** Whether this pod leaves the queue alone. */
-  readonly isEmpty: boolean
+/** What shares slots: tasks, which may be slow and many, must not keep a person waiting for the first word of a turn. */
+export type Pool = {
+  readonly kind: 'tasks' | 'turns'
   /** By the numbers of their tracks; empty before the start. */
+  readonly runners: ReadonlyMap<number, Runner>
+}
+
+export type Tracks = Service & {
+  /** Those that have something to run; none: this pod leaves the queue alone. */
+  readonly pools: readonly Pool[]
+  /** Of all pools. */
   readonly runners: ReadonlyMap<number, Runner>
   /** That this pod runs, and anybody may enqueue. */
   machine(queue: string, name: string): Machine | undefined
@@ -20,8 +27,8 @@ export type Tracks = Service & {
 type Deps = {
   readonly database: Pick<Database, 'transaction'>
   readonly machines: readonly Machine[]
-  /** Whose tasks are written by Fleetline itself. */
-  readonly own: readonly Machine[]
+  /** Whose tasks sessions write. */
+  readonly turns: readonly Machine[]
 }
 
 const ADD_QUEUES = `
@@ -52,19 +59,27 @@ const FIND = `
     join fleetline.tracks k on k.queue = q.id and k.machine = r.machine and k.shape = r.shape
    order by r.n`
 
-export function createTracks({ database, machines, own }: Deps): Tracks {
-  const all = [...machines, ...own]
+export function createTracks({ database, machines, turns }: Deps): Tracks {
+  const all = [...machines, ...turns]
   const known = byName(machines)
   const runners = new Map<number, Runner>()
+  const pools = [
+    { kind: 'tasks' as const, machines, runners: new Map<number, Runner>() },
+    { kind: 'turns' as const, machines: turns, runners: new Map<number, Runner>() },
+  ].filter((pool) => pool.machines.length > 0)
   return {
     name: 'tracks',
-    isEmpty: all.length === 0,
+    pools,
     runners,
     machine: (queue, name) => known.get(keyOf(queue, name)),
     start: async () => {
       if (all.length === 0) return
       const numbers = await register(database, all)
-      all.forEach((machine, index) => runners.set(numbers[index]!, machine.open()))
+      for (const [index, machine] of all.entries()) {
+        const [track, runner] = [numbers[index]!, machine.open()]
+        runners.set(track, runner)
+        for (const pool of pools) if (pool.machines.includes(machine)) pool.runners.set(track, runner)
+      }
     },
     stop: async () => undefined,
   }

@@ -33,6 +33,8 @@ import { createRunning, nameOf, type Incarnation } from './running.ts'
 import type { Settler } from './settle.ts'
 
 export type Worker = Service & {
+  /** How many attempts it runs, or settles. */
+  running(): number
   /** There may be something to claim. */
   wake(): void
   /** Hints were missed: claims may have been, too. */
@@ -50,6 +52,8 @@ type Deps = {
   readonly cell: number
   /** By the numbers of their tracks; empty until these are known. */
   readonly runners: ReadonlyMap<number, Runner>
+  /** Whether another worker of this pod sees to the claims of this track. */
+  readonly isOfAnother: (track: number) => boolean
   readonly permits: Permits
   readonly self: () => Incarnation | undefined
   readonly isFenced: () => boolean
@@ -120,7 +124,8 @@ export function createWorker(deps: Deps): Worker {
   const check = async (pod: Incarnation) => {
     const known = running.names() // before the look: what ends meanwhile is no orphan
     const outcome = await deps.database.transaction((query) => heldBy(query, pod.id))
-    const orphans = valueOf(outcome, 'Claims could not be read').filter((held) => !known.has(nameOf(held)))
+    const held = valueOf(outcome, 'Claims could not be read')
+    const orphans = held.filter((one) => !known.has(nameOf(one)) && !deps.isOfAnother(one.track))
     state.checkMs = clock.monotonicMs() + CHECK_MS
     for (const { track, ...attempt } of orphans) {
       log.warn('hands back a claim that it has not heard of', { attempt: attempt.attempt })
@@ -159,8 +164,6 @@ export function createWorker(deps: Deps): Worker {
       wasRung = idleMs > 0 && !stopping.signal.aborted && (await bell.wait(idleMs))
     }
   }
-  metrics.gauge('tasksRunning', () => [[{}, running.count()]])
-  metrics.gauge('taskSlots', () => [[{}, deps.slots]])
   /** The last claim may have ended as unknown. */
   const checkAtEnd = async () => {
     const pod = deps.self()
@@ -170,6 +173,7 @@ export function createWorker(deps: Deps): Worker {
   return {
     name: 'tasks.worker',
     start: async () => void (loop ??= run()),
+    running: () => running.count(),
     wake: () => bell.ring(),
     doubt: () => {
       state.checkMs = 0

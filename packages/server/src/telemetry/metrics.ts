@@ -140,14 +140,14 @@ export const METRICS = {
   tasksRunning: {
     kind: 'gauge',
     name: 'fleetline_tasks_running',
-    help: 'Attempts that this pod runs now, or settles.',
-    labels: [],
+    help: 'Attempts that this pod runs now, or settles: of tasks, and of turns.',
+    labels: ['kind'],
   },
   taskSlots: {
     kind: 'gauge',
     name: 'fleetline_task_slots',
-    help: 'How many attempts this pod runs at most.',
-    labels: [],
+    help: 'How many attempts this pod runs at most: of tasks, and of turns.',
+    labels: ['kind'],
   },
   queueOldest: {
     kind: 'gauge',

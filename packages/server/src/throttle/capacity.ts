@@ -3,7 +3,8 @@
 // times to the first token with the least of before.
 //
 //   the first of these that is so        then the capacity
-//   more than 1 % was refused            is cut: to .97 of what was in flight, by .03 at least and .3 at most
+//   more than 1 % was refused            is cut: to .97 of what was in flight, by .03 at least and .3 at most; in the first
+//                                        rounds in which anything is, to .97 of what was left of the burst
 //   the ratio is over 1.35               is cut to .93 of what was in flight
 //   it is not known yet                  stays unknown
 //   the ratio is over 1.2, or any        stays
@@ -25,6 +26,8 @@ export type Memory = {
   readonly okSince: number
   /** Whether anything was refused in the last round. */
   readonly isRefusing: boolean
+  /** Whether these are the first rounds in which anything was. Undefined: as a release before wrote it. */
+  readonly isFirst?: boolean
   readonly samples: readonly number[]
   /** When their window was opened. */
   readonly sinceMs: number
@@ -34,6 +37,8 @@ export type Memory = {
 export type Seen = {
   readonly inFlight: number
   readonly peak: number
+  /** What was left of the peak without what was refused, or is in flight at the end of the round. */
+  readonly left: number
   readonly spare: number
   readonly ok: number
   readonly refused: number
@@ -53,20 +58,21 @@ const WINDOW = { samples: 60, ms: 60_000, medians: 24 }
 
 export const UNLEARNT: Capacity = {
   capacity: null,
-  memory: { okSince: 0, isRefusing: false, samples: [], sinceMs: 0, medians: [], ratio: 1 },
+  memory: { okSince: 0, isRefusing: false, isFirst: false, samples: [], sinceMs: 0, medians: [], ratio: 1 },
 }
 
 export function learnt(before: Capacity, seen: Seen, nowMs: number): Capacity {
   const { inFlight, ok, refused } = seen
   const timed = compared(before.memory, seen.firstsMs, nowMs)
-  const memory = { ...timed, isRefusing: refused > 0 }
+  const memory = { ...timed, isRefusing: refused > 0, isFirst: false }
   const { capacity } = before
+  const isFirst = capacity === null || (before.memory.isFirst === true && refused > 0)
   if (refused > REFUSED.part * (refused + ok)) {
-    const cut = Math.max(REFUSED.to * inFlight, REFUSED.atMost * (capacity ?? 0))
-    return {
-      capacity: Math.max(1, capacity === null ? cut : Math.min(REFUSED.to * capacity, cut)),
-      memory: { ...memory, okSince: 0, samples: [] },
-    }
+    // A first burst is far above the limit, and over within a round or two: its mean says little, what is left of it all.
+    const cut = isFirst
+      ? REFUSED.to * Math.max(inFlight, seen.left)
+      : Math.min(REFUSED.to * capacity, Math.max(REFUSED.to * inFlight, REFUSED.atMost * capacity))
+    return { capacity: Math.max(1, cut), memory: { ...memory, isFirst, okSince: 0, samples: [] } }
   }
   if (memory.ratio > SLOW.over) {
     const cut = SLOW.to * Math.min(capacity ?? inFlight, inFlight)

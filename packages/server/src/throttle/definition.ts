@@ -18,6 +18,8 @@ export type DownstreamOptions = {
 }
 export type DownstreamDefinition = { readonly key: string; readonly options: DownstreamOptions }
 export type Settings = {
+  /** The first limit of a pod. */
+  readonly start: number
   readonly most: number
   readonly maxWaitMs: number
   readonly deadlineMs: number
@@ -27,6 +29,8 @@ export type Settings = {
 
 const MARK = Symbol.for('fleetline.downstream') // of any copy of this module
 const MOST_PER_POD = 10_000
+/** For work that nobody waits for. */
+export const START = 8
 const LONGEST_MS = 86_400_000
 
 /** What has one limit of its own, by its key: `bedrock/claude`. */
@@ -47,7 +51,8 @@ export function settingsOf(key: string, options: DownstreamOptions): Settings {
   const [maxWaitMs, deadlineMs] = [timeOf(`${key}: maxWait`, maxWait), timeOf(`${key}: deadline`, deadline)]
   if (deadlineMs === 0) throw new Rejected('invalid', `${key}: deadline must be more than nothing`)
   if (!MODES.includes(mode)) throw new Rejected('invalid', `${key}: mode must be one of ${MODES.join(', ')}`)
-  return { most, maxWaitMs, deadlineMs, mode, isOpen: options.openToAgents === true }
+  const start = Math.min(START, most)
+  return { start, most, maxWaitMs, deadlineMs, mode, isOpen: options.openToAgents === true }
 }
 
 /** In milliseconds. */

@@ -15,7 +15,7 @@ import {
   type Settings,
 } from './definition.ts'
 import { createInUse, type InUse } from './in-use.ts'
-import { keyOf } from './key.ts'
+import { isOfAgent, keyOf } from './key.ts'
 import type { Patience, Standing } from './limiter.ts'
 import { modeOf, type Mode } from './mode.ts'
 
@@ -48,6 +48,8 @@ type Deps = {
   readonly defined: readonly DownstreamDefinition[]
   /** Of the whole pod. */
   readonly throttle: Mode
+  /** As many turns as run at once: an agent that shares a limit with nobody may be called as often. */
+  readonly turnSlots: number
   /** There is something to tell the fleet, better soon. */
   readonly onNews: () => void
 }
@@ -59,6 +61,7 @@ const UNUSED: Standing = { limit: 1, share: 1, gen: 0, held: 0, waiting: 0, paus
 
 export function createDownstreams(deps: Deps): Downstreams {
   const said = new Map<string, Said>()
+  const ofAgents = { ...DEFAULTS, start: deps.turnSlots, most: deps.turnSlots }
   const inUse = createInUse(deps)
   const say = (key: string, options: DownstreamOptions) => {
     const known = said.get(key)
@@ -71,13 +74,13 @@ export function createDownstreams(deps: Deps): Downstreams {
   }
   for (const { key, options } of deps.defined) say(key, options)
   const settingsFor = (key: string): Settings => {
-    const settings = said.get(key)?.settings ?? DEFAULTS
+    const settings = isOfAgent(key) ? ofAgents : (said.get(key)?.settings ?? DEFAULTS)
     return { ...settings, mode: modeOf(deps.throttle, settings.mode) }
   }
   const run = async <Value>(key: string, body: (call: Call) => Promise<Value>, patience: Patience) => {
-    const { most, mode } = settingsFor(key)
+    const { start, most, mode } = settingsFor(key)
     if (mode === 'off') return unlimited(deps.clock, body, patience)
-    return inUse.of(key, { most, mode }).run(body, patience)
+    return inUse.of(key, { start, most, mode }).run(body, patience)
   }
   return {
     isOpen: (key) => said.get(key)?.settings.isOpen === true,
@@ -99,7 +102,7 @@ export function createDownstreams(deps: Deps): Downstreams {
       run: (key, body, limits) => run(key, body, { ...limits, isQueued: true }),
       roomFor: (key, coming) => {
         if (settingsFor(key).mode !== 'enforce') return Number.POSITIVE_INFINITY
-        return inUse.find(key)?.roomFor(coming) ?? Math.max(0, UNUSED.limit - coming)
+        return inUse.find(key)?.roomFor(coming) ?? Math.max(0, settingsFor(key).start - coming)
       },
       claimed: (key, hasMore) => inUse.find(key)?.claimed(hasMore),
     },

@@ -13,8 +13,8 @@ import {
   leased,
   maySend,
   opened,
+  opensAtMs,
   sent,
-  shutUntilMs,
   type End,
   type Rules,
   type Window,
@@ -61,7 +61,10 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     window = sent(window, nowMs)
     tally = holding(tally, window.held, nowMs)
   }
-  const line = createLine({ mayEnter: () => !isClosed && maySend(window, clock.monotonicMs()), enter: force })
+  const line = createLine({
+    mayEnter: (isAwaited) => !isClosed && maySend(window, clock.monotonicMs(), isAwaited),
+    enter: force,
+  })
   const move = () => {
     line.move()
     setAlarm()
@@ -69,7 +72,7 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
   const setAlarm = () => {
     alarm?.abort()
     const nowMs = clock.monotonicMs()
-    const shutMs = shutUntilMs(window, nowMs) - nowMs
+    const shutMs = opensAtMs(window, nowMs) - nowMs
     if (line.size === 0 || shutMs <= 0) return
     alarm = new AbortController()
     clock.sleep(Math.ceil(shutMs), alarm.signal).then(move, () => undefined) // aborted: it is set anew

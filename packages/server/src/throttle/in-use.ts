@@ -18,7 +18,7 @@ export type InUse = {
   readonly of: (key: string, settings: Settings) => Limiter
   readonly all: () => ReadonlyMap<string, Limiter>
 }
-type Settings = { readonly most: number; readonly mode: Exclude<Mode, 'off'> }
+type Settings = { readonly start: number; readonly most: number; readonly mode: Exclude<Mode, 'off'> }
 type Deps = {
   readonly clock: Clock
   readonly random: Random
@@ -28,8 +28,6 @@ type Deps = {
 
 const MOST = 1_000
 const IDLE_MS = 600_000
-/** The first limit of a pod. */
-export const START = 4
 
 export function createInUse({ metrics, ...deps }: Deps): InUse {
   const limiters = new Map<string, Limiter>()
@@ -62,7 +60,7 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
   )
   return {
     find: (key) => limiters.get(key),
-    of: (key, { most, mode }) => {
+    of: (key, { start, most, mode }) => {
       const known = limiters.get(key)
       if (known) return known
       if (limiters.size >= MOST) forgetIdlest(limiters)
@@ -72,7 +70,7 @@ export function createInUse({ metrics, ...deps }: Deps): InUse {
           afterMs: 1_000,
         })
       const meter = meterOf(metrics, labelOf(key))
-      const limiter = createLimiter({ ...deps, key, mode, meter, rules: { start: START, most } })
+      const limiter = createLimiter({ ...deps, key, mode, meter, rules: { start, most } })
       limiters.set(key, limiter)
       deps.onNews()
       return limiter

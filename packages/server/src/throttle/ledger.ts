@@ -62,7 +62,7 @@ export function nextRow(before: Row | undefined, told: readonly Told[], nowMs: n
     const targets = divide(permits, claimants, nowMs)
     return handOver(
       permits,
-      claimants.map((one, index) => ({ ...one, target: targets[index]! })),
+      claimants.map((one, index) => ({ ...one, held: one.held ?? 0, target: targets[index]! })),
     )
   }
 
@@ -89,6 +89,7 @@ function seenBy(row: Row, fresh: readonly Told[], nowMs: number): Seen {
     refused: 0,
     inFlight: 0,
     peak: 0,
+    left: 0,
     spare: spareIn(row, fresh),
     firstsMs: [] as number[],
   }
@@ -97,9 +98,11 @@ function seenBy(row: Row, fresh: readonly Told[], nowMs: number): Seen {
     const entry = row.shares[pod]
     since.inFlight += load.inFlight
     since.peak += load.peak
+    const refused = isUnbroken && entry ? Math.max(0, load.refused - entry.refused) : 0
+    since.left += Math.max(load.held ?? 0, load.peak - refused)
     if (!entry || !isUnbroken) continue
     since.ok += Math.max(0, load.ok - entry.ok)
-    since.refused += Math.max(0, load.refused - entry.refused)
+    since.refused += refused
     if (at > entry.at) since.firstsMs.push(...load.firstsMs)
   }
   return since

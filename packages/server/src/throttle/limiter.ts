@@ -45,6 +45,8 @@ export type Patience = {
    * thrown as a `Retry` that says when to come again, too.
    */
   readonly isQueued?: boolean | undefined
+  /** Somebody waits for the answer: it is not held back before there was a sign of a limit. */
+  readonly isAwaited?: boolean | undefined
 }
 type Deps = {
   readonly key: string
@@ -117,21 +119,21 @@ export function createLimiter(deps: Deps): Limiter {
   }
 }
 
-type Door = Pick<Deps, 'clock' | 'mode' | 'meter'> & {
+type Door = Pick<Deps, 'clock' | 'mode' | 'meter' | 'rules'> & {
   readonly gate: Gate
   readonly queued: { waiting: number }
   readonly refusal: (what: string) => Retry
 }
 
 /** Resolves with a permit taken. */
-function admission({ clock, mode, meter, gate, queued, refusal }: Door) {
+function admission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
   const { line } = gate
   const none = (why: string) => {
     meter.asked('none', 0)
     return refusal(`${why}; nothing was sent`)
   }
-  const wait = async ({ maxWaitMs, signal, waitSignal }: Omit<Patience, 'deadlineMs'>) => {
-    const { turn, leave } = line.join()
+  const wait = async ({ maxWaitMs, signal, waitSignal, isAwaited }: Omit<Patience, 'deadlineMs'>) => {
+    const { turn, leave } = line.join(isAwaited)
     gate.move()
     const over = new AbortController()
     for (const one of [signal, waitSignal]) one?.addEventListener('abort', leave, { signal: over.signal })
@@ -147,7 +149,7 @@ function admission({ clock, mode, meter, gate, queued, refusal }: Door) {
   return async (patience: Omit<Patience, 'deadlineMs'>): Promise<void> => {
     patience.signal?.throwIfAborted()
     patience.waitSignal?.throwIfAborted()
-    if (line.pass()) return meter.asked('at_once', 0)
+    if (line.pass(patience.isAwaited)) return meter.asked('at_once', 0)
     if (mode === 'observe') {
       gate.force()
       return meter.asked('would_wait', 0)
@@ -156,7 +158,8 @@ function admission({ clock, mode, meter, gate, queued, refusal }: Door) {
     const startMs = clock.monotonicMs()
     if (gate.window().pauseUntilMs > startMs + patience.maxWaitMs) throw none('it pauses for longer')
     const { isQueued } = patience
-    const most = isQueued ? Math.max(1, capOf(gate.window(), startMs)) : MOST_WAITING
+    const nextOnes = gate.window().isStarting ? rules.most : Math.max(1, capOf(gate.window(), startMs))
+    const most = isQueued ? nextOnes : MOST_WAITING
     if ((isQueued ? queued.waiting : line.size) >= most) throw none(`${most} calls wait already`)
     if (isQueued) queued.waiting += 1
     const isIn = await wait(patience).finally(() => {

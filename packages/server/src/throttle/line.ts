@@ -1,12 +1,12 @@
 // Who waits for a permit: the first first. Whenever something may have changed, the whole test is made again for whoever is
-// first; nobody is let through because he was woken. Being let through and giving up are one step each, so that a permit
-// goes to somebody who still waits, or to nobody.
+// first; being woken grants nothing. Where calls that somebody waits for have more room than others, they pass those.
+// Being let through and giving up are one step each, so that a permit goes to somebody who still waits, or to nobody.
 
 export type Line = {
   readonly size: number
-  /** Whether it was let in at once: nobody waits, and there is room. */
-  pass(): boolean
-  join(): Place
+  /** Whether it was let in at once: nobody waits whom it would pass, and there is room. */
+  pass(isAwaited?: boolean): boolean
+  join(isAwaited?: boolean): Place
   /** Lets in as many as may go. */
   move(): void
 }
@@ -17,18 +17,21 @@ export type Place = {
   readonly leave: () => void
 }
 type Deps = {
-  readonly mayEnter: () => boolean
+  /** If those may not that somebody waits for, nobody may. */
+  readonly mayEnter: (isAwaited: boolean) => boolean
   readonly enter: () => void
 }
+type Waiting = { readonly isAwaited: boolean; readonly letIn: (isIn: boolean) => void }
 
 export function createLine({ mayEnter, enter }: Deps): Line {
-  const waiting = new Set<(isIn: boolean) => void>()
+  const waiting = new Set<Waiting>()
   const move = () => {
-    for (const letIn of waiting) {
-      if (!mayEnter()) return
-      waiting.delete(letIn)
+    for (const one of waiting) {
+      if (!mayEnter(true)) return
+      if (!mayEnter(one.isAwaited)) continue
+      waiting.delete(one)
       enter()
-      letIn(true)
+      one.letIn(true)
     }
   }
   return {
@@ -36,16 +39,18 @@ export function createLine({ mayEnter, enter }: Deps): Line {
       return waiting.size
     },
     move,
-    pass: () => {
-      const isIn = waiting.size === 0 && mayEnter()
+    pass: (isAwaited = false) => {
+      const isFirst = waiting.size === 0 || (isAwaited && !mayEnter(false))
+      const isIn = isFirst && mayEnter(isAwaited)
       if (isIn) enter()
       return isIn
     },
-    join: () => {
+    join: (isAwaited = false) => {
       const { promise: turn, resolve } = Promise.withResolvers<boolean>()
-      waiting.add(resolve)
+      const one = { isAwaited, letIn: resolve }
+      waiting.add(one)
       const leave = () => {
-        if (waiting.delete(resolve)) resolve(false)
+        if (waiting.delete(one)) resolve(false)
       }
       return { turn, leave }
     },

@@ -1,5 +1,5 @@
 // What a pod tells the leader about one downstream, once a round. `inFlight` is the mean of the round, without the time of
-// calls that were refused: those were never taken on; `peak` the most at once. `ok` and `refused` are totals, so that a load
+// calls that were refused: those were never taken on; `peak` the most at once, `held` how many are at its end. `ok` and `refused` are totals, so that a load
 // nobody read loses nothing. `want` follows peak and line fast upwards and slowly down. Pure.
 import type { FailureKind } from './outcome.ts'
 
@@ -8,6 +8,8 @@ export type Load = {
   readonly gen: number
   readonly inFlight: number
   readonly peak: number
+  /** Undefined: of a pod of the release before. */
+  readonly held?: number
   readonly want: number
   /** More it would never have. 0: nothing any more, as it stops. */
   readonly most: number
@@ -90,6 +92,7 @@ export function told(
       gen,
       inFlight: rounded(inFlight),
       peak,
+      held: tally.held,
       want: rounded(want),
       most,
       ok,

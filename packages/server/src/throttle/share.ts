@@ -3,6 +3,7 @@
 //             wants is spread evenly, for bursts. With fewer permits than pods they go round: one moves on every 30 s.
 //   handOver  what each gets now. Who should have less has it at once; who should have more gets it from what is certainly
 //             free, as what a pod acts on may be its share of before: the shares in force never sum above the capacity (T1).
+//             Calls in flight above a share that has shrunk are not cancelled: until they end, nobody has what they take.
 
 type Claimant = {
   readonly pod: number
@@ -41,17 +42,28 @@ type Move = {
   readonly share: number
   /** The most that it may act on now. */
   readonly inForce: number
+  /** How many of its calls are in flight. */
+  readonly held: number
   readonly target: number
 }
 
 /** In the order of the moves. */
 export function handOver(capacity: number, moves: readonly Move[]): number[] {
-  const kept = moves.map(({ share, target }) => Math.min(share, target))
-  const taken = sum(moves.map(({ inForce }, index) => Math.max(inForce, kept[index]!)))
+  const kept = keep(capacity, moves)
+  const taken = sum(moves.map(({ inForce, held }, index) => Math.max(inForce, held, kept[index]!)))
   const lacks = moves.map(({ target }, index) => target - kept[index]!)
   const room = Math.max(0, Math.min(capacity - taken, sum(lacks)))
   const unmet = fill(sum(lacks) - room, lacks, moves) // the largest lack is met first
   return kept.map((share, index) => share + lacks[index]! - unmet[index]!)
+}
+
+/** What each has of its share, and should have: less than that where calls of others take it. */
+function keep(capacity: number, moves: readonly Move[]): number[] {
+  const kept = moves.map(({ share, target }) => Math.min(share, target))
+  const unused = moves.map(({ held }, index) => Math.max(0, kept[index]! - held))
+  const taken = sum(moves.map(({ held }, index) => Math.max(held, kept[index]!)))
+  const given = fill(Math.max(0, Math.min(sum(unused), taken - capacity)), unused, moves)
+  return kept.map((share, index) => share - given[index]!)
 }
 
 /** As evenly as their tops allow; what does not go evenly, to those who have more already: shares stay where they are. */

@@ -2,20 +2,27 @@
 // (window, event, now, chance). At most `cap` are in flight, cap = max(1, ⌊min(limit, bound)⌋), none at all under a share of
 // nothing, and none begins in a pause. The bound is what the fleet lets this pod have (`lease`).
 //
+// A window is starting until the first sign of a limit, here or in the fleet. While it starts, the limit doubles every 200 ms
+// from when it was first used up: from 8 to 256 in a second. Calls that somebody waits for are held back by the bound alone.
+//
 //   a call ends   when                                             then
-//   ok            in use (held ≥ .8 cap), no hold, latency < 1.3   limit + 1 (starting), + 1/limit (later: + 1 a round trip)
-//   ok            a latency window closed at > 1.6                 limit × .95
+//   ok            in use (held ≥ .8 cap), no hold, latency < 1.3,  limit + 1/limit: + 1 a round trip
+//                 not starting
+//   ok            a latency window closed at > 1.6                 limit × .95; starting ends, with .95 of what was in flight
 //   refused       sent after the last cut                          cut × .7, starting ends, hold for max(2 s, first token);
 //                                                                  × .85 under a share, as the leader cuts, too
+//   refused       sent before the first cut, and none sent after   limit ≤ .97 of what is in flight without it: what is left of
+//                 it has ended yet                                 the first burst is what the downstream takes
 //   timeout       sent after the last cut                          cut × .85, likewise
 //   server        > 20 % of ≥ 10 ends in 30 s, sent after the cut  cut × .7, likewise
 //   client        always                                           nothing
 //   refused, timeout, server     with a wait                       pause for the wait and up to a tenth more
 //   refused, timeout             at limit 1, without a wait        pause for 1, 2, 4 … 60 s and up to a quarter more
 //   refused, timeout, server     with a wait of 10 s or more       all pods are to pause: `wideUntilMs`
-//   ok            always                                           limit ≤ max(its start, twice the most that were in flight
+//   ok            not starting                                     limit ≤ max(its start, twice the most that were in flight
 //                                                                  at once in the last minute)
-//   (a lease is read)            always                            limit ≤ bound; starting ends once a capacity is known
+//   (a lease is read)            a capacity is known               starting ends, at what was in flight or the limit has grown to
+//   (a lease is read)            not starting                      limit ≤ bound
 //   (a lease is read)            a capacity is known, nothing is   limit = bound
 //                                refused anywhere, no cut here for
 //                                three calls' time
@@ -37,6 +44,10 @@ export type Window = {
   /** What it may not pass, whatever was learnt. */
   readonly lease: Lease
   readonly isStarting: boolean
+  /** While starting: since when the limit grows by time. Undefined: it was not used up yet. */
+  readonly growsSinceMs: number | undefined
+  /** The calls of the first burst are still being refused. */
+  readonly isSettling: boolean
   readonly held: number
   readonly cutAtMs: number
   readonly holdUntilMs: number
@@ -73,6 +84,8 @@ const REMEMBERED = 100
 const IN_USE = 0.8
 const SLOW = { hold: 1.3, shrink: 1.6, by: 0.95 }
 const CUT = { refused: 0.7, shared: 0.85, timeout: 0.85, server: 0.7, holdMs: 2_000 }
+const SETTLED = 0.97
+const DOUBLES_MS = 200 // a refusal is back sooner, as a rule: with 150, the first burst had twice as many
 const ILL = { part: 0.2, least: 10 }
 const LOWEST = { firstMs: 1_000, mostMs: 60_000, spread: 0.25 }
 const WAIT_SPREAD = 0.1
@@ -85,6 +98,8 @@ export function opened({ start, most }: Rules): Window {
     limit: Math.min(start, most),
     lease: UNREAD,
     isStarting: true,
+    growsSinceMs: undefined,
+    isSettling: false,
     held: 0,
     cutAtMs: Number.NEGATIVE_INFINITY,
     holdUntilMs: Number.NEGATIVE_INFINITY,
@@ -98,23 +113,41 @@ export function opened({ start, most }: Rules): Window {
   }
 }
 
-export function capOf({ limit, lease }: Window, nowMs: number): number {
-  const bound = boundOf(lease, nowMs)
-  return bound === 0 ? 0 : Math.max(1, Math.floor(Math.min(limit, bound)))
+/** `isAwaited`: of calls that somebody waits for. */
+export function capOf(window: Window, nowMs: number, isAwaited = false): number {
+  const bound = boundOf(window.lease, nowMs)
+  if (bound === 0) return 0
+  const isFree = isAwaited && window.isStarting
+  return Math.max(1, Math.floor(isFree ? bound : Math.min(limitOf(window, nowMs), bound)))
 }
 
-export function maySend(window: Window, nowMs: number): boolean {
-  return window.held < capOf(window, nowMs) && nowMs >= window.pauseUntilMs
+export function maySend(window: Window, nowMs: number, isAwaited = false): boolean {
+  return window.held < capOf(window, nowMs, isAwaited) && nowMs >= window.pauseUntilMs
 }
 
-/** Until when nothing is sent, unless another lease is read; in the past if something may be. */
-export function shutUntilMs({ lease, pauseUntilMs }: Window, nowMs: number): number {
-  return boundOf(lease, nowMs) === 0 ? Math.max(lease.untilMs, pauseUntilMs) : pauseUntilMs
+/** When time alone may let somebody through, unless another lease is read; in the past if something may be sent now. */
+export function opensAtMs(window: Window, nowMs: number): number {
+  const { lease, pauseUntilMs, isStarting, growsSinceMs } = window
+  if (boundOf(lease, nowMs) === 0) return Math.max(lease.untilMs, pauseUntilMs)
+  if (nowMs < pauseUntilMs || !isStarting || growsSinceMs === undefined) return pauseUntilMs
+  if (limitOf(window, nowMs) >= boundOf(lease, nowMs)) return pauseUntilMs
+  return growsSinceMs + (doublingsIn(growsSinceMs, nowMs) + 1) * DOUBLES_MS
 }
 
 export function sent(window: Window, nowMs: number): Window {
   const held = window.held + 1
-  return { ...window, held, spans: noted(window.spans, nowMs, { peak: held }) }
+  const isUsedUp = window.isStarting && held >= Math.floor(limitOf(window, nowMs))
+  const growsSinceMs = window.growsSinceMs ?? (isUsedUp ? nowMs : undefined)
+  return { ...window, held, growsSinceMs, spans: noted(window.spans, nowMs, { peak: held }) }
+}
+
+function limitOf({ limit, isStarting, growsSinceMs }: Window, nowMs: number): number {
+  if (!isStarting || growsSinceMs === undefined) return limit
+  return limit * 2 ** doublingsIn(growsSinceMs, nowMs)
+}
+
+function doublingsIn(sinceMs: number, nowMs: number): number {
+  return Math.floor((nowMs - sinceMs) / DOUBLES_MS)
 }
 
 /** What the fleet lets this pod have from now on. */
@@ -122,12 +155,9 @@ export function leased(window: Window, lease: Lease, nowMs: number): Window {
   const bound = boundOf(lease, nowMs)
   const isCalm = nowMs - window.cutAtMs >= CALM_CALLS * medianOf(window.wholesMs)
   const pulls = lease.isLearnt && lease.isClean && isCalm && isValid(lease, nowMs)
-  return {
-    ...window,
-    lease,
-    limit: Math.max(1, pulls ? bound : Math.min(window.limit, bound)),
-    isStarting: window.isStarting && !lease.isLearnt,
-  }
+  if (window.isStarting && !lease.isLearnt) return { ...window, lease }
+  const limit = window.isStarting ? Math.max(window.held, limitOf(window, nowMs)) : window.limit
+  return { ...window, lease, limit: Math.max(1, pulls ? bound : Math.min(limit, bound)), isStarting: false }
 }
 
 /** Another pod was told to wait, for all of them. */
@@ -148,7 +178,9 @@ export function ended(
   const seen = { ...window, spans: noted(window.spans, nowMs, { peak: window.held, ended: counted, ill }) }
   const { cut, ...taught } =
     end.kind === 'ok' ? succeeded(seen, end, { nowMs, rules }) : failed(seen, end, moment)
-  return { window: { ...taught, held: taught.held - 1 }, cut }
+  // A call that was sent behind the first cut shows how much is taken now.
+  const isSettling = taught.isSettling && !(window.isSettling && counted === 1)
+  return { window: { ...taught, isSettling, held: taught.held - 1 }, cut }
 }
 
 /**
@@ -169,16 +201,18 @@ function succeeded(
 ): Taught {
   const { isClosed, ...latency } =
     firstMs === undefined ? { ...window.latency, isClosed: false } : timed(window.latency, firstMs, nowMs)
-  const inUse = window.held >= IN_USE * capOf(window, nowMs)
-  const mayGrow = inUse && nowMs >= window.holdUntilMs && latency.ratio < SLOW.hold
-  const step = window.isStarting ? 1 : 1 / window.limit
+  const { isStarting, held } = window
   const slow = isClosed && latency.ratio > SLOW.shrink
-  const limit = slow ? window.limit * SLOW.by : window.limit + (mayGrow ? step : 0)
+  const inUse = held >= IN_USE * capOf(window, nowMs)
+  const mayGrow = inUse && nowMs >= window.holdUntilMs && latency.ratio < SLOW.hold
+  const grown = slow ? SLOW.by * window.limit : window.limit + (mayGrow ? 1 / window.limit : 0)
   const peak = Math.max(...window.spans.map((span) => span.peak))
+  const learnt = Math.min(grown, boundOf(window.lease, nowMs), Math.max(rules.start, 2 * peak))
   return {
     ...window,
     latency,
-    limit: Math.max(1, Math.min(limit, boundOf(window.lease, nowMs), Math.max(rules.start, 2 * peak))),
+    isStarting: isStarting && !slow,
+    limit: isStarting ? (slow ? Math.max(1, SLOW.by * held) : window.limit) : Math.max(1, learnt),
     firstsMs: firstMs === undefined ? window.firstsMs : [...window.firstsMs, firstMs].slice(-REMEMBERED),
     wholesMs: [...window.wholesMs, wholeMs].slice(-REMEMBERED),
     lowest: 0,
@@ -193,7 +227,8 @@ function failed(
 ): Taught {
   if (kind === 'client') return window
   const counts = sentAtMs >= window.cutAtMs && (kind !== 'server' || isIll(window.spans, nowMs))
-  const cut = counts ? cutBy(kind, window, nowMs) : window
+  const isOfFirst = kind === 'refused' && window.isSettling && sentAtMs < window.cutAtMs
+  const cut = counts ? cutBy(kind, window, nowMs) : isOfFirst ? settled(window) : window
   if (waitMs !== undefined) {
     const wideUntilMs = waitMs < WIDE_MS ? cut.wideUntilMs : Math.max(cut.wideUntilMs, nowMs + waitMs)
     return paused({ ...cut, wideUntilMs }, nowMs + waitMs * (1 + WAIT_SPREAD * chance))
@@ -208,15 +243,22 @@ function cutBy(kind: 'refused' | 'timeout' | 'server', window: Window, nowMs: nu
   const holdMs = Math.max(CUT.holdMs, medianOf(window.firstsMs))
   const isShared = window.lease.isLearnt && isValid(window.lease, nowMs)
   const by = kind === 'refused' && isShared ? CUT.shared : CUT[kind]
+  const learnt = window.isStarting ? window.held : window.limit // a starting window has let through what was awaited, too
   return {
     ...window,
-    limit: Math.max(1, by * Math.min(window.limit, boundOf(window.lease, nowMs), window.held)),
+    limit: Math.max(1, by * Math.min(learnt, boundOf(window.lease, nowMs), window.held)),
     isStarting: false,
+    isSettling: window.isStarting,
     cutAtMs: nowMs,
     holdUntilMs: nowMs + holdMs,
     spans: window.spans.map((span) => ({ ...span, ended: 0, ill: 0 })),
     cut: kind,
   }
+}
+
+/** After one more refusal of the first burst. */
+function settled(window: Window): Window {
+  return { ...window, limit: Math.max(1, Math.min(window.limit, SETTLED * (window.held - 1))) }
 }
 
 /** A pause only ever becomes longer. */

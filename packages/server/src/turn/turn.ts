@@ -179,6 +179,7 @@ async function underPermit<Value>(
   body: (permitted: Call) => Promise<Value>,
 ): Promise<Value> {
   const limits = {
+    isAwaited: true,
     maxWaitMs: PERMIT_MS.wait,
     waitSignal: work.draining,
     signal: work.ending.signal,

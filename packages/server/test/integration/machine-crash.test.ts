@@ -80,7 +80,7 @@ async function tripOn(t: TestContext, { statement = (text) => text, key = (c) =>
       return { type: 'unknown', error: new Error('cut behind the commit') }
     },
   }
-  const tracks = createTracks({ database, machines: [definition], own: [] })
+  const tracks = createTracks({ database, machines: [definition], turns: [] })
   await tracks.start()
   const deps = { clock: systemClock(), random: systemRandom(), cell: 0, deadlineMs: 120_000, database }
   const enqueuer = createEnqueuer({ ...deps, onEnqueued: () => undefined })

@@ -228,7 +228,7 @@ test('a resume costs the same wherever it begins: the claim has read all that it
       ),
     }),
   }
-  const tracks = createTracks({ database, machines: [whole], own: [] })
+  const tracks = createTracks({ database, machines: [whole], turns: [] })
   await tracks.start()
   const [[track, runner]] = [...tracks.runners] as [[number, Runner]]
   const settler = createSettler({ ...around(), database, deadlineMs: 60_000 })

@@ -141,6 +141,7 @@ async function podOf(t: TestContext, url: string, pod: number) {
     metrics: createMetrics(),
     defined: [],
     throttle: 'enforce',
+    turnSlots: 1_000,
     onNews: () => rounds.wake(),
   })
   const rounds = createRounds({ database, clock, log: silentLog(), downstreams, self: () => pod })

@@ -286,13 +286,17 @@ test('fewer permits than pods go round: one moves every 30 s, and all are served
 })
 
 test('shrinks at once, grows by what is certainly free, the largest lack first', () => {
-  const move = (id: number, share: number, inForce: number, target: number) => ({
+  const move = (id: number, share: number, inForce: number, target: number, held = 0) => ({
     pod: id,
     share,
     inForce,
     target,
+    held,
   })
   assert.deepEqual(handOver(20, [move(1, 20, 20, 10), move(2, 0, 1, 10)]), [10, 0])
   assert.deepEqual(handOver(20, [move(1, 10, 10, 10), move(2, 0, 1, 10)]), [10, 9])
   assert.deepEqual(handOver(20, [move(1, 2, 2, 12), move(2, 2, 2, 8), move(3, 8, 8, 8)]), [8, 4, 8])
+  const burst = [move(1, 200, 200, 10, 20), move(2, 200, 200, 10)]
+  assert.deepEqual(handOver(20, burst), [10, 0], 'the calls of the first take all')
+  assert.deepEqual(handOver(20, [move(1, 10, 10, 10, 14), move(2, 0, 0, 10)]), [10, 6])
 })

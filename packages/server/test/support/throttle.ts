@@ -19,7 +19,15 @@ export function downstreamsOn(
     for (const limiter of downstreams.inUse().values())
       limiter.hear({ ...free, ...offer }, clock.monotonicMs())
   }
-  const downstreams = createDownstreams({ clock, random, metrics, defined: [], throttle, onNews: hear })
+  const downstreams = createDownstreams({
+    clock,
+    random,
+    metrics,
+    defined: [],
+    throttle,
+    turnSlots: 1_000,
+    onNews: hear,
+  })
   return downstreams
 }
 

@@ -29,13 +29,14 @@ export async function workerOn(
 ): Promise<Tasks> {
   const { machines = [task('work', (c) => c.input as number)], clock = systemClock(), slots = 10 } = options
   const settings = { cell: 0, transactionDeadlineMs: 60_000, taskPollMs: 20, drainMs: 0, stopMs: 30_000 }
-  const tracks = createTracks({ database, machines, own: [] })
+  const tracks = createTracks({ database, machines, turns: [] })
   await tracks.start()
   const tasks = createTasks({
     ...settings,
     database,
     fleet,
     slots,
+    turnSlots: 1,
     clock,
     hints: { listen: () => () => undefined, send: () => undefined },
     tracks,

@@ -5,7 +5,7 @@ import { learnt, UNLEARNT, type Capacity, type Seen } from '../../src/throttle/c
 import { isNews, nextRow, type Row } from '../../src/throttle/ledger.ts'
 import { counted, emptyTally, holding, told } from '../../src/throttle/load.ts'
 
-const CALM: Seen = { inFlight: 0, peak: 0, spare: 0, ok: 0, refused: 0, firstsMs: [] }
+const CALM: Seen = { inFlight: 0, peak: 0, left: 0, spare: 0, ok: 0, refused: 0, firstsMs: [] }
 
 function of(capacity: number | null, memory: Partial<Capacity['memory']> = {}): Capacity {
   return { capacity, memory: { ...UNLEARNT.memory, ...memory } }
@@ -24,6 +24,16 @@ test('unknown until something is refused; then what was in flight, a little less
   )
   near(after(UNLEARNT, { inFlight: 50, ok: 400, refused: 5 }).capacity, 48.5)
   assert.equal(after(UNLEARNT, { inFlight: 0.2, refused: 1 }).capacity, 1)
+})
+
+test('of a first burst, what was left of it; as long as more of it is refused, anew', () => {
+  const first = after(UNLEARNT, { inFlight: 4, peak: 200, left: 105, refused: 95 })
+  near(first.capacity, 101.85)
+  const second = after(first, { inFlight: 10, peak: 105, left: 10, refused: 95 })
+  near(second.capacity, 9.7)
+  const calm = after(second, { inFlight: 9, left: 9, ok: 2 })
+  const later = after(calm, { inFlight: 9, left: 1, ok: 8, refused: 1 })
+  near(later.capacity, 0.97 * 9) // by the mean from now on
 })
 
 test('refusals cut by .03 at least, by .3 at most, and a clean row is counted anew', () => {
@@ -98,6 +108,7 @@ test('a load: the mean in flight without what was refused; totals; a want that r
     gen: 3,
     inFlight: 0.5,
     peak: 2,
+    held: 0,
     want: 9.4,
     most: 9,
     ok: 1,

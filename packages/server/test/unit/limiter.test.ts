@@ -11,9 +11,10 @@ const KEY = 'provider/account'
 
 function downstream(options?: DownstreamOptions) {
   const clock = manualClock()
-  const to = downstreamsOn(clock).get(KEY, options)
+  const downstreams = downstreamsOn(clock)
+  const to = downstreams.get(KEY, options)
   const settled = () => clock.advance(0).then(() => new Promise((resolve) => setImmediate(resolve)))
-  return { clock, to, settled }
+  return { clock, to, settled, permits: downstreams.permits }
 }
 
 /** A body that ends when it is told to. */
@@ -33,14 +34,14 @@ const refused = (waitMs?: number) =>
     headers: waitMs ? { 'retry-after-ms': String(waitMs) } : {},
   })
 
-test('four at first; the fifth waits for a permit, the first first', async () => {
-  const { clock, to, settled } = downstream()
+test('as many as may be; the next waits for a permit, the first first', async () => {
+  const { clock, to, settled } = downstream({ maxPerPod: 4 })
   const calls = Array.from({ length: 7 }, held)
   const runs = calls.map((one) => to.run(one.body))
   await settled()
   assert.deepEqual(to.standing(), {
     limit: 4,
-    share: 200,
+    share: 4,
     gen: 1,
     held: 4,
     waiting: 3,
@@ -99,7 +100,7 @@ test('an answer that is still being said at its deadline teaches nothing', async
   long.call()!.firstToken()
   await clock.advance(10_000)
   await assert.rejects(run)
-  assert.equal(to.standing().limit, 4)
+  assert.equal(to.standing().limit, 8)
 })
 
 test('T3: who is woken passes the whole test again: no call goes out inside a Retry-After', async () => {
@@ -209,7 +210,7 @@ test('a refusal that the body only tells counts like one that it throws; its own
     { signal: stop.signal },
   )
   await assert.rejects(cancelled)
-  assert.equal(fresh.standing().limit, 4)
+  assert.equal(fresh.standing().limit, 8)
 })
 
 test('a key and its options are checked, and said once', () => {
@@ -322,7 +323,7 @@ test('a refusal of another limiter teaches nothing', async () => {
   await assert.rejects(inner.run(() => Promise.reject(refused(60_000))))
   const nested = outer.run(() => inner.run(async () => assert.fail('sent')))
   await assert.rejects(nested, /inner: it pauses for longer/)
-  assert.deepEqual([outer.standing().limit, outer.standing().pausedUntil], [4, undefined])
+  assert.deepEqual([outer.standing().limit, outer.standing().pausedUntil], [8, undefined])
 })
 
 test('T5: after any mix of ends, aborts and impatience, no permit is out and nobody waits', async () => {
@@ -387,4 +388,43 @@ test('agents that pause shut nobody out: one more takes the place of one of the 
   assert.equal(keys.size, 1_000)
   assert.ok(keys.has('agent/2/theirs') && keys.has('agent/3/new'))
   assert.ok(!keys.has('agent/1/a200'), 'whose pause ends first')
+})
+
+test('nobody waits longer than a second for a downstream that has never said no; who is awaited does not wait', async () => {
+  const { clock, to, settled, permits } = downstream()
+  const background = Array.from({ length: 100 }, held)
+  const runs = background.map((one) => to.run(one.body))
+  await settled()
+  assert.equal(to.standing().held, 8)
+  const { signal } = new AbortController()
+  const limits = { maxWaitMs: 0, deadlineMs: 60_000, signal, waitSignal: signal, isAwaited: true }
+  const awaited = Array.from({ length: 50 }, held)
+  const replies = awaited.map((one) => permits.run(KEY, one.body, limits))
+  await settled()
+  assert.ok(awaited.every((one) => one.call() !== undefined))
+  assert.deepEqual([to.standing().held, to.standing().waiting], [58, 92])
+  await clock.advance(1_000)
+  assert.ok(background.every((one) => one.call() !== undefined))
+  for (const one of [...background, ...awaited]) one.done()
+  await Promise.all([...runs, ...replies])
+  assert.deepEqual([to.standing().held, clock.sleepers], [0, 0])
+})
+
+test('from the first sign on, who is awaited waits like everybody', async () => {
+  const { clock, to, settled, permits } = downstream()
+  await assert.rejects(to.run(() => Promise.reject(refused())))
+  await clock.advance(2_000)
+  const { signal } = new AbortController()
+  const limits = { maxWaitMs: 0, deadlineMs: 60_000, signal, waitSignal: signal, isAwaited: true }
+  const first = held()
+  const run = permits.run(KEY, first.body, limits)
+  await settled()
+  const turnedAway = assert.rejects(
+    permits.run(KEY, async () => assert.fail('sent'), limits),
+    /nothing was sent/,
+  )
+  await settled()
+  await turnedAway
+  first.done()
+  await run
 })

@@ -37,7 +37,7 @@ const codeOf = (end: object) =>
   'error' in end && (JSON.parse(end.error as string) as { readonly code: string }).code
 
 test('a body runs under a permit; without one soon, or refused, it goes back to the queue and nothing is spent', async () => {
-  const { clock, settled, begin, permits, to } = podOf()
+  const { clock, settled, begin, permits, to } = podOf({ offer: { isLearnt: true, share: 4 } })
   const free = Promise.withResolvers<void>()
   const four = Array.from({ length: 4 }, () => begin(() => free.promise))
   await settled()
@@ -182,14 +182,14 @@ test('observe: every rule runs, nothing waits, and what would have is counted; o
   const free = Promise.withResolvers<void>()
   const six = Array.from({ length: 6 }, () => begin(() => free.promise))
   await settled()
-  assert.deepEqual([to.standing().held, to.standing().limit, permits.roomFor(KEY, 6)], [6, 4, Infinity])
+  assert.deepEqual([to.standing().held, to.standing().limit, permits.roomFor(KEY, 6)], [6, 8, Infinity])
   await begin(() => Promise.reject(refused(30)))
   assert.ok(to.standing().pausedUntil)
   assert.equal((await begin(() => undefined)).type, 'done', 'inside a pause')
   free.resolve()
   await Promise.all(six)
   const text = await metrics.text()
-  assert.match(text, /fleetline_permits_total\{downstream="provider\/account",outcome="would_wait"\} 4/)
+  assert.match(text, /fleetline_permits_total\{downstream="provider\/account",outcome="would_wait"\} 1/)
   assert.match(
     text,
     /fleetline_downstream_responses_total\{downstream="provider\/account",class="refused"\} 1/,
@@ -238,5 +238,5 @@ test('who has claimed as much as it had room for wants more than it holds', asyn
   const want = wantOf({ isLearnt: true, share: 8 })
   assert.equal(want(true), 2.4, '1, then .7 of the way to one in flight and a quarter of its share')
   assert.ok(want(false) < 2.4)
-  assert.equal(wantOf({})(true), 1.7, 'while nothing is learnt, a quarter of its own limit')
+  assert.equal(wantOf({})(true), 2.4, 'while nothing is learnt, a quarter of its own limit')
 })

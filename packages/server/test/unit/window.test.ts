@@ -15,14 +15,15 @@ import {
   type Window,
 } from '../../src/throttle/window.ts'
 
-const RULES = { start: 4, most: 200 }
+const RULES = { start: 8, most: 200 }
 const FAR_MS = 1e9
 
 type Sent = { readonly sentAtMs: number }
 
 /** A window and its calls, on a time that stands still until it is moved. */
-function downstream(rules = RULES) {
-  let window: Window = leased(opened(rules), { ...UNREAD, share: rules.most, untilMs: FAR_MS, gen: 1 }, 0)
+function downstream(rules = RULES, learnt: Partial<Window> = {}) {
+  const read = leased(opened(rules), { ...UNREAD, share: rules.most, untilMs: FAR_MS, gen: 1 }, 0)
+  let window: Window = { ...read, ...learnt }
   let nowMs = 0
   const cuts: string[] = []
   const end = (how: Partial<End> & Pick<End, 'kind'>, { sentAtMs }: Sent, chance = 0) => {
@@ -81,9 +82,11 @@ function downstream(rules = RULES) {
   }
 }
 
+/** One that has met a limit before, and stands at so many. */
+const standingAt = (limit: number) => downstream(RULES, { limit, isStarting: false })
+
 function refusedAt(limit: number) {
-  const to = downstream()
-  while (to.cap < limit) to.roundTrip()
+  const to = standingAt(limit)
   const calls = to.filled()
   to.pass(100)
   return { to, calls }
@@ -108,21 +111,51 @@ test('a cut is of what was truly in flight', () => {
   assert.equal(to.cap, 7, '0.7 of the ten that were there')
 })
 
-test('T2: doubles until the first cut, then grows by one a round trip, and not within the hold', () => {
+test('starting: the limit doubles every 200 ms from when it was first used up, and no call has to end for that', () => {
   const to = downstream()
-  const caps = [to.cap]
-  for (let trips = 0; trips < 3; trips += 1) {
-    to.roundTrip()
-    caps.push(to.cap)
-  }
-  assert.deepEqual(caps, [4, 8, 16, 32])
-  to.rest()
-  for (const [index, call] of to.filled().entries())
-    to.end({ kind: index === 0 ? 'refused' : 'client' }, call)
+  to.pass(60_000)
+  assert.equal(to.cap, 8, 'nobody has used it')
+  const caps = Array.from({ length: 6 }, () => {
+    const { cap } = to
+    to.filled()
+    to.pass(200)
+    return cap
+  })
+  assert.deepEqual(caps, [8, 16, 32, 64, 128, 200])
+})
+
+test('starting: calls that somebody waits for are held back by the bound alone', () => {
+  const to = downstream()
+  assert.deepEqual([capOf(to.window, 0), capOf(to.window, 0, true)], [8, 200])
+  assert.equal(capOf(opened(RULES), 0, true), 1, 'before the first read')
+  to.end({ kind: 'refused' }, to.send())
+  assert.deepEqual([to.cap, capOf(to.window, to.nowMs, true)], [1, 1], 'there was a sign')
+})
+
+test('T2: the refusals of the first burst leave what the downstream took, a little less, and are one cut', () => {
+  const to = downstream({ start: 200, most: 200 })
+  const calls = to.filled()
+  assert.equal(calls.length, 200)
+  to.pass(150)
+  for (const call of calls.slice(10)) to.end({ kind: 'refused' }, call)
+  assert.deepEqual([to.cuts, to.cap, to.window.held], [['refused'], 9, 10])
+  assert.equal(to.mayBegin(), false)
+  to.pass(10_000)
+  for (const call of calls.slice(0, 10)) to.end({ kind: 'ok' }, call)
+  const [next, late] = to.filled()
+  to.end({ kind: 'client' }, late!)
+  to.end({ kind: 'refused' }, next!)
+  assert.equal(to.cuts.length, 2, 'the next one is another')
+})
+
+test('T2: after the first cut it grows by one a round trip, and not within the hold', () => {
+  const { to, calls } = refusedAt(32)
+  for (const [index, call] of calls.entries()) to.end({ kind: index === 0 ? 'refused' : 'client' }, call)
   const held = to.cap
   assert.equal(held, 22)
-  to.roundTrip(1_999)
+  to.roundTrip(1_899) // the hold is of two seconds
   assert.equal(to.cap, held, 'held')
+  to.pass(200)
   for (let trips = 1; trips <= 5; trips += 1) {
     const before = to.window.limit
     to.roundTrip()
@@ -131,33 +164,40 @@ test('T2: doubles until the first cut, then grows by one a round trip, and not w
 })
 
 test('what nobody uses does not grow, and shrinks to twice what was used within a minute', () => {
-  const to = downstream()
-  for (let trips = 0; trips < 4; trips += 1) to.roundTrip()
-  assert.equal(to.cap, 64)
+  const to = standingAt(64)
+  to.roundTrip()
   to.rest()
+  const { limit } = to.window
   to.end({ kind: 'ok' }, to.send())
-  assert.equal(to.window.limit, 64)
+  assert.equal(to.window.limit, limit)
   for (let seconds = 0; seconds < 70; seconds += 1) {
     const call = to.send()
     to.pass(1_000)
     to.end({ kind: 'ok' }, call)
   }
-  assert.equal(to.cap, 4)
+  assert.equal(to.cap, 8)
 })
 
 test('no growth while latency is up, and a little less if it is far up', () => {
-  const to = downstream()
+  const to = standingAt(64)
   const after = (trips: number, firstMs: number) => {
     for (let trip = 0; trip < trips; trip += 1) to.roundTrip(1_000, firstMs)
     return to.window.limit
   }
   const usual = after(4, 100)
-  assert.equal(usual, 64)
   const slower = after(1, 140)
-  assert.ok(slower < 2 * usual, 'a window has closed meanwhile')
+  assert.ok(slower < usual + 1, 'a window has closed meanwhile')
   assert.deepEqual([after(2, 140), to.window.latency.ratio, to.cuts], [slower, 1.4, []], 'held')
   assert.ok(after(2, 170) < slower)
   assert.deepEqual(new Set(to.cuts), new Set(['latency']))
+})
+
+test('starting ends when calls become slow, at a little less than was in flight', () => {
+  const to = downstream({ start: 50, most: 200 })
+  for (let trip = 0; trip < 2; trip += 1) to.roundTrip(100, 100)
+  assert.equal(to.window.isStarting, true)
+  while (to.window.isStarting) to.roundTrip(100, 200)
+  assert.ok(to.cap < 50 * 4 && to.cuts[0] === 'latency')
 })
 
 test('T3: nothing begins inside a Retry-After, also if it comes with an answer that cuts nothing', () => {
@@ -175,7 +215,7 @@ test('T3: nothing begins inside a Retry-After, also if it comes with an answer t
 })
 
 test('at limit 1 and told nothing, it waits 1, 2, 4 … 60 s; a success starts anew', () => {
-  const to = downstream({ start: 1, most: 200 })
+  const to = downstream({ start: 1, most: 200 }, { isStarting: false })
   const pausesMs = () => {
     to.end({ kind: 'refused' }, to.send())
     const ms = Math.max(0, to.window.pauseUntilMs - to.nowMs)
@@ -225,11 +265,11 @@ test('T2, T3: whatever happens, held ≤ cap at every send, one cut an episode, 
       to.pass(passMs)
       const [call] = flying.splice(pick % Math.max(1, flying.length), 1)
       if (!call) continue
-      const { cuts, limit } = { cuts: to.cuts.length, limit: to.window.limit }
+      const { cuts, cap } = { cuts: to.cuts.length, cap: to.cap }
       to.end({ kind, waitMs: kind === 'ok' ? undefined : waitMs }, call, 0.3)
       const isCut = to.cuts.length > cuts && to.cuts.at(-1) !== 'latency'
       assert.ok(!isCut || call.sentAtMs >= lastCutMs, 'sent before the cut')
-      assert.ok(kind === 'ok' || to.window.limit <= limit, 'a failure never raises it')
+      assert.ok(kind === 'ok' || to.cap <= cap, 'a failure never raises it')
       if (isCut) lastCutMs = to.nowMs
       if (to.window.pauseUntilMs > to.nowMs) assert.equal(to.mayBegin(), false)
     }
@@ -242,7 +282,9 @@ test('T2, T3: whatever happens, held ≤ cap at every send, one cut an episode, 
 test('T6: one before the first read; the share under a lease; the lesser of it and the safe share after, whatever it learns', () => {
   assert.equal(capOf(opened(RULES), 0), 1)
   const to = downstream()
-  while (to.cap < 32) to.roundTrip()
+  to.roundTrip(500)
+  to.rest()
+  assert.equal(to.cap, 32)
   to.lease({ share: 20, safe: 8, untilMs: to.nowMs + 5_000, isLearnt: true })
   assert.deepEqual([to.cap, to.window.isStarting], [20, false])
   to.roundTrip(4_999)
@@ -263,7 +305,7 @@ test('T6: one before the first read; the share under a lease; the lesser of it a
 })
 
 test('pulled up to its share, unless there are refusals anywhere, or there was a cut here within three calls', () => {
-  const to = downstream()
+  const to = standingAt(8)
   to.roundTrip(2_000)
   to.rest()
   const shared = { share: 50, isLearnt: true, isClean: true }
