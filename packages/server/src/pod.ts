@@ -96,7 +96,15 @@ export function createPod(config: Config, options: Options = {}): Pod {
 
   const database = createDatabase({ ...config, url, clock, metrics }) //              connections, transactions
   const schema = schemaGuard(database) //                                             the schema this release was written for
-  const hints = createHints({ url, clock, random, metrics, pollMs: config.hintPollMs, probeMs: PROBE_MS }) // wake-ups
+  const hints = createHints({
+    url,
+    clock,
+    random,
+    metrics,
+    log,
+    pollMs: config.hintPollMs,
+    probeMs: PROBE_MS,
+  }) // wake-ups
   const name = config.podName || hostname()
   const onReady = () => hints.send(TASKS_TOPIC)
   const duties = [
@@ -215,7 +223,7 @@ function schemaGuard(database: Database): Service {
   return {
     name: 'schema',
     start: async () => {
-      const outcome = await database.transaction(schemaNumber)
+      const outcome = await database.transaction(schemaNumber, { access: 'read' })
       const reason = outsideWindow(valueOf(outcome, 'The schema cannot be read'), codeNumber())
       if (reason !== undefined) throw new Abort('stale', reason)
     },

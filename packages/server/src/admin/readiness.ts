@@ -31,7 +31,7 @@ export type Readiness = Service & {
 }
 type Deps = {
   readonly clock: Clock
-  readonly database: Pick<Database, 'transaction' | 'longestWaitMs'>
+  readonly database: Pick<Database, 'transaction' | 'fault' | 'longestWaitMs'>
   readonly hints: Pick<Hints, 'status'>
   readonly fleet: Pick<Fleet, 'isFenced' | 'beatAgeMs'>
 }
@@ -51,7 +51,7 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
     known.lateMs = loop.percentile(99) / 1e6
     known.lookedMs = clock.monotonicMs()
     loop.reset()
-    const outcome = await database.transaction(schemaNumber, { deadlineMs: ANSWER_MS })
+    const outcome = await database.transaction(schemaNumber, { access: 'read', deadlineMs: ANSWER_MS })
     if (outcome.type !== 'committed') return // the age of the last answer tells
     known.answeredMs = clock.monotonicMs()
     known.schema = outcome.value
@@ -59,14 +59,18 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
   const since = (ms: number) => Math.round(clock.monotonicMs() - ms)
   const checks = (): Record<string, Check> => ({
     database: check(since(known.answeredMs), {
-      failing: since(known.answeredMs) > SILENT_MS && `no answer in the last ${SILENT_MS} ms`,
+      failing:
+        faultOf(database.fault()) ??
+        (since(known.answeredMs) > SILENT_MS && `no answer in the last ${SILENT_MS} ms`),
     }),
     schema: check(since(known.answeredMs), { failing: outsideWindow(known.schema, codeNumber()) ?? false }),
     beat: check(Math.round(Math.min(fleet.beatAgeMs(), since(startMs))), {
       failing: fleet.isFenced() && 'no beat came through: the others may count this pod as dead',
     }),
     hints: check(Math.round(hints.status().ageMs), {
-      degraded: !hints.status().isListening && 'not listening: other pods are heard by the poll alone',
+      degraded:
+        (!hints.status().isListening && 'not listening: other pods are heard by the poll alone') ||
+        (hints.status().isDeaf && 'own hints do not come back: a pooler by transaction breaks LISTEN'),
     }),
     pool: check(0, {
       degraded: database.longestWaitMs() > LONG_WAIT_MS && 'callers wait for a connection: see poolSize',
@@ -93,6 +97,12 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
       return { state: isFailing ? 'failing' : 'ok', checks: results }
     },
   }
+}
+
+function faultOf(fault: ReturnType<Database['fault']>): string | undefined {
+  if (fault === 'standby') return 'the address leads to a standby, or to a server that takes no writes'
+  if (fault === 'unconfirmed') return 'the server has restarted, and no commit has come through since'
+  return undefined
 }
 
 type Faults = { readonly failing?: string | false; readonly degraded?: string | false }

@@ -2,7 +2,7 @@
 // read anew for every attempt. A turn of an agent in the code of other pods waits for those. A name that a live pod has in
 // its code is not added to the directory, where it would never be called; one that is deployed in code later takes the
 // place of that in the directory.
-import type { Database } from '../store/database.ts'
+import type { Transactions } from '../store/database.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Hosts } from '../lib/hosts.ts'
@@ -25,7 +25,7 @@ export type Callable = AgentDefinition & { readonly downstream: string }
 
 type Deps = {
   readonly defined: DefinedAgents
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly random: Random
   readonly secretsKey: Uint8Array | null

@@ -5,7 +5,7 @@ import { Buffer } from 'node:buffer'
 import { TASK_NAME } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Random } from '../lib/random.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { keyOfAgent, mayName } from '../throttle/key.ts'
 import type { Guard } from './guard.ts'
 import { seal, unseal } from './seal.ts'
@@ -51,7 +51,7 @@ export type Directory = {
 }
 
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly random: Random
   readonly secretsKey: Uint8Array | null
   readonly guard: Pick<Guard, 'check'>
@@ -83,8 +83,12 @@ type SealedRow = Row & { readonly secret: Buffer }
 export function createDirectory({ database, random, secretsKey, guard, isOpen }: Deps): Directory {
   const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work), failed)
-  const read = (tenant: number, name: string) =>
-    run((query) => query<SealedRow>(FIND, [tenant, name]), 'The agent cannot be read').then(([row]) => row)
+  const read = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
+    valueOf(await database.transaction(work, { access: 'read' }), failed)
+  const find = async (tenant: number, name: string) => {
+    const [row] = await read((query) => query<SealedRow>(FIND, [tenant, name]), 'The agent cannot be read')
+    return row
+  }
   const open = (tenant: number, { name, secret }: SealedRow) =>
     secretsKey ? unseal(secret, { key: secretsKey, owner: ownerOf(tenant, name) }) : undefined
 
@@ -121,15 +125,15 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
       return run((query) => insert(query, tenant, checked), 'Whether the agent was added is not known')
     },
     list: async (tenant) =>
-      (await run((query) => query<Row>(LIST, [tenant]), 'The agents cannot be read')).map((row) =>
+      (await read((query) => query<Row>(LIST, [tenant]), 'The agents cannot be read')).map((row) =>
         entryOf(tenant, row),
       ),
     find: async (tenant, name) => {
-      const row = await read(tenant, name)
+      const row = await find(tenant, name)
       return row && entryOf(tenant, row)
     },
     locate: async (tenant, name) => {
-      const row = await read(tenant, name)
+      const row = await find(tenant, name)
       return row && { ...entryOf(tenant, row), secret: open(tenant, row) }
     },
     remove: async (tenant, name) =>

@@ -1,6 +1,6 @@
 // Agents in the code of any pod. Each has a track of turns of its own, which is claimed by the pods that have it: so the rows
 // of pods say who has which.
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 
 /** Of the track of turns that an agent in code answers. `fleetline.turn_track` makes the same. */
 export function shapeOf(agent: string): string {
@@ -17,10 +17,13 @@ const IN_CODE = `
 
 /** Whether pods have it in their code now, or had it within the last hour. */
 export async function findInCode(
-  database: Pick<Database, 'transaction'>,
+  database: Transactions,
   agent: string,
 ): Promise<'live' | 'lately' | 'never'> {
-  const outcome = await database.transaction((query) => query<{ isLive: boolean }>(IN_CODE, [shapeOf(agent)]))
+  const outcome = await database.transaction(
+    (query) => query<{ isLive: boolean }>(IN_CODE, [shapeOf(agent)]),
+    { access: 'read' },
+  )
   const [row] = valueOf(outcome, 'The agents of the pods cannot be read')
   return row ? (row.isLive ? 'live' : 'lately') : 'never'
 }

@@ -12,7 +12,7 @@ import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createDuties, type Duty } from './duties.ts'
@@ -37,7 +37,7 @@ export type Fleet = Service & {
 }
 type Deps = {
   readonly url: string
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly metrics: Metrics
   readonly log: Log
@@ -63,7 +63,7 @@ export function createFleet(deps: Deps): Fleet {
     throw new Rejected('invalid', `FLEETLINE_TTL_MS must be at least ${LEAST_BEATS} times FLEETLINE_BEAT_MS`)
   const trust = createTrust(deps, clock)
   const leader = createLeader({ ...deps, trust })
-  const link = createLink({ url: deps.url, statementMs: Math.min(ttlMs, stopMs) })
+  const link = createLink({ url: deps.url, clock, statementMs: Math.min(ttlMs, stopMs) })
   const newcomer = () => ({ name: deps.name, version: deps.version, tracks: deps.tracks() })
   let life: Life | undefined
   let isDraining = false
@@ -138,6 +138,7 @@ export function createFleet(deps: Deps): Fleet {
       isDraining = true
       await write(drain)
     },
-    pods: async () => valueOf(await database.transaction(list), 'The pods cannot be read'),
+    pods: async () =>
+      valueOf(await database.transaction(list, { access: 'read' }), 'The pods cannot be read'),
   }
 }

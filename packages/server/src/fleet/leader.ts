@@ -1,7 +1,7 @@
 // This pod as leader: looks at the fleet after each beat, takes or gives up the term as election.ts decides, and has two
 // duties of its own, burying pods that beat no more and forgetting those long dead. A take whose answer was lost is
 // found at the next look: the leader's row names this incarnation.
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Duty } from './duties.ts'
@@ -18,7 +18,7 @@ export type Leader = {
   lose(): void
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly trust: Trust
   readonly metrics: Metrics
   readonly log: Log

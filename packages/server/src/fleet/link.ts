@@ -1,41 +1,43 @@
-// The connection on which a pod beats: its own, so that a full pool is not a death. One that failed or did not answer
-// in time is closed without a farewell, and the next beat opens another.
+// The connection on which a pod beats: its own, so that a full pool is not a death. Each statement is a transaction. A
+// connection that failed or did not answer in time is closed without a farewell, and the next beat opens another.
 import type pg from 'pg'
-import type { Query } from '../store/database.ts'
+import type { Clock } from '../lib/clock.ts'
+import { valueOf, type Query } from '../store/database.ts'
 import { closeNow, connect } from '../store/connection.ts'
+import { runTransaction } from '../store/transaction.ts'
 
 export type Link = {
   /** What it rejects with says nothing about what was written. */
   use<T>(work: (query: Query) => Promise<T>): Promise<T>
   close(): void
 }
-type Deps = { readonly url: string; readonly statementMs: number }
+type Deps = { readonly url: string; readonly clock: Clock; readonly statementMs: number }
 
-const UNREPLICATED = new Error('The wait for a standby was cut short: committed here, perhaps nowhere else')
-
-export function createLink({ url, statementMs }: Deps): Link {
+export function createLink({ url, clock, statementMs }: Deps): Link {
+  const limits = { clock, deadlineMs: statementMs, lockTimeoutMs: statementMs, idleMs: statementMs }
   let client: pg.Client | undefined
-  let isUnreplicated = false
-  const open = async () => {
-    const opened = await connect({ url, name: 'fleetline beat', connectMs: statementMs, statementMs })
-    opened.on('notice', ({ routine }) => {
-      isUnreplicated ||= routine === 'SyncRepWaitForLSN'
-    })
-    return opened
-  }
   const close = () => {
     if (client) closeNow(client)
     client = undefined
   }
+  const queryOn =
+    (link: pg.Client): Query =>
+    async (text, values) => {
+      const outcome = await runTransaction(link, (query) => query(text, values), {
+        ...limits,
+        access: 'write',
+        admit: () => undefined, // it writes: its own commit comes through, or nothing is taken from its answer
+        release: () => undefined,
+      })
+      return valueOf(outcome, 'A beat did not come through') as never
+    }
   return {
     close,
     use: async (work) => {
       try {
-        const link = (client ??= await open())
-        isUnreplicated = false
-        const value = await work(async (text, values) => (await link.query(text, values && [...values])).rows)
-        if (isUnreplicated) throw UNREPLICATED
-        return value
+        return await work(
+          queryOn((client ??= await connect({ url, name: 'fleetline beat', connectMs: statementMs }))),
+        )
       } catch (error) {
         close()
         throw error

@@ -18,7 +18,9 @@ export function createTenants({ database }: { readonly database: Database }): Te
     numberOf: async (name) => {
       const kept = known.get(name)
       if (kept !== undefined) return kept
-      const outcome = await database.transaction((query) => query<{ id: number }>(NUMBER, [name]))
+      const outcome = await database.transaction((query) => query<{ id: number }>(NUMBER, [name]), {
+        access: 'read',
+      })
       const [row] = valueOf(outcome, 'The tenant cannot be read')
       if (!row) throw new Bug('A door let in a tenant that does not exist')
       known.set(name, row.id)

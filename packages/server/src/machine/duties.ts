@@ -1,13 +1,13 @@
 // What the leader does for machines: it sees to tasks whose shape no pod runs any more. A few steps each beat, as its other
 // duties wait meanwhile.
 import type { Clock } from '../lib/clock.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import { createOrphans, type Term } from './orphans.ts'
 
 type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly log: Log
   readonly beatMs: number

@@ -15,7 +15,7 @@
 //   is not, and no other shape is               as they are: nobody runs this machine now
 // A suspect that was held is one again when it is released, at its time.
 import type { Clock } from '../lib/clock.ts'
-import type { Database, Outcome, Query } from '../store/database.ts'
+import type { Outcome, Query, Transactions } from '../store/database.ts'
 import { positionsKept } from './continue.ts'
 import { PLAIN } from './plan.ts'
 
@@ -123,7 +123,7 @@ type Look = { readonly upTo: string; readonly endedMs: number | null }
 /** What a step leaves to the next: how far it came while the same shapes are run, and at which track. */
 type Memory = { readonly of: string; readonly looks: ReadonlyMap<number, Look>; readonly behind: number }
 
-type Deps = { readonly database: Pick<Database, 'transaction'>; readonly clock: Pick<Clock, 'monotonicMs'> }
+type Deps = { readonly database: Transactions; readonly clock: Pick<Clock, 'monotonicMs'> }
 
 /** Takes a step with each call. */
 export function createOrphans({ database, clock }: Deps): (term: Term) => Promise<Outcome<Moved>> {

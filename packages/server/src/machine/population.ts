@@ -1,6 +1,6 @@
 // How many tasks stand where, in every machine: for operators, over all tenants. Read whole when somebody asks, within a
 // limit of time.
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import { PLAIN } from './plan.ts'
 
 export type Population = {
@@ -55,8 +55,9 @@ const POPULATION = `
    group by k.id, k.queue, k.machine, k.shape, k.pods
    order by k.queue, k.machine, k.id desc`
 
-export async function population(database: Pick<Database, 'transaction'>): Promise<Population[]> {
+export async function population(database: Transactions): Promise<Population[]> {
   const outcome = await database.transaction((query) => query<Population>(POPULATION), {
+    access: 'read',
     deadlineMs: READ_MS,
   })
   return valueOf(outcome, 'The machines cannot be read in time')

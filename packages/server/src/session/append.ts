@@ -14,13 +14,13 @@
 // truth; who ends a turn finds it in the turn's row.
 import { formatId, uuidV7 } from '@fleetline/protocol'
 import { Bug, Rejected, Retry } from '../errors.ts'
-import { createBatcher } from '../lib/batcher.ts'
+import { createBatcher, HELD } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
-import { valueOf, type Database, type Outcome, type Query } from '../store/database.ts'
-import { isDataFault, isValueFault } from '../store/sqlstate.ts'
+import { valueOf, type Transactions, type Outcome, type Query } from '../store/database.ts'
+import { isDataFault, isHeldUp, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { withPartitions } from '../task/partitions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -57,7 +57,7 @@ export type Appender = Service & {
   readonly expireTurn: (item: Expiry) => Promise<TurnEnded>
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
@@ -72,15 +72,22 @@ type Deps = {
 }
 
 const STOP_BYTES = 256 * 1024 // what its turn may have said is read, and written, in the batch
+const SHORT = { lockTimeoutMs: 100 } // a task that somebody holds stops the others of the batch for no longer
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 
-// Locks are taken in the order of ids, so that two batches never wait for each other in a ring.
-export const SESSION_LOCK = `
+// Locks are taken in the order of ids, so that two batches never wait for each other in a ring. A batch leaves out what
+// somebody else holds; of what it did not get, a plain look tells what is there.
+const SESSION_WAIT = `
   select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id
    order by s.id for update of s`
+export const SESSION_LOCK = `${SESSION_WAIT} skip locked`
+const SESSION_THERE = `
+  select s.tenant, s.id as session
+    from unnest($1::int[], $2::uuid[]) k(tenant, id)
+    join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id`
 
 // A statement of its own, so that its snapshot is younger than the locks. With three equalities the planner may walk the
 // whole session by the primary key; the row comparison with a limit can only use the index of keys.
@@ -112,15 +119,25 @@ export const SESSION_WRITE = `
 
 export function createAppender(deps: Deps): Appender {
   const { clock, metrics } = deps
-  const commit = async (items: readonly Item[]) =>
-    committed(await untilCommitted(deps, (query) => appendAll(deps, query, items)))
+  const commit = async (items: readonly Item[], isAlone: boolean) =>
+    committed(
+      isAlone
+        ? await untilCommitted(deps, async (query) =>
+            appendAll(deps, query, items, await lockSessions(query, items, SESSION_WAIT)),
+          )
+        : await untilCommitted(deps, (query) => appendFree(deps, query, items), SHORT),
+    )
   const batcher = createBatcher<Item, Result>({
     name: 'append',
+    clock,
+    deadlineMs: deps.deadlineMs,
     ...BATCH,
     ...WAITING,
     weigh: weightOf,
-    commit: async (items) => {
-      const { results, changed, started, closed } = await withPartitions(deps.database, () => commit(items))
+    keyOf: nameOf,
+    commit: async (items, isAlone) => {
+      const placed = await withPartitions(deps.database, () => commit(items, isAlone))
+      const { results, changed, started, closed } = placed
       await crashPoint('append.committed')
       deps.onGrown(changed)
       if (started.length > 0) deps.onTurns()
@@ -128,6 +145,7 @@ export function createAppender(deps: Deps): Appender {
       return results
     },
     isRefusal: isDataFault,
+    isHeldUp,
   })
   return {
     name: 'append',
@@ -184,12 +202,29 @@ function committed<T>(outcome: Outcome<T>): T {
   return valueOf(outcome, 'It was not stored')
 }
 
+type Locked = ReadonlyMap<string, SessionState>
+
+/** Without what somebody else holds: that is answered so, and the others are stored. */
+async function appendFree(
+  deps: Deps,
+  query: Query,
+  items: readonly Item[],
+): Promise<Omit<Placed, 'results'> & { readonly results: readonly (Result | typeof HELD)[] }> {
+  const locked = await lockSessions(query, items, SESSION_LOCK)
+  const there = await findHeld(query, items, locked)
+  const isFree = (item: Item) => !there.has(nameOf(item))
+  const placed = await appendAll(deps, query, there.size > 0 ? items.filter(isFree) : items, locked)
+  if (there.size === 0) return placed
+  const results = placed.results.values()
+  return { ...placed, results: items.map((item) => (isFree(item) ? results.next().value! : HELD)) }
+}
+
 async function appendAll(
   { clock, random, cell }: Deps,
   query: Query,
   items: readonly Item[],
+  sessions: Locked,
 ): Promise<Placed> {
-  const sessions = await lockSessions(query, items)
   const ends = placesOf(items, 'end')
   const stops = new Map<number, Stop>([...placesOf(items, 'stop'), ...placesOf(items, 'expire')])
   const stored = await findStored(query, items, cell)
@@ -214,13 +249,26 @@ function placesOf<Type extends Item['type']>(
   return new Map(items.flatMap((item, index) => (isOfType(item) ? [[index, item] as const] : [])))
 }
 
-async function lockSessions(query: Query, items: readonly Item[]): Promise<Map<string, SessionState>> {
-  const sessions = [...new Map(items.map((item) => [nameOf(item), item])).values()]
-  const rows = await query<SessionState>(SESSION_LOCK, [
-    sessions.map(({ tenant }) => tenant),
-    sessions.map(({ session }) => session),
-  ])
+async function lockSessions(
+  query: Query,
+  items: readonly Item[],
+  statement: string,
+): Promise<Map<string, SessionState>> {
+  const rows = await query<SessionState>(statement, keysOf(items))
   return new Map(rows.map((row) => [nameOf(row), row]))
+}
+
+/** Those that are there, and that we did not get. */
+async function findHeld(query: Query, items: readonly Item[], locked: Locked): Promise<Set<string>> {
+  const missing = items.filter((item) => !locked.has(nameOf(item)))
+  if (missing.length === 0) return new Set()
+  const rows = await query<SessionKey>(SESSION_THERE, keysOf(missing))
+  return new Set(rows.map(nameOf))
+}
+
+function keysOf(items: readonly SessionKey[]): [number[], string[]] {
+  const sessions = [...new Map(items.map((item) => [nameOf(item), item])).values()]
+  return [sessions.map(({ tenant }) => tenant), sessions.map(({ session }) => session)]
 }
 
 /** Of messages, and of the replies of turns that are to be stopped. */

@@ -5,7 +5,7 @@
 //   S1  rows are found by (tenant, turn)
 import { MESSAGE_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 export type TurnKey = { readonly tenant: number; readonly turn: string }
@@ -33,7 +33,7 @@ export type Chunks = {
   readonly read: (wanted: readonly Wanted[]) => Promise<ReadonlyMap<number, Read>>
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly metrics: Metrics
 }

@@ -4,7 +4,7 @@
 import { formatId, uuidV7, type Session } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { SessionKey } from './place.ts'
 
 export type NewSession = {
@@ -31,7 +31,7 @@ export type Made = { readonly session: Session; /** Now, not before. */ readonly
 export type ListRange = { readonly before?: string; readonly limit: number }
 
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
@@ -90,7 +90,7 @@ export function createDirectory({ database, clock, random, cell }: Deps): Direct
     return { row: row!, isNew: made !== undefined }
   }
   const read = async (sql: string, values: unknown[]) => {
-    const outcome = await database.transaction((query) => query<Row>(sql, values))
+    const outcome = await database.transaction((query) => query<Row>(sql, values), { access: 'read' })
     return valueOf(outcome, 'The session cannot be read')[0]
   }
   return {
@@ -105,7 +105,9 @@ export function createDirectory({ database, clock, random, cell }: Deps): Direct
       return row && sessionOf(row)
     },
     list: async (tenant, { before = BEHIND_ALL, limit }) => {
-      const outcome = await database.transaction((query) => query<Row>(LIST, [tenant, before, limit]))
+      const outcome = await database.transaction((query) => query<Row>(LIST, [tenant, before, limit]), {
+        access: 'read',
+      })
       return valueOf(outcome, 'The sessions cannot be read').map(sessionOf)
     },
   }

@@ -2,7 +2,7 @@
 // become claimable there, those whose time is over end as failed. And it sweeps chunks of turns that have ended, which a pod
 // has written late: nobody reads those. Neither an expiry nor a sweep names the term: whoever leads, only a turn that is live,
 // too old and without a pod expires, which is looked at again under its session's lock.
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Appender } from './append.ts'
 import { sweepChunks } from './chunks.ts'
 import type { Stop, TurnError } from './place.ts'
@@ -11,7 +11,7 @@ import { TURN_DEADLINE_MS, TURN_TRACK } from './turns.ts'
 type Term = { readonly term: number; readonly pod: number }
 type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly expireTurn: Appender['expireTurn']
   /** There is something to claim. */
   readonly onReady: () => void

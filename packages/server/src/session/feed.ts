@@ -15,7 +15,7 @@
 //
 // A log that was cut and has grown past the old head between two lookups is not noticed here.
 import type { Clock } from '../lib/clock.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { nameOf, type SessionKey } from './place.ts'
@@ -41,7 +41,7 @@ export type Feed = {
 }
 
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly metrics: Metrics
   readonly clock: Clock
@@ -162,11 +162,13 @@ function createLookup(
   let sinceMs: number | undefined
   metrics.gauge('lookupLag', () => [[{}, sinceMs === undefined ? 0 : (clock.monotonicMs() - sinceMs) / 1000]])
   const read = async (keys: readonly SessionKey[]) => {
-    const outcome = await database.transaction((query) =>
-      query<SessionKey & Moving>(HEADS, [
-        keys.map(({ tenant }) => tenant),
-        keys.map(({ session }) => session),
-      ]),
+    const outcome = await database.transaction(
+      (query) =>
+        query<SessionKey & Moving>(HEADS, [
+          keys.map(({ tenant }) => tenant),
+          keys.map(({ session }) => session),
+        ]),
+      { access: 'read' },
     )
     return valueOf(outcome, 'Heads cannot be read').map(headOf)
   }

@@ -17,7 +17,7 @@ import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
-import type { Database } from '../store/database.ts'
+import type { Transactions } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -52,7 +52,7 @@ export type Live = {
 }
 
 type Deps = Pick<TurnView, 'readTurn'> & {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly hints: Pick<Hints, 'listen'>
   readonly clock: Clock
   readonly random: Random

@@ -3,7 +3,7 @@
 import { SESSION_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import type { SessionKey } from './place.ts'
 
@@ -17,7 +17,7 @@ export type Members = {
   readonly removeMember: (key: SessionKey, user: string) => Promise<MemberChange>
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly random: Random
   readonly deadlineMs: number
@@ -52,8 +52,9 @@ export function createMembers(deps: Deps): Members {
   }
   return {
     members: async ({ tenant, session }) => {
-      const outcome = await deps.database.transaction((query) =>
-        query<{ users: string[] }>(LIST, [tenant, session]),
+      const outcome = await deps.database.transaction(
+        (query) => query<{ users: string[] }>(LIST, [tenant, session]),
+        { access: 'read' },
       )
       return valueOf(outcome, 'The members cannot be read')[0]?.users
     },

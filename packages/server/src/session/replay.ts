@@ -2,7 +2,7 @@
 // who was acknowledged finds the message here (L1), and what is not committed is found by nobody (L9).
 import { formatId, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './stored.ts'
 import type { SessionKey } from './place.ts'
 
@@ -49,15 +49,16 @@ type Row = { readonly head: number; readonly epoch: number; readonly live: strin
     }
 )
 
-type Deps = { readonly database: Pick<Database, 'transaction'>; readonly cell: number }
+type Deps = { readonly database: Transactions; readonly cell: number }
 
 export function createReplay({ database, cell }: Deps): Replay {
   return {
     read: async ({ tenant, session }, range) => {
       const { limit, maxBytes = PAGE_LIMITS.bytes } = range
       const [text, seq] = 'after' in range ? [AFTER, range.after] : [BEFORE, range.before]
-      const outcome = await database.transaction((query) =>
-        query<Row>(text, [tenant, session, seq, limit, maxBytes]),
+      const outcome = await database.transaction(
+        (query) => query<Row>(text, [tenant, session, seq, limit, maxBytes]),
+        { access: 'read' },
       )
       const rows = valueOf(outcome, 'The session cannot be read')
       if (!rows[0]) return undefined

@@ -4,7 +4,7 @@ import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
-import type { Database } from '../store/database.ts'
+import type { Transactions } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -29,7 +29,7 @@ export type Sessions = Service &
   Pick<Live, 'openStream'>
 
 type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly metrics: Metrics
   readonly log: Log

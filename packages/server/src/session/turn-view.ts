@@ -1,7 +1,7 @@
 // A turn as people see it: what its conversation decided, from its own row; who runs it, from its task, while that is there.
 // One statement, so that both are of one moment. Found by (tenant, id): one of another tenant does not exist.
 import { formatId, parseId, type Turn, type TurnState } from '@fleetline/protocol'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import type { TurnKey } from './chunks.ts'
 import type { SessionKey } from './place.ts'
 
@@ -14,7 +14,7 @@ export type TurnView = {
 }
 
 type Epochs = { readonly after: number; readonly to: number }
-type Deps = { readonly database: Pick<Database, 'transaction'>; readonly cell: number }
+type Deps = { readonly database: Transactions; readonly cell: number }
 
 const VIEW = `
   select t.id, t.session, t.epoch, t.agent, t.read_from as from, t.read_to as to, t.started_at as "startedAt",
@@ -64,14 +64,18 @@ export function createTurnView({ database, cell }: Deps): TurnView {
     ...(row.halted === null ? {} : { halted: row.halted }),
   })
   const readTurn = async ({ tenant, turn }: TurnKey) => {
-    const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, turn]))
+    const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, turn]), {
+      access: 'read',
+    })
     const [row] = valueOf(outcome, 'The turn cannot be read')
     return row && turnOf(row)
   }
   return {
     readTurn,
     readEnded: async ({ tenant, session }, { after, to }) => {
-      const outcome = await database.transaction((query) => query<Row>(ENDED, [tenant, session, after, to]))
+      const outcome = await database.transaction((query) => query<Row>(ENDED, [tenant, session, after, to]), {
+        access: 'read',
+      })
       return valueOf(outcome, 'The turns cannot be read').map(turnOf)
     },
     findTurn: async (tenant, text) => {

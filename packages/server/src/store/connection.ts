@@ -6,7 +6,7 @@ type Options = {
   readonly url: string
   readonly name: string
   readonly connectMs: number
-  /** The most that a statement may take; without it a statement may take its time, and keep-alive finds a dead peer. */
+  /** The most that we wait for a statement; without it one may take its time, and keep-alive finds a dead peer. */
   readonly statementMs?: number
 }
 
@@ -17,7 +17,7 @@ export async function connect({ url, name, connectMs, statementMs }: Options): P
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: connectMs,
-    ...(statementMs === undefined ? {} : { query_timeout: statementMs, statement_timeout: statementMs }),
+    ...(statementMs === undefined ? {} : { query_timeout: statementMs }),
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     application_name: name,

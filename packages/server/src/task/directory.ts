@@ -13,7 +13,7 @@ import {
   type TaskSummary,
 } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Carry } from './claim.ts'
 import { isWithin } from './draft.ts'
 import { timelineOf } from './timeline.ts'
@@ -38,7 +38,7 @@ export type Directory = {
 }
 
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly cell: number
   /** There is something to claim. */
   readonly onReady: () => void
@@ -144,7 +144,7 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
       const uuid = uuidOf(id)
       if (uuid === undefined) return undefined
       return valueOf(
-        await database.transaction((query) => find(query, tenant, uuid)),
+        await database.transaction((query) => find(query, tenant, uuid), { access: 'read' }),
         'The task cannot be read',
       )
     },
@@ -166,7 +166,7 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
           const values = [tenant, end, limit, ...(tracks ? [tracks] : [])]
           return query<Row>(listOf(state, tracks !== undefined), values)
         },
-        { deadlineMs: LIST_MS },
+        { access: 'read', deadlineMs: LIST_MS },
       )
       return valueOf(outcome, 'The tasks cannot be read in time: ask for a state, or for fewer').map(
         summaryOf,

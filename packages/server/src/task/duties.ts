@@ -2,7 +2,7 @@
 // history.
 import { formatId } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { dropPartitions, makePartitions } from './partitions.ts'
@@ -11,7 +11,7 @@ import { standing, type Standing } from './standing.ts'
 
 type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -78,7 +78,7 @@ function observer({ database, clock, metrics }: Deps): Duty['run'] {
     ),
   )
   return async () => {
-    const outcome = await database.transaction(standing)
+    const outcome = await database.transaction(standing, { access: 'read' })
     seen = { tracks: valueOf(outcome, 'How the queue stands is not known'), ms: clock.monotonicMs() }
   }
 }

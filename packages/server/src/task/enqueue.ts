@@ -11,8 +11,8 @@ import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
-import { valueOf, type Database, type Outcome, type Query } from '../store/database.ts'
-import { isDataFault, isValueFault } from '../store/sqlstate.ts'
+import { valueOf, type Transactions, type Outcome, type Query } from '../store/database.ts'
+import { isDataFault, isHeldUp, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { draftOf, type Draft, type Shaped } from './draft.ts'
 
@@ -28,7 +28,7 @@ export type Enqueuer = Service & {
 }
 
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly random: Random
   readonly deadlineMs: number
@@ -38,6 +38,7 @@ type Deps = {
 }
 type Answer = 'made' | 'there' | 'conflict' | 'no-track'
 
+const SHORT = { lockTimeoutMs: 100 } // an id that an open transaction took stops the others of the batch for no longer
 const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 
@@ -90,14 +91,19 @@ const COMPARE = `
 export function createEnqueuer(deps: Deps): Enqueuer {
   const batcher = createBatcher<Draft, Answer>({
     name: 'enqueue',
+    clock: deps.clock,
+    deadlineMs: deps.deadlineMs,
     ...BATCH,
     ...WAITING,
     weigh: ({ input }) => input.length,
-    commit: async (drafts) => {
+    keyOf: ({ id }) => id,
+    commit: async (drafts, isAlone) => {
       const work = (query: Query, isRepeat: boolean) => insert(query, drafts, isRepeat)
-      return committed(await untilCommitted(deps, work, { repeatsUnknown: true }))
+      const options = { repeatsUnknown: true, ...(!isAlone && SHORT) }
+      return committed(await untilCommitted(deps, work, options))
     },
     isRefusal: isDataFault,
+    isHeldUp,
   })
   const accepted = (draft: Draft, answer: Answer): Enqueued => {
     if (answer === 'no-track')

@@ -1,9 +1,7 @@
 // The days of the history: made a week ahead, dropped whole when no queue keeps them any more. The functions are the
 // migrator's, so that a pod's role needs no right to make tables. No lock within a second: the next call tries again.
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import { isNoPartition } from '../store/sqlstate.ts'
-
-type Transactions = Pick<Database, 'transaction'>
 
 const MAKE = 'select fleetline.make_partitions(7)'
 const DROP = 'select fleetline.drop_partitions()'

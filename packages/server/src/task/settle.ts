@@ -25,8 +25,8 @@ import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
-import { isDataFault } from '../store/sqlstate.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
+import { isDataFault, isHeldUp } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { withPartitions } from './partitions.ts'
 
@@ -62,12 +62,14 @@ export type Settled = 'settled' | 'fenced'
 export type Settler = Service & { settle(item: Settling): Promise<Settled> }
 
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly random: Random
   readonly deadlineMs: number
 }
 
+const NEVER_MS = 24 * 60 * 60_000 // each try has a deadline, and no person waits for more
+const SHORT = { lockTimeoutMs: 100 } // a task that somebody holds stops the others of the batch for no longer
 const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 
@@ -145,23 +147,27 @@ const DONE_BEFORE = `
                     and not coalesce(t.error ? 'pod' and (t.error ->> 'attempt')::int = s.attempt, false))`
 
 export function createSettler(deps: Deps): Settler {
-  const commit = async (items: readonly Settling[]): Promise<Settled[]> => {
+  const commit = async (items: readonly Settling[], isAlone: boolean): Promise<Settled[]> => {
     const work = (query: Query, isRepeat: boolean) => settleAll(query, items, isRepeat)
-    const outcome = await untilCommitted(deps, work, { repeatsUnknown: true })
+    const outcome = await untilCommitted(deps, work, { repeatsUnknown: true, ...(!isAlone && SHORT) })
     if (outcome.type === 'unknown')
       throw new Retry('unavailable', 'Whether attempts were settled is not known', { cause: outcome.error })
     return valueOf(outcome, 'Attempts were not settled')
   }
   const batcher = createBatcher<Settling, Settled>({
     name: 'settle',
+    clock: deps.clock,
+    deadlineMs: NEVER_MS,
     ...BATCH,
     ...WAITING,
     weigh: ({ settlement }) => JSON.stringify(settlement).length,
-    commit: async (items) => {
+    keyOf: ({ id }) => id,
+    commit: async (items, isAlone) => {
       await crashPoint('settle.before')
-      return withPartitions(deps.database, () => commit(items))
+      return withPartitions(deps.database, () => commit(items, isAlone))
     },
     isRefusal: isDataFault,
+    isHeldUp,
   })
   return {
     name: 'settle',

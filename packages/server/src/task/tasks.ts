@@ -7,7 +7,7 @@ import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import { loopUtilisation } from '../lib/utilisation.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -45,7 +45,7 @@ type Deps = Pick<
   Config,
   'cell' | 'transactionDeadlineMs' | 'slots' | 'turnSlots' | 'taskPollMs' | 'drainMs' | 'stopMs'
 > & {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly fleet: { self(): Incarnation | undefined; isFenced(): boolean }
   readonly tracks: Pick<Tracks, 'pools' | 'machine'>

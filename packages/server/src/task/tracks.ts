@@ -2,7 +2,7 @@
 // starts, on a transaction of its own: in a caller's transaction their unique index would block others until that commits.
 import { Rejected } from '../errors.ts'
 import type { Service } from '../lib/lifecycle.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Machine } from './machine.ts'
 import type { Runner } from './runner.ts'
 
@@ -25,7 +25,7 @@ export type Tracks = Service & {
   machine(queue: string, name: string): Machine | undefined
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly machines: readonly Machine[]
   /** Whose tasks sessions write. */
   readonly turns: readonly Machine[]
@@ -100,10 +100,7 @@ function byName(machines: readonly Machine[]): ReadonlyMap<string, Machine> {
 }
 
 /** The numbers of the tracks, in the order of what was given. */
-export async function register(
-  database: Pick<Database, 'transaction'>,
-  runnables: readonly Runnable[],
-): Promise<number[]> {
+export async function register(database: Transactions, runnables: readonly Runnable[]): Promise<number[]> {
   const queues = runnables.map(({ queue }) => queue)
   const [machines, shapes] = [runnables.map(({ name }) => name), runnables.map(({ shape }) => shape)]
   const transitions = runnables.map((one) => JSON.stringify(one.transitions))

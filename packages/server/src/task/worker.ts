@@ -22,7 +22,7 @@ import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Utilisation } from '../lib/utilisation.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { answersTo, asksOf } from './asks.ts'
@@ -43,7 +43,7 @@ export type Worker = Service & {
   drain(): Promise<void>
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly settler: Pick<Settler, 'settle'>
   readonly clock: Clock
   readonly random: Random
@@ -123,7 +123,7 @@ export function createWorker(deps: Deps): Worker {
   }
   const check = async (pod: Incarnation) => {
     const known = running.names() // before the look: what ends meanwhile is no orphan
-    const outcome = await deps.database.transaction((query) => heldBy(query, pod.id))
+    const outcome = await deps.database.transaction((query) => heldBy(query, pod.id), { access: 'read' })
     const held = valueOf(outcome, 'Claims could not be read')
     const orphans = held.filter((one) => !known.has(nameOf(one)) && !deps.isOfAnother(one.track))
     state.checkMs = clock.monotonicMs() + CHECK_MS

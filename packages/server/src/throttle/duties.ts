@@ -1,7 +1,6 @@
 // What the leader does for downstreams: it learns how much each takes, and says who may have how much of it. A row is
 // written over the one that it follows from, and under the leader's term: overtaken, it changes no row.
-import type { Database, Query } from '../store/database.ts'
-import { valueOf } from '../store/database.ts'
+import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import { isNews, nextRow, type Row, type Told } from './ledger.ts'
 import { LEASE_MS } from './lease.ts'
@@ -11,7 +10,7 @@ import { ROUND_MS } from './rounds.ts'
 /** Under which a leader writes. */
 export type Term = { readonly term: number; readonly pod: number }
 type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
-type Deps = { readonly database: Pick<Database, 'transaction'>; readonly log: Log }
+type Deps = { readonly database: Transactions; readonly log: Log }
 type Keyed = Row & { readonly key: string }
 type Heard = { readonly pod: number; readonly at: number; readonly loads: Readonly<Record<string, Load>> }
 

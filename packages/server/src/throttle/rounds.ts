@@ -5,7 +5,7 @@
 import { createBell } from '../lib/bell.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Downstreams } from './downstreams.ts'
 import { LEASE_MS } from './lease.ts'
@@ -16,7 +16,7 @@ export type Rounds = Service & {
   readonly wake: () => void
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly log: Log
   readonly downstreams: Pick<Downstreams, 'inUse'>

@@ -1,6 +1,6 @@
 // Downstreams as operators see them: what the fleet has learnt, from their rows; who uses them, from what pods told within
 // the time of a lease. Read whole when somebody asks, within a limit of time: agents' own last, of which tenants make many.
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import { OF_AGENTS } from './key.ts'
 import { LEASE_MS } from './lease.ts'
 
@@ -49,8 +49,11 @@ const STANDINGS = `
 
 type Row = Omit<DownstreamStanding, 'pausedUntil'> & { readonly pausedUntil: Date | null }
 
-export async function standings(database: Pick<Database, 'transaction'>): Promise<DownstreamStanding[]> {
-  const outcome = await database.transaction((query) => query<Row>(STANDINGS), { deadlineMs: READ_MS })
+export async function standings(database: Transactions): Promise<DownstreamStanding[]> {
+  const outcome = await database.transaction((query) => query<Row>(STANDINGS), {
+    access: 'read',
+    deadlineMs: READ_MS,
+  })
   return valueOf(outcome, 'The downstreams cannot be read in time').map((row) => ({
     ...row,
     pausedUntil: row.pausedUntil && row.pausedUntil.toISOString(),

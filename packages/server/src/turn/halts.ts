@@ -6,7 +6,7 @@ import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
-import { valueOf, type Database, type Query } from '../store/database.ts'
+import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
@@ -20,7 +20,7 @@ type Entered = {
   readonly halt: () => void
 }
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly clock: Clock
   readonly random: Random
   readonly metrics: Metrics

@@ -37,7 +37,7 @@ import { sealed } from '../session/partial.ts'
 import type { TurnEnd, TurnError } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { openTurn, passOnTurn, TURN_DEADLINE_MS, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
-import { valueOf, type Database } from '../store/database.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Claim } from '../task/claim.ts'
 import { faultOf, readThrown, retryMs } from '../task/fault.ts'
@@ -50,7 +50,7 @@ import { gather } from './gather.ts'
 import type { Halts } from './halts.ts'
 
 type Deps = {
-  readonly database: Pick<Database, 'transaction'>
+  readonly database: Transactions
   readonly sessions: Pick<Sessions, 'read' | 'endTurn' | 'openStream'>
   readonly agents: Pick<Agents, 'agentFor'>
   readonly halts: Pick<Halts, 'enter'>

@@ -4,7 +4,7 @@ import { openapiSchema } from '../../src/door/openapi.ts'
 import { reportSchema, type Report } from '../../src/admin/readiness.ts'
 import type { Pod } from '../../src/pod.ts'
 import { migrationFiles, outsideWindow } from '../../src/store/migrate.ts'
-import { databaseFor } from '../support/database.ts'
+import { admin, databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { newPod } from '../support/pod.ts'
 import { proxyFor } from '../support/proxy.ts'
@@ -104,4 +104,27 @@ test('a pod does not start on a schema that it was not written for, and says wha
     { what: 'the pod to see that the schema has left it behind' },
   )
   await assert.rejects(newPod(t, url).start(), /deploy a newer one/)
+})
+
+test('P5: led to a server that takes no writes, a pod is not ready and says so; back again, it is', async (t) => {
+  const url = await databaseFor(t)
+  const name = url.split('/').at(-1)!
+  const pod = newPod(t, url)
+  await pod.start()
+  const switchTo = async (change: string) => {
+    await admin(`alter database ${name} ${change}`)
+    await admin(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`)
+  }
+  await switchTo('set default_transaction_read_only = on')
+  const { report } = await eventually(
+    async () => {
+      const said = await ready(pod)
+      assert.equal(said.status, 503)
+      return said
+    },
+    { what: 'the pod to notice' },
+  )
+  assert.match(report.checks['database']!.reason!, /standby/)
+  await switchTo('reset default_transaction_read_only')
+  await eventually(async () => assert.equal((await ready(pod)).status, 200), { what: 'the pod to be ready' })
 })

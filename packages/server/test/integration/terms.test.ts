@@ -8,6 +8,7 @@ import { decide, type View } from '../../src/fleet/election.ts'
 import { createLink } from '../../src/fleet/link.ts'
 import * as pods from '../../src/fleet/pods.ts'
 import { createTrust } from '../../src/fleet/trust.ts'
+import { systemClock } from '../../src/lib/clock.ts'
 import type { Query } from '../../src/store/database.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
@@ -46,7 +47,8 @@ async function play(query: Query, order: readonly Step[]): Promise<string[]> {
     view: undefined,
     term: undefined,
   })
-  const players: Player[] = await Promise.all(Array.from({ length: PODS }, enter))
+  const players: Player[] = []
+  while (players.length < PODS) players.push(await enter())
   const pass = async (ms: number) => {
     await clock.advance(ms)
     await age(query, ms)
@@ -96,7 +98,7 @@ async function play(query: Query, order: readonly Step[]): Promise<string[]> {
 
 /** Statement by statement on one connection, as a pod beats. */
 async function onLink(t: TestContext, work: (query: Query) => Promise<void>): Promise<void> {
-  const link = createLink({ url: await databaseFor(t), statementMs: 60_000 })
+  const link = createLink({ url: await databaseFor(t), clock: systemClock(), statementMs: 60_000 })
   atEnd(t, () => link.close())
   await link.use(work)
 }

@@ -21,7 +21,12 @@ export function newPod(
   more: Flags = {},
   { tasks = [], agents, downstreams = [] }: Parts = {},
 ): Pod {
-  const patience = { transactionDeadlineMs: '60000', ttlMs: '60000', beatMs: '200' }
+  const patience = {
+    transactionDeadlineMs: '60000',
+    idleTransactionMs: '60000',
+    ttlMs: '60000',
+    beatMs: '200',
+  }
   const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: () => undefined } })
   const pod = createPod(loadConfig({ environment: {}, flags }), {

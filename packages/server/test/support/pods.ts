@@ -24,6 +24,7 @@ export function linesOf(program: Program): Line[] {
 // Limits that no busy machine meets: nobody is counted as dead unless a test makes its beat old.
 const PATIENCE = {
   FLEETLINE_TRANSACTION_DEADLINE_MS: '120000',
+  FLEETLINE_IDLE_TRANSACTION_MS: '120000',
   FLEETLINE_REQUEST_TIMEOUT_MS: '120000',
   FLEETLINE_STOP_MS: '30000',
   FLEETLINE_TTL_MS: '60000',

@@ -49,13 +49,13 @@ export async function logOf(database: Transactions, { tenant, session }: Session
 }
 
 /** The write path of one pod, with patience for a busy machine. */
-export function appenderOn(database: Transactions): Appender {
+export function appenderOn(database: Transactions, { deadlineMs = 120_000 } = {}): Appender {
   return createAppender({
     database,
     clock: systemClock(),
     random: systemRandom(),
     cell: 0,
-    deadlineMs: 120_000,
+    deadlineMs,
     metrics: createMetrics(),
     onGrown: () => undefined,
     onTurns: () => undefined,

@@ -1,19 +1,23 @@
 // The store's parts as tests open them: with limits that no busy machine meets, closed at the end of the test.
+import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { systemClock } from '../../src/lib/clock.ts'
 import { createDatabase, type Database } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from './cleanup.ts'
+import { admin } from './database.ts'
+import { eventually } from './eventually.ts'
 
 export async function openDatabase(
   t: TestContext,
   url: string,
-  { stopMs = 60_000, lockTimeoutMs = 60_000 } = {},
+  { stopMs = 60_000, lockTimeoutMs = 60_000, idleTransactionMs = 120_000 } = {},
 ): Promise<Database> {
   const database = createDatabase({
     url,
-    poolSize: 4,
+    poolSize: 6,
     transactionDeadlineMs: 120_000,
+    idleTransactionMs,
     lockTimeoutMs,
     stopMs,
     clock: systemClock(),
@@ -22,4 +26,25 @@ export async function openDatabase(
   atEnd(t, () => database.stop())
   await database.start()
   return database
+}
+
+/** From here on its commits wait for a standby, and there is none. The server is known before: else reads would wait too. */
+export async function withoutStandby(
+  db: Database,
+  url: string,
+  run: (text: string) => Promise<unknown> = admin,
+): Promise<string> {
+  const name = url.split('/').at(-1)!
+  await db.transaction((query) => query('select 1'))
+  await run(`alter database ${name} set synchronous_commit = on`)
+  await run(
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}' and pid <> pg_backend_pid()`,
+  )
+  await eventually(
+    async () => assert.equal((await db.transaction((query) => query('select 1'))).type, 'committed'),
+    {
+      what: 'a connection that waits for standbys',
+    },
+  )
+  return name
 }

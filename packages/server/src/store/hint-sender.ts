@@ -1,0 +1,62 @@
+// The sending side of hints, on a connection of its own. A hint may be lost, so it waits for neither disk nor standby.
+import type pg from 'pg'
+import type { Service } from '../lib/lifecycle.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { closeNow, connect } from './connection.ts'
+import type { Echoes } from './echoes.ts'
+
+export const HINT_CHANNEL = 'fleetline_hints'
+export const HINT_NAME = 'fleetline hints'
+
+export type Sender = Service & { send(topic: string): void }
+type Deps = {
+  readonly url: string
+  readonly metrics: Metrics
+  readonly echoes: Pick<Echoes, 'next' | 'sent'>
+}
+
+const SEND_MS = 5_000
+const MAX_TOPICS = 120 // NOTIFY carries less than 8,000 bytes, a topic has up to 64
+
+// For this transaction alone: the connection may be another's next.
+const NOTIFY = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
+
+export function createSender({ url, metrics, echoes }: Deps): Sender {
+  const topics = new Set<string>()
+  let [client, sending, stopped] = [
+    undefined as pg.Client | undefined,
+    undefined as Promise<void> | undefined,
+    false,
+  ]
+  const drain = async () => {
+    while (topics.size > 0 && !stopped) {
+      const batch = [...topics].slice(0, MAX_TOPICS)
+      batch.forEach((topic) => topics.delete(topic))
+      try {
+        client ??= await connect({ url, name: HINT_NAME, connectMs: SEND_MS, statementMs: SEND_MS })
+        await client.query(NOTIFY, [HINT_CHANNEL, [echoes.next(), ...batch].join(' ')])
+        echoes.sent()
+        metrics.count('hintsSent', { outcome: 'sent' }, batch.length)
+      } catch {
+        metrics.count('hintsSent', { outcome: 'lost' }, batch.length)
+        if (client) closeNow(client) // these hints are lost: the poll behind them delivers
+        client = undefined
+      }
+    }
+    sending = undefined
+  }
+  return {
+    name: 'hints.sender',
+    start: async () => undefined,
+    send(topic) {
+      if (!/^[\w:.-]{1,64}$/.test(topic)) throw new RangeError(`Not a topic: ${topic}`)
+      topics.add(topic)
+      sending ??= drain()
+    },
+    stop: async () => {
+      stopped = true
+      await sending
+      if (client) closeNow(client)
+    },
+  }
+}

@@ -1,0 +1,105 @@
+// The pod's connections. Writes may take all but a few of them: a COMMIT that waits for a standby gives its connection
+// back when the standby returns, and until then reads go on. Stop lets what runs end, and after `stopMs` closes the
+// sockets that are left: what was in COMMIT then ends as unknown, everything else as not committed.
+import { once } from 'node:events'
+import pg from 'pg'
+import { within, type Clock } from '../lib/clock.ts'
+import { createTurnstile } from '../lib/turnstile.ts'
+import { closeNow } from './connection.ts'
+import { LATE } from './transaction.ts'
+
+export type Access = 'read' | 'write'
+export type CheckedOut = { readonly client: pg.PoolClient; readonly release: (close: boolean) => void }
+export type Pool = {
+  /** The wait for a place and for a connection ends after `deadlineMs`. */
+  checkOut(access: Access, deadlineMs: number): Promise<CheckedOut>
+  counts(): { readonly open: number; readonly idle: number; readonly awaited: number }
+  /** How long the first of those who wait has waited; 0 if nobody does. */
+  longestWaitMs(): number
+  end(): Promise<void>
+}
+type Deps = {
+  readonly url: string
+  readonly poolSize: number
+  readonly transactionDeadlineMs: number
+  readonly stopMs: number
+  readonly clock: Clock
+}
+
+const FOR_READS = 2
+
+export function createPool({ url, poolSize, transactionDeadlineMs, clock, stopMs }: Deps): Pool {
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: poolSize,
+    connectionTimeoutMillis: transactionDeadlineMs,
+    keepAlive: true,
+    application_name: 'fleetline',
+  })
+  pool.on('error', () => undefined) // an idle connection broke: the pool has already let it go
+  const places = {
+    write: createTurnstile(Math.max(1, poolSize - FOR_READS)),
+    read: createTurnstile(poolSize),
+  }
+  const waits = new Set<{ readonly sinceMs: number }>()
+  const enter = (access: Access, deadlineMs: number) => {
+    const over = new AbortController()
+    const entering = places[access].enter(over.signal)
+    return within(clock, deadlineMs, entering, LATE).finally(() => over.abort(LATE))
+  }
+  const connect = (deadlineMs: number) => {
+    const connecting = pool.connect()
+    return within(clock, deadlineMs, connecting, LATE).catch((error: unknown) => {
+      connecting.then((client) => client.release()).catch(() => undefined) // it came too late for us
+      throw error
+    })
+  }
+  const checkOut = async (access: Access, deadlineMs: number): Promise<CheckedOut> => {
+    const endMs = clock.monotonicMs() + deadlineMs
+    const leave = await enter(access, deadlineMs)
+    try {
+      const client = await connect(endMs - clock.monotonicMs())
+      const release = (close: boolean) => {
+        client.release(close)
+        leave()
+      }
+      return { client, release }
+    } catch (error) {
+      leave()
+      throw error
+    }
+  }
+  return {
+    checkOut: async (access, deadlineMs) => {
+      const wait = { sinceMs: clock.monotonicMs() }
+      waits.add(wait)
+      return checkOut(access, deadlineMs).finally(() => waits.delete(wait))
+    },
+    counts: () => ({ open: pool.totalCount, idle: pool.idleCount, awaited: waits.size }),
+    longestWaitMs: () => {
+      const [first] = waits
+      return first ? clock.monotonicMs() - first.sinceMs : 0
+    },
+    end: endOf(pool, { clock, stopMs }),
+  }
+}
+
+function endOf(pool: pg.Pool, { clock, stopMs }: Pick<Deps, 'clock' | 'stopMs'>): () => Promise<void> {
+  const open = new Set<pg.PoolClient>()
+  pool.on('connect', (client) => open.add(client))
+  pool.on('remove', (client) => open.delete(client))
+  const emptied = async () => {
+    await pool.end()
+    while (open.size > 0) await once(pool, 'remove') // the pool is content when it has said farewell
+  }
+  const endPool = async () => {
+    const ended = emptied()
+    await within(clock, stopMs, ended, LATE).catch(async (error: unknown) => {
+      if (error !== LATE) throw error
+      open.forEach(closeNow)
+      await ended
+    })
+  }
+  let ending: Promise<void> | undefined
+  return () => (ending ??= endPool())
+}
