@@ -55,7 +55,7 @@ export function onError(error: unknown): string {
     ? fieldsOf(outer.lastError)
     : outer
   const ms = Number.parseFloat(String(responseHeaders?.['retry-after-ms']))
-  const retryAfter = waitMs(ms) ?? retryAfterMs(responseHeaders?.['retry-after'], systemClock().now())
+  const retryAfter = waitMs(ms) ?? retryAfterMs(responseHeaders, systemClock().now())
   return ownErrorText({
     ...(typeof name === 'string' && { code: name }),
     ...(typeof statusCode === 'number' && { status: statusCode }),

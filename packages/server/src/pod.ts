@@ -1,5 +1,8 @@
-// A pod, read top to bottom: what it stands on first, what people reach last. It stops the other way round, each part
-// within `stopMs`, so that the operator's port is the last to close and says meanwhile that the pod stops.
+// A pod, read top to bottom: what it stands on first, what people reach last. It stops the other way round:
+//   at once                     it is not ready, claims nothing, and gives up its term; its doors stay open
+//   after `unreadyMs`           whoever sends people here has seen that
+//   after `drainMs` at most     running tasks have ended, or are handed back
+//   after `stopMs` more         all is closed, also if PostgreSQL does not answer: what is late by then is told
 import { hostname } from 'node:os'
 import type { Task, TaskSummary } from '@fleetline/protocol'
 import { agentsOf, type AgentDefinition } from './agent/agent.ts'
@@ -14,7 +17,7 @@ import { Abort, Rejected } from './errors.ts'
 import { createFleet } from './fleet/fleet.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { createTenants, ONLY_TENANT } from './identity/tenants.ts'
-import { systemClock } from './lib/clock.ts'
+import { systemClock, within } from './lib/clock.ts'
 import { bounded, compose, type Service } from './lib/lifecycle.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
@@ -77,7 +80,9 @@ export type Pod = Service & {
 }
 
 const PROBE_MS = 5_000
-const GRACE_MS = 1_000 // a part that has a limit of its own ends by that
+const PARTS = 4 // so much of the time to stop goes to one part at most
+const LEAST_MS = 100
+const LATE = new Error('Draining takes too long')
 
 type Options = {
   readonly log?: Log
@@ -94,7 +99,8 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const log = (options.log ?? createLog({ level: config.logLevel })).with({ version })
   const url = config.databaseUrl
 
-  const database = createDatabase({ ...config, url, clock, metrics }) //              connections, transactions
+  const partMs = config.stopMs / PARTS
+  const database = createDatabase({ ...config, url, clock, metrics, stopMs: partMs / 2 }) //  connections, transactions
   const schema = schemaGuard(database) //                                             the schema this release was written for
   const hints = createHints({
     url,
@@ -114,7 +120,19 @@ export function createPod(config: Config, options: Options = {}): Pod {
     ...throttleDuties({ database, log }),
   ]
   const claimed = () => [...tracks.runners.keys()]
-  const among = { ...config, url, database, clock, metrics, log, name, version, duties, tracks: claimed }
+  const among = {
+    ...config,
+    stopMs: partMs,
+    url,
+    database,
+    clock,
+    metrics,
+    log,
+    name,
+    version,
+    duties,
+    tracks: claimed,
+  }
   const fleet = createFleet(among) //                                                 who lives, who leads
   const onNews = () => rounds.wake()
   const known = options.downstreams ?? []
@@ -140,10 +158,24 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const answering = { ...config, database, sessions, agents, halts, clock, random, metrics }
   const turns = options.agents || config.demoAgent ? createTurnMachines(answering, defined.keys()) : [] // who answers
   const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], turns }) // what it can run
-  const queue = { ...config, database, hints, fleet, tracks, permits, metrics, clock, random, log }
+  const queue = {
+    ...config,
+    stopMs: partMs,
+    database,
+    hints,
+    fleet,
+    tracks,
+    permits,
+    metrics,
+    clock,
+    random,
+    log,
+  }
   const tasks: Tasks = createTasks(queue) //                                          the work
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
-  const door = { host: config.host, limits: config, clock, random, log, metrics }
+  const isDraining = () => readiness.isDraining()
+  const limits = { ...config, stopMs: partMs }
+  const door = { host: config.host, limits, clock, random, log, metrics, isDraining }
   const admin = createDoor({
     ...door,
     name: 'admin',
@@ -180,11 +212,25 @@ export function createPod(config: Config, options: Options = {}): Pod {
     admin,
     gateway,
   ]
-  const limits = { clock, stopMs: config.stopMs + GRACE_MS }
+  const ending = { atMs: Infinity }
+  const leftMs = () => Math.max(LEAST_MS, Math.min(partMs + partMs / 2, ending.atMs - clock.monotonicMs()))
   const pod = compose(
     'pod',
-    parts.map((part) => bounded(part, limits)),
+    parts.map((part) => bounded(part, { clock, stopMs: part === database ? () => partMs : leftMs })),
   )
+  let [isServing, stopping] = [false, undefined as Promise<void> | undefined]
+  const stop = async () => {
+    const drainMs = isServing ? Math.max(config.unreadyMs, config.drainMs) : config.drainMs
+    ending.atMs = clock.monotonicMs() + drainMs + config.stopMs - partMs // the rest is the database's
+    readiness.drain()
+    const drained = Promise.allSettled([
+      fleet.drain(),
+      tasks.drain(),
+      isServing && clock.sleep(config.unreadyMs),
+    ])
+    await within(clock, ending.atMs - clock.monotonicMs(), drained, LATE).catch(() => undefined) // the parts tell
+    await pod.stop()
+  }
   const ownTenant = () => tenants.numberOf(ONLY_TENANT)
   const enqueueAll = async (wanted: readonly Wanted[], { tx }: Within = {}) => {
     const tenant = await ownTenant()
@@ -209,11 +255,11 @@ export function createPod(config: Config, options: Options = {}): Pod {
     removeAgent: async (name) => agents.remove(await ownTenant(), name),
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     downstream: (key, options) => downstreams.get(key, options),
-    stop: async () => {
-      readiness.drain()
-      await fleet.drain() // the others hear at once that it takes nothing new
-      await tasks.drain().finally(() => pod.stop())
+    start: async () => {
+      await pod.start()
+      isServing = true
     },
+    stop: () => (stopping ??= stop()),
     ports: () => ({ gateway: gateway.port(), admin: admin.port() }),
   }
 }

@@ -28,6 +28,7 @@ export type Readiness = Service & {
   report(): Report
   /** From now on the pod is not ready: it stops. */
   drain(): void
+  isDraining(): boolean
 }
 type Deps = {
   readonly clock: Clock
@@ -91,6 +92,7 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
   return {
     ...compose('readiness', [measure, watch]),
     drain: () => void (drainingMs ??= clock.monotonicMs()),
+    isDraining: () => drainingMs !== undefined,
     report: () => {
       const results = checks()
       const isFailing = Object.values(results).some(({ state }) => state === 'failing')

@@ -2,12 +2,16 @@
 
 const LONGEST_MS = 600_000
 
-/** Of the header of that name: seconds, or a date. Undefined: it is missing, or neither. */
-export function retryAfterMs(header: unknown, now: number): number | undefined {
+type Headers = { readonly [name: string]: unknown }
+
+/** Of the header: seconds, or a date by the clock of who sent it. Undefined: it is missing, or neither. */
+export function retryAfterMs(headers: Headers | undefined, ours: number): number | undefined {
+  const header = headers?.['retry-after']
   if (typeof header !== 'string') return undefined
-  const isDate = /^[A-Z]/i.test(header) // all else is read as some date, too
-  const isSeconds = /^\d{1,9}$/.test(header)
-  return waitMs(isSeconds ? Number(header) * 1000 : isDate ? Date.parse(header) - now : undefined)
+  if (/^\d{1,9}$/.test(header)) return waitMs(Number(header) * 1000)
+  if (!/^[A-Z]/i.test(header)) return undefined // all else is read as some date, too
+  const theirs = Date.parse(String(headers?.['date']))
+  return waitMs(Date.parse(header) - (Number.isNaN(theirs) ? ours : theirs))
 }
 
 /** Of a number of milliseconds; anything else says nothing. */

@@ -105,7 +105,7 @@ async function headersOf(
 /** Throws unless it is an answer. */
 function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clock, 'now'>): void {
   const said = `The agent answered with status ${statusCode}`
-  const afterMs = retryAfterMs(headers['retry-after'], clock.now())
+  const afterMs = retryAfterMs(headers, clock.now())
   if (statusCode === 429) throw busy(said, afterMs)
   if (statusCode === 408 || statusCode === 425 || statusCode >= 500)
     throw new AgentFault('agent_error', said, { isFinal: false, afterMs, status: statusCode })

@@ -41,6 +41,8 @@ type Deps = {
   readonly random: Random
   readonly log: Log
   readonly metrics: Metrics
+  /** Does the pod stop? It still answers, and asks to be left. */
+  readonly isDraining: () => boolean
 }
 
 const HEADER_BYTES = 16 * 1024
@@ -99,6 +101,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   })
   server.addHook('onRequest', async (request, reply) => {
     reply.headers(headersOf(request.id))
+    if (deps.isDraining()) reply.header('connection', 'close') // so that its sender comes back by another way
     const { host, origin } = request.headers
     if (!isLoopbackHost(host) || !isLoopbackOrigin(origin)) throw new Rejected('forbidden', NOT_LOCAL)
   })

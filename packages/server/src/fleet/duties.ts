@@ -1,37 +1,60 @@
 // What the leader does, and nothing else: recover. A duty runs again and again while this pod leads and may trust that
 // it is alive. It names its term in every write of a row, so that one that was overtaken changes none; the next look at the
-// fleet tells this pod that it no longer leads. One after the other: a duty is short, or works in steps.
+// fleet tells this pod that it no longer leads. Each has a pace of its own and works in steps: after `STEPS_MS` it leaves the
+// rest for its next run. A few run at once, so that one that has much to do holds up no other and takes few connections.
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
-import type { Service } from '../lib/lifecycle.ts'
+import { compose, type Service } from '../lib/lifecycle.ts'
+import { createTurnstile } from '../lib/turnstile.ts'
 import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import type { Term } from './pods.ts'
 
 export type Duty = {
   readonly name: string
   readonly everyMs: number
-  readonly run: (term: Term) => Promise<void>
+  /** `hasTime`: for another step? */
+  readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
 }
 
 type Deps = {
   readonly clock: Clock
   readonly log: Log
-  readonly tickMs: number
+  readonly metrics: Metrics
   readonly duties: readonly Duty[]
   /** The term under which duties may run now. */
   readonly term: () => Term | undefined
 }
 
-export function createDuties({ clock, log, tickMs, duties, term }: Deps): Service {
-  const lastMs = new Map<Duty, number>()
-  const isDue = (duty: Duty) => clock.monotonicMs() - (lastMs.get(duty) ?? -Infinity) >= duty.everyMs
-  const work = async () => {
-    for (const duty of duties.filter(isDue)) {
-      const held = term()
-      if (!held) return
-      lastMs.set(duty, clock.monotonicMs())
-      await duty.run(held).catch((error: unknown) => log.warn('duty failed', { service: duty.name, error }))
+const AT_ONCE = 3
+const STEPS_MS = 2_000
+const LEADS_MS = 200 // how soon a pod that leads begins
+
+export function createDuties({ clock, log, metrics, duties, term }: Deps): Service {
+  const places = createTurnstile(AT_ONCE)
+  const perform = async ({ name, run }: Duty, held: Term) => {
+    const startMs = clock.monotonicMs()
+    const tell = (outcome: string) =>
+      metrics.observe('dutyTime', { duty: name, outcome }, clock.monotonicMs() - startMs)
+    try {
+      await run(held, () => clock.monotonicMs() - startMs < STEPS_MS)
+      tell('done')
+    } catch (error) {
+      tell('failed')
+      log.warn('duty failed', { service: name, error })
     }
   }
-  return every({ clock, name: 'fleet.duties', everyMs: tickMs, onError: () => undefined }, work)
+  const serviceOf = (duty: Duty) => {
+    let lastMs = -Infinity
+    const everyMs = Math.min(LEADS_MS, duty.everyMs)
+    return every({ clock, name: duty.name, everyMs, onError: () => undefined }, async (signal) => {
+      if (!term() || clock.monotonicMs() - lastMs < duty.everyMs) return
+      const leave = await places.enter(signal)
+      const held = term()
+      if (held) await perform(duty, held)
+      if (held) lastMs = clock.monotonicMs()
+      leave()
+    })
+  }
+  return compose('fleet.duties', duties.map(serviceOf))
 }

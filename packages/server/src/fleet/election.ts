@@ -5,12 +5,19 @@
 //   me                                I am not                         gives the term up
 //   a healthy pod                     –                                follows
 //   nobody, or a pod that is not live it is my turn                    takes the next term
-//   a live pod whose beat is old      it is my turn, and I may judge   takes the next term
+//   a live pod that is silent         it is my turn, and I may judge   takes the next term
 //   otherwise                         –                                waits
 // It is the turn of the oldest pod that is healthy. A healthy leader keeps its term, also beside an older pod that was
 // silent for a while: moving it would gain nothing.
 
-export type Member = { readonly id: number; readonly state: 'live' | 'draining'; readonly beatAgeMs: number }
+export type Member = {
+  readonly id: number
+  readonly state: 'live' | 'draining'
+  /** What its row says of its last beat. */
+  readonly beat: string
+  /** For so long it has been the same, by the clock of who looks. */
+  readonly silentMs: number
+}
 
 export type View = {
   readonly term: number
@@ -25,7 +32,7 @@ export type Self = { readonly id: number; readonly mayJudge: boolean }
 export type Decision = 'lead' | 'give-up' | 'follow' | 'take' | 'wait'
 
 export function decide(view: View, self: Self, ttlMs: number): Decision {
-  const isHealthy = (member: Member) => member.state === 'live' && member.beatAgeMs <= ttlMs
+  const isHealthy = (member: Member) => member.state === 'live' && member.silentMs <= ttlMs
   const live = view.members.filter(({ state }) => state === 'live')
   const [me, leader] = [self.id, view.leader].map((id) => live.find((member) => member.id === id))
   if (view.leader === self.id) return me ? 'lead' : 'give-up'

@@ -54,7 +54,6 @@ type Deps = {
 type Life = Incarnation & { readonly end: (reason: Error) => void }
 
 const BURIED = new Error('This pod was counted as dead')
-const DUTIES_MS = 1_000 // those that are for every second are done every second, however long a beat is
 const LEAST_BEATS = 3 // in one ttl: a single lost beat is no death
 
 export function createFleet(deps: Deps): Fleet {
@@ -126,9 +125,9 @@ export function createFleet(deps: Deps): Fleet {
       createDuties({
         clock,
         log,
-        tickMs: Math.min(beatMs, DUTIES_MS),
         term,
-        duties: [...ownDuties({ ...deps, trust }), ...deps.duties],
+        metrics,
+        duties: [...ownDuties(deps), ...deps.duties],
       }),
     ]),
     self: () => life,

@@ -1,12 +1,14 @@
-// This pod as leader: looks at the fleet after each beat, takes or gives up the term as election.ts decides, and has two
-// duties of its own, burying pods that beat no more and forgetting those long dead. A take whose answer was lost is
-// found at the next look: the leader's row names this incarnation.
+// This pod as leader: looks at the fleet after each beat, takes or gives up the term as election.ts decides, and buries pods
+// that beat no more, all on the connection on which it beats: no other work holds that up. A take whose answer was lost is
+// found at the next look: the leader's row names this incarnation. Forgetting those long dead is a duty like others.
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Duty } from './duties.ts'
-import { decide, type View } from './election.ts'
+import { decide, type Member, type View } from './election.ts'
+import type { Clock } from '../lib/clock.ts'
 import { bury, forget, giveUp, look, take, type Term } from './pods.ts'
+import { createSilence } from './silence.ts'
 import type { Trust } from './trust.ts'
 
 export type Leader = {
@@ -18,18 +20,17 @@ export type Leader = {
   lose(): void
 }
 type Deps = {
-  readonly database: Transactions
+  readonly clock: Clock
   readonly trust: Trust
   readonly metrics: Metrics
   readonly log: Log
-  readonly beatMs: number
   readonly ttlMs: number
-  readonly stopMs: number
 }
 
 const FORGET_MS = 60_000
 
-export function createLeader({ trust, metrics, log, ttlMs }: Deps): Leader {
+export function createLeader({ clock, trust, metrics, log, ttlMs }: Deps): Leader {
+  const silence = createSilence(clock)
   let view: View | undefined
   let held: Term | undefined
   const hold = (term: Term | undefined) => {
@@ -41,35 +42,39 @@ export function createLeader({ trust, metrics, log, ttlMs }: Deps): Leader {
   metrics.gauge('pods', () => ['live', 'draining'].map((state) => [{ state }, count(state)] as const))
   metrics.gauge('leads', () => [[{}, held ? 1 : 0]])
   metrics.gauge('term', () => [[{}, view?.term ?? 0]])
+  const lookAgain = async (query: Query): Promise<View> => {
+    const sentMs = clock.monotonicMs()
+    const seen = await look(query)
+    const silentMs = silence.saw(seen.members, sentMs)
+    return { ...seen, members: seen.members.map((pod, n) => ({ ...pod, silentMs: silentMs[n]! })) }
+  }
+  const buryDead = async (query: Query, term: Term, members: readonly Member[]) => {
+    const silent = members.filter(({ id, silentMs }) => id !== term.pod && silentMs > ttlMs)
+    if (silent.length === 0 || !trust.mayJudge()) return
+    const buried = new Set(await bury(query, term, silent))
+    for (const { id, silentMs } of silent.filter((pod) => buried.has(pod.id))) {
+      metrics.observe('detection', {}, silentMs)
+      log.warn('counts a pod as dead', { pod: id, term: term.term, duration_ms: Math.round(silentMs) })
+    }
+  }
   return {
     term: () => held,
     lose: () => hold(undefined),
     follow: async (query, me) => {
-      view = await look(query)
+      view = await lookAgain(query)
       const decision = decide(view, { id: me, mayJudge: trust.mayJudge() }, ttlMs)
       if (decision === 'give-up') await giveUp(query, me)
       const taken = decision === 'take' ? await take(query, me, view.term) : undefined
       if (taken) metrics.observe('leaderless', {}, taken.leaderlessMs)
       hold(decision === 'lead' ? { term: view.term, pod: me } : taken)
+      if (held) await buryDead(query, held, view.members)
     },
   }
 }
 
-export function ownDuties({ database, trust, metrics, log, beatMs, ttlMs, stopMs }: Deps): Duty[] {
-  const limits = { deadlineMs: stopMs }
-  const buryDead = async (term: Term) => {
-    if (!trust.mayJudge()) return
-    const outcome = await database.transaction((query) => bury(query, term, ttlMs), limits)
-    for (const { id, ageMs } of valueOf(outcome, 'No pod could be buried')) {
-      metrics.observe('detection', {}, ageMs)
-      log.warn('counts a pod as dead', { pod: id, term: term.term, duration_ms: Math.round(ageMs) })
-    }
-  }
+export function ownDuties({ database }: { readonly database: Transactions }): Duty[] {
   const forgetDead = async (term: Term) => {
-    valueOf(await database.transaction((query) => forget(query, term), limits), 'No pod could be forgotten')
+    valueOf(await database.transaction((query) => forget(query, term)), 'No pod could be forgotten')
   }
-  return [
-    { name: 'bury', everyMs: beatMs, run: buryDead },
-    { name: 'forget', everyMs: FORGET_MS, run: forgetDead },
-  ]
+  return [{ name: 'forget', everyMs: FORGET_MS, run: forgetDead }]
 }

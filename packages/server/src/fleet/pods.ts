@@ -1,10 +1,13 @@
-// The rows of pods and of the leader. Ages are the database's: pods with different clocks agree on them. Every write of
-// a leader names its term and its pod in the WHERE: under an older term it changes no row (P2).
+// The rows of pods and of the leader. A beat counts because it changes, not for the time that it tells (`silence`); ages are
+// shown to people, and judge nobody. Every write of a leader names its term and its pod in the WHERE: under an older term it
+// changes no row (P2).
 import type { Query } from '../store/database.ts'
-import type { Member, View } from './election.ts'
+import type { View } from './election.ts'
+import type { Beat } from './silence.ts'
 
+type SeenPod = Beat & { readonly state: 'live' | 'draining' }
+export type Seen = Omit<View, 'members'> & { readonly members: readonly SeenPod[] }
 export type Term = { readonly term: number; readonly pod: number }
-export type Buried = { readonly id: number; readonly ageMs: number }
 export type PodRow = {
   readonly pod: number
   readonly name: string
@@ -23,8 +26,7 @@ const BEAT = `
 
 // One row per pod that is not dead; if there is none, the leader's row alone.
 const LOOK = `
-  select l.term, l.pod as leader, p.id, p.state,
-         (extract(epoch from clock_timestamp() - p.beat_at) * 1000)::float8 as "beatAgeMs"
+  select l.term, l.pod as leader, p.id, p.state, p.beat_at::text as beat
     from fleetline.leader l left join fleetline.pods p on p.state <> 'dead'`
 
 // The compare-and-set: of all who saw the same term one takes the next. The fleet was without a leader since the last
@@ -33,23 +35,21 @@ export const TAKE = `
   update fleetline.leader l set term = l.term + 1, pod = $1, since = clock_timestamp()
     from fleetline.leader o left join fleetline.pods p on p.id = o.pod, fleetline.pods me
    where l.term = $2 and me.id = $1 and me.state = 'live'
-  returning l.term, (extract(epoch from
+  returning l.term, greatest(0, extract(epoch from
     clock_timestamp() - greatest(coalesce(p.beat_at, o.since), me.born_at)) * 1000)::float8 as "leaderlessMs"`
 
 const GIVE_UP = 'update fleetline.leader set pod = null, since = clock_timestamp() where pod = $1'
 const DRAIN = `update fleetline.pods set state = 'draining' where id = $1 and state = 'live'`
 const LEAVE = `update fleetline.pods set state = 'dead', ended_at = clock_timestamp() where id = $1 and state <> 'dead'`
 
-// $1 term · $2 the leader's pod · $3 ttl in ms. That the leader's own beat is young shows that beats came through: a
-// statement that waited in a frozen server, or behind one, buries nobody. A beat that commits while this waits for its
-// row is seen: the condition is checked again on the row as it is then.
+// $1 term · $2 the leader's pod · $3, $4 pods, each with the beat that has not changed. One that comes while this waits for
+// its row, or for a server that stood still, is seen: the condition is checked on the row as it is then.
 export const BURY = `
   update fleetline.pods p set state = 'dead', ended_at = clock_timestamp()
-   where p.state <> 'dead' and p.beat_at < clock_timestamp() - $3::float8 * interval '1 ms'
-     and exists (select from fleetline.leader l join fleetline.pods me on me.id = l.pod
-                  where l.term = $1 and l.pod = $2
-                    and me.beat_at > clock_timestamp() - $3::float8 / 2 * interval '1 ms')
-  returning p.id, (extract(epoch from p.ended_at - p.beat_at) * 1000)::float8 as "ageMs"`
+    from unnest($3::int[], $4::text[]) s(id, beat)
+   where p.id = s.id and p.state <> 'dead' and p.beat_at = s.beat::timestamptz
+     and exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)
+  returning p.id`
 
 // Dead pods are kept for an hour: people look, and what they held is looked for again and again.
 export const FORGET = `
@@ -83,11 +83,12 @@ export async function beat(query: Query, pod: number): Promise<boolean> {
   return (await query(BEAT, [pod])).length > 0
 }
 
-export async function look(query: Query): Promise<View> {
-  type Seen = Member & { readonly term: string; readonly leader: number | null }
-  const rows = await query<Seen | (Seen & { readonly id: null })>(LOOK)
+/** Without how long they have been silent: that is for who looks again and again. */
+export async function look(query: Query): Promise<Seen> {
+  type Row = SeenPod & { readonly term: string; readonly leader: number | null }
+  const rows = await query<Row | (Row & { readonly id: null })>(LOOK)
   const { term, leader } = rows[0]!
-  const members = rows.filter(({ id }) => id !== null)
+  const members = rows.filter(({ id }) => id !== null).map(({ id, state, beat }) => ({ id, state, beat }))
   return { term: Number(term), leader, members }
 }
 
@@ -117,8 +118,15 @@ export async function leave(query: Query, pod: number): Promise<void> {
   await giveUp(query, pod)
 }
 
-export async function bury(query: Query, { term, pod }: Term, ttlMs: number): Promise<Buried[]> {
-  return query<Buried>(BURY, [term, pod, ttlMs])
+/** Those whose beat is still the same; answers their ids. */
+export async function bury(query: Query, { term, pod }: Term, silent: readonly Beat[]): Promise<number[]> {
+  const rows = await query<{ id: number }>(BURY, [
+    term,
+    pod,
+    silent.map(({ id }) => id),
+    silent.map(({ beat }) => beat),
+  ])
+  return rows.map(({ id }) => id)
 }
 
 export async function forget(query: Query, { term, pod }: Term): Promise<number> {

@@ -1,11 +1,14 @@
-// What the leader does for machines: it sees to tasks whose shape no pod runs any more. A few steps each beat, as its other
-// duties wait meanwhile.
+// What the leader does for machines: it sees to tasks whose shape no pod runs any more.
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import { createOrphans, type Term } from './orphans.ts'
 
-type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
+type Duty = {
+  readonly name: string
+  readonly everyMs: number
+  readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
+}
 type Deps = {
   readonly database: Transactions
   readonly clock: Clock
@@ -14,8 +17,6 @@ type Deps = {
   /** There is something to claim again. */
   readonly onReady: () => void
 }
-
-const STEPS_A_BEAT = 20
 
 export function machineDuties({ database, clock, log, beatMs, onReady }: Deps): Duty[] {
   const settleOrphans = createOrphans({ database, clock })
@@ -31,8 +32,8 @@ export function machineDuties({ database, clock, log, beatMs, onReady }: Deps): 
     if (held > 0) log.warn('tasks are held: no live pod knows their transitions', { data: held })
     return isAll
   }
-  const run = async (term: Term) => {
-    for (let steps = 0; steps < STEPS_A_BEAT; steps += 1) if (await step(term)) return
+  const run = async (term: Term, hasTime: () => boolean) => {
+    while (hasTime()) if (await step(term)) return
   }
   return [{ name: 'orphans', everyMs: beatMs, run }]
 }

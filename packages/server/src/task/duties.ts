@@ -9,7 +9,11 @@ import { dropPartitions, makePartitions } from './partitions.ts'
 import { MOST_RETURNED, recover, type Returned, type Term } from './recover.ts'
 import { standing, type Standing } from './standing.ts'
 
-type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
+type Duty = {
+  readonly name: string
+  readonly everyMs: number
+  readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
+}
 type Deps = {
   readonly database: Transactions
   readonly clock: Clock
@@ -46,8 +50,8 @@ function rescuer({ database, log, metrics, cell, onReady }: Deps): Duty['run'] {
     }
     if (returned.length > 0) log.warn('returned claims of dead pods', { data: returned.length })
   }
-  return async (term) => {
-    for (let count = MOST_RETURNED; count === MOST_RETURNED;) {
+  return async (term, hasTime) => {
+    for (let count = MOST_RETURNED; count === MOST_RETURNED && hasTime();) {
       const outcome = await database.transaction((query) => recover(query, term))
       if (outcome.type === 'unknown') onReady() // they may have been
       const returned = valueOf(outcome, 'Claims of dead pods could not be returned')

@@ -65,6 +65,12 @@ export const METRICS = {
     help: 'Since this pod sent the last beat that came through; near the ttl it starts nothing.',
     labels: [],
   },
+  dutyTime: {
+    kind: 'seconds',
+    name: 'fleetline_duty_seconds',
+    help: 'Runs of a duty of the leader, by duty and outcome (done, failed); what is left after two seconds is for the next run.',
+    labels: ['duty', 'outcome'],
+  },
   detection: {
     kind: 'seconds',
     name: 'fleetline_detection_seconds',

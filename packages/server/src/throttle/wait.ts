@@ -1,6 +1,6 @@
 // How long a provider asked to be left alone, in milliseconds: the first of its signs that can be read and is more than
 // nothing. When a bucket is full again (`x-ratelimit-reset-tokens`, `anthropic-ratelimit-…-reset`) is not a wait: a call
-// may go long before. Pure.
+// may go long before. A moment is one of the provider's clock: its own `date` is now, if it told that. Pure.
 import type { Reply } from './reply.ts'
 
 /** Azure has said a day; who says more is not believed. */
@@ -8,14 +8,16 @@ export const LONGEST_MS = 86_400_000
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }
 
 /** Undefined: it said nothing about it. */
-export function waitOf(reply: Reply, now: number): number | undefined {
+export function waitOf(reply: Reply, ours: number): number | undefined {
   const { status, header, text } = reply
+  const theirs = Date.parse(header('date') ?? '')
+  const now = Number.isNaN(theirs) ? ours : theirs
   const refusal = (name: string) => (status === 429 ? header(name) : undefined) // else it tells of a bucket
   const signs = [
     () => numberOf(header('retry-after-ms')),
     () => numberOf(header('x-ms-retry-after-ms')),
     () => secondsOf(header('retry-after')),
-    () => untilDate(header('retry-after'), header('date'), now),
+    () => untilDate(header('retry-after'), now),
     () => secondsOf(/(?:^|[;,\s])t=(\d{1,9})/.exec(refusal('ratelimit') ?? '')?.[1]),
     () => resetOf(refusal('ratelimit-reset'), now),
     () => resetOf(refusal('x-ratelimit-reset'), now),
@@ -38,11 +40,9 @@ function secondsOf(text: string | undefined): number | undefined {
   return seconds === undefined ? undefined : seconds * 1_000
 }
 
-/** By the provider's own clock, if it told that. */
-function untilDate(text: string | undefined, date: string | undefined, now: number): number | undefined {
+function untilDate(text: string | undefined, now: number): number | undefined {
   if (text === undefined || !/^\s*[A-Z]/i.test(text)) return undefined // all else is read as some date, too
-  const theirs = Date.parse(date ?? '')
-  return finite(Date.parse(text) - (Number.isNaN(theirs) ? now : theirs))
+  return finite(Date.parse(text) - now)
 }
 
 /** Milliseconds or seconds since 1970, else seconds from now. */

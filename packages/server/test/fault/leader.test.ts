@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { leaderOf, podRows, stateOf, untilBuried } from '../support/fleet.ts'
+import { leaderOf, podRows, stateOf, bury } from '../support/fleet.ts'
 import { startPod } from '../support/pods.ts'
 import { openDatabase } from '../support/store.ts'
 
@@ -23,8 +23,11 @@ test('a leader that slept wakes as another pod and leads no more; one that is as
   const heir = await startPod(t, url, { FLEETLINE_POD_NAME: 'heir' })
   const heirId = (await podRows(database)).find(({ name }) => name === 'heir')!.pod
   sleeper.program.kill('SIGSTOP')
-  await untilBuried(database, old, heir.program.output)
-  assert.equal(await leaderOf(database), heirId)
+  await bury(database, old)
+  await eventually(async () => assert.equal(await leaderOf(database), heirId), {
+    what: 'the heir to lead',
+    details: heir.program.output,
+  })
   sleeper.program.kill('SIGCONT')
   const isBack = { what: 'the sleeper to be back under a new id', details }
   await eventually(async () => {
@@ -46,7 +49,7 @@ test('a leader that slept wakes as another pod and leads no more; one that is as
     details: heir.program.output,
   })
   assert.deepEqual(await heir.program.ended, { code: 0, signal: null })
-  assert.equal(await stateOf(database, heirId), 'dead', 'as it wrote itself: nobody aged its beat')
+  assert.equal(await stateOf(database, heirId), 'dead', 'as it wrote itself: nobody buried it')
   await eventually(async () => assert.ok((await leaderOf(database))! > heirId), {
     what: 'a new leader',
     details,

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { atEnd } from '../support/cleanup.ts'
 import { eventually } from '../support/eventually.ts'
-import { podRows, untilBuried } from '../support/fleet.ts'
+import { podRows, bury } from '../support/fleet.ts'
 import { blocksIn, typePage } from '../support/guide.ts'
 import { call } from '../support/http.ts'
 import { startPod } from '../support/pods.ts'
@@ -74,7 +74,7 @@ test('Q13: killed while it unpacks: what was downloaded is not downloaded again,
   assert.deepEqual([parts().length, readdirSync(folder).includes(`${sha256}.img`)], [1, false])
   const other = await pod('other')
   const { pod: number } = (await podRows(database)).find(({ name }) => name === 'killed')!
-  await untilBuried(database, number, other.program.output)
+  await bury(database, number)
   const ended = await eventually(
     async () => {
       const ends = await history()

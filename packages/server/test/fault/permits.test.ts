@@ -9,7 +9,7 @@ import { CALLED, calls } from '../support/app.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { podRows, untilBuried } from '../support/fleet.ts'
+import { podRows, bury } from '../support/fleet.ts'
 import { podOn } from '../support/pod.ts'
 import { APP, startPod } from '../support/pods.ts'
 import { openDatabase } from '../support/store.ts'
@@ -54,7 +54,7 @@ test('T5: kill -9 with permits held: another pod gets the share, and does the wo
     { what: 'two permits held', details: program.output },
   )
   program.kill('SIGKILL')
-  await untilBuried(database, killed)
+  await bury(database, killed)
   const { pod: heir } = await podOn(t, url, { podName: 'heir' }, { tasks: [calls] })
   const to = heir.downstream(CALLED)
   await eventually(() => assert.ok(to.standing().held >= 1), { what: 'its work to be taken over' })

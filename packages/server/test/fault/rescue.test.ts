@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually } from '../support/eventually.ts'
-import { untilBuried } from '../support/fleet.ts'
+import { bury } from '../support/fleet.ts'
 import { FULL, gated } from '../support/gated.ts'
 
 const ALL = 300
@@ -16,7 +16,7 @@ test('Q1 Q5: of two pods one is killed with its hands full; every task ends, onc
   const other = await podNamed('other')
   await untilClaimed(2 * FULL, other.details)
   killed.program.kill('SIGKILL')
-  await untilBuried(database, killed.id, other.details)
+  await bury(database, killed.id)
   open()
   const what = { what: 'all to end', details: other.details }
   await eventually(async () => assert.equal((await history()).length, ALL), what)
@@ -38,7 +38,7 @@ test('Q3: a pod sleeps, its task is redone elsewhere, it wakes: it changes nothi
   await untilClaimed(1, sleeper.details)
   const other = await podNamed('other')
   sleeper.program.kill('SIGSTOP')
-  await untilBuried(database, sleeper.id, other.details)
+  await bury(database, sleeper.id)
   await eventually(
     async () => {
       const [row] = await untilClaimed(1, other.details)

@@ -11,7 +11,7 @@ import { systemRandom } from '../../src/lib/random.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { podRows, untilBuried } from '../support/fleet.ts'
+import { podRows, bury } from '../support/fleet.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { APP, startPod } from '../support/pods.ts'
@@ -63,7 +63,7 @@ test('E5 D4: the pod named in the turn is killed, which is also the one that was
   const { pod } = (await podRows(database)).find(({ name }) => name === 'first')!
   live = second
   first.program.kill('SIGKILL')
-  await untilBuried(database, pod, second.program.output)
+  await bury(database, pod)
   await eventually(() => assert.match(visitor.output(), /is running on second \(attempt 2\)/), {
     what: 'the second attempt',
     ...details,

@@ -8,7 +8,7 @@ import type { Ack, Frame, Page, StopAck, Turn } from '@fleetline/protocol'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { podRows, untilBuried } from '../support/fleet.ts'
+import { podRows, bury } from '../support/fleet.ts'
 import { call, makeSession } from '../support/http.ts'
 import { APP, startPod, type RunningPod } from '../support/pods.ts'
 import { openText, readEvents, untilSeq } from '../support/reader.ts'
@@ -35,7 +35,7 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
     send,
     /** Joins when the first has the turn. */
     second: () => podNamed('second'),
-    buried: (details: () => string) => untilBuried(database, first.id, details),
+    bury: () => bury(database, first.id),
     stop: async (gateway: string, turn: string) =>
       (await call('POST', `${gateway}/v1/sessions/${session}/stop`, { turn, epoch: 1 }))
         .body as unknown as StopAck,
@@ -88,7 +88,7 @@ for (const [point, why, shown] of [
     first.program.kill('SIGKILL')
     await lost.ended
     const back = await readEvents(t, fleet.events(second.gateway), { 'last-event-id': lost.lastId()! })
-    await fleet.buried(second.program.output)
+    await fleet.bury()
     const isDone = ({ state }: Turn) => state === 'done'
     const done = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)
     assert.deepEqual([done.epoch, done.attempt], [1, 2])
@@ -122,7 +122,7 @@ test('E8: a turn is stopped while its pod sleeps, and has halted when that is de
   assert.deepEqual(await fleet.stop(second.gateway, turn), { stopped: true, seq: 2 })
   const { output } = second.program
   await fleet.untilTurn(second.gateway, turn, ({ halted }) => halted === false, output)
-  await fleet.buried(output)
+  await fleet.bury()
   await fleet.untilTurn(second.gateway, turn, ({ halted }) => halted === true, output)
   const next = await fleet.send('go on', second.gateway)
   await fleet.untilTurn(second.gateway, next, ({ state }) => state === 'done', output)
@@ -147,7 +147,7 @@ test('E1: a pod sleeps in the middle of a turn, which is done elsewhere; it wake
   await fleet.untilTurn(first.gateway, turn, runsOn('first'), first.program.output)
   const second = await fleet.second()
   first.program.kill('SIGSTOP')
-  await fleet.buried(second.program.output)
+  await fleet.bury()
   await fleet.untilTurn(second.gateway, turn, runsOn('second'), second.program.output)
   writeFileSync(file, '')
   const isDone = ({ state }: Turn) => state === 'done'

@@ -1,14 +1,19 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { podsSchema } from '../../src/admin/pod-schemas.ts'
 import { createOutput } from '../../src/cli/output.ts'
 import { PODS } from '../../src/cli/pods.ts'
-import { bury, join, look, take } from '../../src/fleet/pods.ts'
+import { createLeader } from '../../src/fleet/leader.ts'
+import { beat, bury, join, look, take } from '../../src/fleet/pods.ts'
+import { createTrust } from '../../src/fleet/trust.ts'
 import { valueOf, type Query } from '../../src/store/database.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { age, fleetOn, leaderOf, podRows, stateOf, untilBuried } from '../support/fleet.ts'
+import { manualClock } from '../support/clock.ts'
+import { fleetOn, leaderOf, podRows, stateOf, stepClock } from '../support/fleet.ts'
+import { silentLog } from '../support/log.ts'
 import { podOn } from '../support/pod.ts'
 import { openDatabase } from '../support/store.ts'
 
@@ -46,38 +51,71 @@ test('a pod that drains gives up its term at once and leaves as dead; another le
   assert.deepEqual([row!.state, row!.endedAt instanceof Date], ['dead', true])
 })
 
-test('a leader buries who beats no more, within its term, and only while its own beats come through', async (t) => {
-  const url = await databaseFor(t)
-  const database = await openDatabase(t, url)
-  const ttlMs = 60_000
+const LIMITS = { beatMs: 1_000, ttlMs: 5_000 }
+
+/** Two pods of which one beats, and a leader that looks after each beat; its clock is moved by hand. */
+async function watched(t: TestContext) {
+  const database = await openDatabase(t, await databaseFor(t))
+  const clock = manualClock()
   const run = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(await database.transaction(work), 'not run')
-  const [silent, leader] = [
-    await run((query) => join(query, { name: 'a', version: '0', tracks: [] })),
-    await run((query) => join(query, { name: 'b', version: '0', tracks: [] })),
-  ]
-  const term = (await run((query) => take(query, leader, 0)))!
-  const buried = async () => (await run((query) => bury(query, term, ttlMs))).map(({ id }) => id)
-  assert.deepEqual(await buried(), [], 'both beat')
-  await run((query) => age(query, 2 * ttlMs))
-  assert.deepEqual(await buried(), [], 'the database was away: nobody could beat')
-  await run((query) => age(query, -2 * ttlMs, leader))
-  assert.deepEqual(await buried(), [silent])
-  assert.deepEqual(await buried(), [], 'once')
+  const newPod = () => run((query) => join(query, { name: 'test', version: '0', tracks: [] }))
+  const [me, healthy, dead] = [await newPod(), await newPod(), await newPod()]
+  const trust = createTrust(LIMITS, clock)
+  const leader = createLeader({ ...LIMITS, clock, trust, metrics: createMetrics(), log: silentLog() })
+  return {
+    run,
+    dead,
+    beats: async (count: number) => {
+      for (let n = 0; n < count; n += 1) {
+        await clock.advance(LIMITS.beatMs)
+        for (const id of [me, healthy]) await run((query) => beat(query, id))
+        trust.confirm(clock.monotonicMs())
+        await run((query) => leader.follow(query, me))
+      }
+    },
+    states: () => Promise.all([me, healthy, dead].map((id) => stateOf(database, id))),
+    isLeader: () => leader.term() !== undefined,
+  }
+}
+
+test('P1: who does not beat for a ttl is buried, and nobody before, whatever the database’s clock does', async (t) => {
+  for (const stepMs of [0, 10_000, -10_000, 3_600_000, -3_600_000]) {
+    const fleet = await watched(t)
+    await fleet.beats(2)
+    await fleet.run((query) => stepClock(query, stepMs))
+    await fleet.beats(3)
+    assert.deepEqual(await fleet.states(), ['live', 'live', 'live'], `${stepMs}: silent for less than a ttl`)
+    await fleet.beats(4)
+    assert.deepEqual(await fleet.states(), ['live', 'live', 'dead'], `${stepMs}: silent for a ttl`)
+    assert.ok(fleet.isLeader())
+  }
 })
 
-test('P1: beside a live leader a silent pod is buried; what lives stays', async (t) => {
-  const url = await databaseFor(t)
-  const database = await openDatabase(t, url)
-  const silent = valueOf(
-    await database.transaction((query) => join(query, { name: 'silent', version: '0', tracks: [] })),
-    'no pod',
+test('P1: a beat that came after the leader’s look is seen by its burial', async (t) => {
+  const { run, dead } = await watched(t)
+  const { term, members } = await run(look)
+  const taken = (await run((query) => take(query, members[0]!.id, term)))!
+  await run((query) => beat(query, dead))
+  assert.deepEqual(await run((query) => bury(query, taken, members)), [members[0]!.id, members[1]!.id])
+  assert.deepEqual(
+    await run((query) => bury(query, { ...taken, term: term - 1 }, members)),
+    [],
+    'an old term',
   )
-  const [first, second] = [await fleetOn(t, url, database), await fleetOn(t, url, database)]
-  await untilBuried(database, silent)
-  const others = [first.self()!.id, second.self()!.id]
-  assert.deepEqual(await Promise.all(others.map((pod) => stateOf(database, pod))), ['live', 'live'])
-  assert.equal(await leaderOf(database), others[0])
+})
+
+test('a leader that silent pods have had before takes the next term, whatever the database’s clock does', async (t) => {
+  for (const stepMs of [3_600_000, -3_600_000]) {
+    const fleet = await watched(t)
+    await fleet.run((query) => take(query, fleet.dead, 0))
+    await fleet.beats(2)
+    await fleet.run((query) => stepClock(query, stepMs))
+    await fleet.beats(4)
+    assert.equal(fleet.isLeader(), false)
+    await fleet.beats(4)
+    assert.equal(fleet.isLeader(), true)
+  }
 })
 
 test('a leader does what is for every second every second, however long its beats are', async (t) => {

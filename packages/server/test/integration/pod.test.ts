@@ -128,3 +128,16 @@ test('P5: led to a server that takes no writes, a pod is not ready and says so; 
   await switchTo('reset default_transaction_read_only')
   await eventually(async () => assert.equal((await ready(pod)).status, 200), { what: 'the pod to be ready' })
 })
+
+test('R1: a pod that stops is not ready first, and answers meanwhile, asking to be left', async (t) => {
+  const pod = newPod(t, await databaseFor(t), { unreadyMs: '4000' })
+  await pod.start()
+  const { gateway } = pod.ports()
+  const stopping = pod.stop()
+  const { status, report } = await ready(pod)
+  assert.deepEqual([status, report.checks['draining']?.state], [503, 'failing'])
+  const answer = await fetch(`http://127.0.0.1:${gateway}/v1/sessions`)
+  assert.deepEqual([answer.status, answer.headers.get('connection')], [200, 'close'])
+  await Promise.all([stopping, pod.stop()])
+  await assert.rejects(fetch(`http://127.0.0.1:${gateway}/v1/sessions`))
+})

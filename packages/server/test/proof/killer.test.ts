@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually } from '../support/eventually.ts'
-import { untilBuried } from '../support/fleet.ts'
+import { bury } from '../support/fleet.ts'
 import { gated } from '../support/gated.ts'
 
 test('Q6: a task that kills its pods is dead after its attempts; those beside it lose two', async (t) => {
@@ -27,7 +27,7 @@ test('Q6: a task that kills its pods is dead after its attempts; those beside it
     await release('true') // at the third, all of them are suspects, and the killer is the first
     await eventually(() => assert.ok(program.hasEnded()), { what: 'it to be killed', details })
     assert.deepEqual(await program.ended, { code: null, signal: 'SIGKILL' })
-    await untilBuried(database, id, leader.details)
+    await bury(database, id)
     await eventually(async () => assert.ok((await tasks()).every(({ state }) => state !== 'claimed')), {
       what: 'its claims to be returned',
       details: leader.details,

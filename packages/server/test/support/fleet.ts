@@ -1,5 +1,4 @@
-// Fleets in the test's own process, and the rows of pods as tests read and age them: by SQL, beside the code under test.
-import assert from 'node:assert/strict'
+// Fleets in the test's own process, and the rows of pods as tests read and change them: by SQL, beside the code under test.
 import type { TestContext } from 'node:test'
 import { createFleet, type Fleet } from '../../src/fleet/fleet.ts'
 import { list, type PodRow } from '../../src/fleet/pods.ts'
@@ -8,9 +7,6 @@ import { valueOf, type Database, type Query } from '../../src/store/database.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from './cleanup.ts'
-import { eventually } from './eventually.ts'
-
-const HOUR_MS = 3_600_000
 
 type Transactions = Pick<Database, 'transaction'>
 
@@ -53,22 +49,14 @@ export async function leaderOf(database: Transactions): Promise<number | undefin
   return (await podRows(database)).find(({ isLeader }) => isLeader)?.pod
 }
 
-/** As if its last beat were older by so much; without an id, that of every pod. */
-export async function age(query: Query, ms: number, pod: number | null = null): Promise<void> {
-  const text = `
-    update fleetline.pods set beat_at = beat_at - $1::float8 * interval '1 ms' where id = coalesce($2, id)`
-  await query(text, [ms, pod])
+/** As if the clock of the database had been set forward by so much, or back: all that is stored is older, or younger. */
+export async function stepClock(query: Query, ms: number): Promise<void> {
+  const text = `update fleetline.pods set beat_at = beat_at - $1::float8 * interval '1 ms' where state <> 'dead'`
+  await query(text, [ms])
 }
 
-/** Makes the beat of a pod old, again if a beat that was under way came after it, until its leader has buried it. */
-export async function untilBuried(
-  database: Transactions,
-  pod: number,
-  details?: () => string,
-): Promise<void> {
-  const check = async () => {
-    valueOf(await database.transaction((query) => age(query, HOUR_MS, pod)), 'not aged')
-    assert.equal(await stateOf(database, pod), 'dead')
-  }
-  await eventually(check, { what: `the burial of pod ${pod}`, ...(details ? { details } : {}) })
+/** As a leader does after a ttl of silence, for which no test of the gate waits. */
+export async function bury(database: Transactions, pod: number): Promise<void> {
+  const text = `update fleetline.pods set state = 'dead', ended_at = clock_timestamp() where id = $1 and state <> 'dead'`
+  valueOf(await database.transaction((query) => query(text, [pod])), 'not buried')
 }

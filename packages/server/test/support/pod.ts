@@ -24,6 +24,8 @@ export function newPod(
   const patience = {
     transactionDeadlineMs: '60000',
     idleTransactionMs: '60000',
+    unreadyMs: '0',
+    stopMs: '60000',
     ttlMs: '60000',
     beatMs: '200',
   }

@@ -60,6 +60,7 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     random: systemRandom(),
     log: createLog({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
     metrics: createMetrics(),
+    isDraining: () => false,
   }
 }
 

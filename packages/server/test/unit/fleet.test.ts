@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { createDuties } from '../../src/fleet/duties.ts'
 import { decide, type View } from '../../src/fleet/election.ts'
 import { createTrust } from '../../src/fleet/trust.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { manualClock } from '../support/clock.ts'
+import { silentLog } from '../support/log.ts'
 
 const LIMITS = { beatMs: 1_000, ttlMs: 5_000 }
 
@@ -51,7 +54,7 @@ test('who leads: the oldest healthy pod, and a healthy leader keeps its term', (
   const view = (leader: number | null, ...ages: readonly number[]): View => ({
     term: 7,
     leader,
-    members: ages.map((beatAgeMs, index) => ({ id: index + 1, state: 'live', beatAgeMs })),
+    members: ages.map((silentMs, index) => ({ id: index + 1, state: 'live', beat: '', silentMs })),
   })
   const as = (id: number, seen: View, mayJudge = true) => decide(seen, { id, mayJudge }, LIMITS.ttlMs)
   const draining = (seen: View, pod: number): View => ({
@@ -72,4 +75,42 @@ test('who leads: the oldest healthy pod, and a healthy leader keeps its term', (
     ['the leader is dead, and I drain', as(1, draining(view(9, young, young), 1)), 'follow'],
   ]
   for (const [what, found, expected] of cases) assert.equal(found, expected, what)
+})
+
+test('a duty that has much to do holds up no other, and is asked to leave the rest after a while', async () => {
+  const [clock, metrics] = [manualClock(), createMetrics()]
+  const runs = { short: 0, long: 0, steps: 0, failing: 0 }
+  const long = async (_: object, hasTime: () => boolean) => {
+    runs.long += 1
+    while (hasTime()) {
+      runs.steps += 1
+      await clock.sleep(500)
+    }
+  }
+  const failing = async () => {
+    runs.failing += 1
+    throw new Error('always')
+  }
+  const duties = createDuties({
+    clock,
+    metrics,
+    log: silentLog(),
+    term: () => ({ term: 1, pod: 1 }),
+    duties: [
+      { name: 'long', everyMs: 1_000, run: long },
+      { name: 'failing', everyMs: 1_000, run: failing },
+      { name: 'short', everyMs: 1_000, run: async () => void (runs.short += 1) },
+    ],
+  })
+  await duties.start()
+  await clock.advance(1_900)
+  assert.deepEqual(runs, { short: 2, long: 1, steps: 4, failing: 2 })
+  await clock.advance(1_500)
+  assert.equal(runs.long, 2, 'the rest is for its next run')
+  const text = await metrics.text()
+  assert.match(text, /fleetline_duty_seconds_count\{duty="long",outcome="done"\} 1/)
+  assert.match(text, /fleetline_duty_seconds_count\{duty="failing",outcome="failed"\} [3-4]/)
+  const stopped = duties.stop()
+  await clock.advance(3_000)
+  await stopped
 })

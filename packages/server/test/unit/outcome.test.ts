@@ -121,6 +121,14 @@ test('a wait, in all its forms; the first that can be read and is more than noth
     ['IETF', wait({ ratelimit: '"default";r=0;t=12' }), 12_000],
     ['reset in seconds', wait({ 'ratelimit-reset': '6' }), 6_000],
     ['reset at a second', wait({ 'x-ratelimit-reset': String(NOW / 1_000 + 30) }), 30_000],
+    [
+      'reset at a second, by their clock',
+      wait({
+        'x-ratelimit-reset': String(NOW / 1_000 + 7_202),
+        date: new Date(NOW + 7_200_000).toUTCString(),
+      }),
+      2_000,
+    ],
     ['reset at a millisecond', wait({ 'x-ratelimit-reset': String(NOW + 400) }), 400],
     ['Google', wait({}, { error: { details: [{ retryDelay: '37s' }] } }), 37_000],
     ['words', wait({}, 'Rate limit reached. Please try again in 1.2s. Visit'), 1_200],

@@ -71,6 +71,9 @@ test('seconds, a date, or nothing; ten minutes at most', () => {
     [undefined, undefined],
     [['1', '2'], undefined],
   ] as const
-  for (const [header, ms] of cases) assert.equal(retryAfterMs(header, now), ms, String(header))
+  for (const [header, ms] of cases)
+    assert.equal(retryAfterMs({ 'retry-after': header }, now), ms, String(header))
+  const theirs = { 'retry-after': 'Thu, 01 Jan 2026 02:00:02 GMT', date: 'Thu, 01 Jan 2026 02:00:00 GMT' }
+  assert.equal(retryAfterMs(theirs, now), 2_000, 'by the clock of who says it')
   assert.deepEqual([waitMs(Number.NaN), waitMs('1'), waitMs(-5)], [undefined, undefined, 0])
 })

@@ -60,6 +60,7 @@ export function createFleet({ flags, app, agentUrl, model, count, output, clock 
     host,
     logLevel,
     drainMs: DRAIN_MS,
+    unreadyMs: '0',
     demoAgent: 'yes',
     databaseUrl: ground.url(),
     ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
