@@ -48,6 +48,7 @@ function podOf(url: string, run: Run): Pod {
     databaseUrl: url,
     port: '0',
     operatorPort: '0',
+    unreadyMs: '0', // nobody waits for a balancer
     logLevel: 'error',
     slots: String(AT_A_TIME),
   }

@@ -21,6 +21,7 @@
 import {
   createAssembler,
   hasContent,
+  isTransient,
   mergeDeltas,
   type Ack,
   type Author,
@@ -201,7 +202,8 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   const known = open?.attempt === attempt ? open.next : 0
   if ((open && attempt < open.attempt) || index + count <= known) return only(view)
   if (index !== 0 && index !== known) return missed(view)
-  const chunks = mergeDeltas(index === 0 ? frame.chunks : [...open!.chunks, ...frame.chunks])
+  const more = frame.chunks.filter((chunk) => !isTransient(chunk)) // which are of no message
+  const chunks = mergeDeltas(index === 0 ? more : [...open!.chunks, ...more])
   const message = assembled(turn, chunks)
   if (!message) return missed({ ...view, open: null })
   return only({ ...view, open: { attempt, next: index + count, chunks, message } })

@@ -115,6 +115,11 @@ export type Chunk =
   | WholeChunk
   | DataChunk
 
+/** For those who look now: who joins later is not told, and no message holds it. */
+export function isTransient(chunk: Chunk): boolean {
+  return chunk.type.startsWith('data-') && (chunk as DataChunk).transient === true
+}
+
 export const FINISH_REASONS = [
   'stop',
   'length',

@@ -38,7 +38,10 @@ export function jsonFault(whole: unknown): string | undefined {
 }
 
 /** Why a text is not to be parsed, if it is JSON: it is nested too deep, or may hold too much. */
-export function jsonTextFault(text: string): string | undefined {
+export function jsonTextFault(
+  text: string,
+  most: { readonly depth: number; readonly keys: number } = JSON_LIMITS,
+): string | undefined {
   let [depth, entries] = [0, 0]
   for (let at = 0; at < text.length; at += 1) {
     const char = text[at]!
@@ -46,10 +49,21 @@ export function jsonTextFault(text: string): string | undefined {
     else if (char === '{' || char === '[') depth += 1
     else if (char === '}' || char === ']') depth -= 1
     if (char === '{' || char === '[' || char === ',') entries += 1
-    if (depth > JSON_LIMITS.depth) return `nested deeper than ${JSON_LIMITS.depth}`
-    if (entries > JSON_LIMITS.keys) return `more than ${JSON_LIMITS.keys} fields and entries`
+    if (depth > most.depth) return `nested deeper than ${most.depth}`
+    if (entries > most.keys) return `more than ${most.keys} fields and entries`
   }
   return undefined
+}
+
+/** How many objects, lists and commas stand in a text that is JSON: what its value costs beside its characters. */
+export function jsonEntries(text: string): number {
+  let entries = 0
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at]!
+    if (char === '"') at = endOfString(text, at)
+    else if (char === '{' || char === '[' || char === ',') entries += 1
+  }
+  return entries
 }
 
 /** Where its closing quote stands, or the end of the text. */

@@ -8,6 +8,7 @@
 //   that is no time-out
 //   anything else                    called again, not before the time that it asks for
 // All fields may be missing; its code is for the log of the pod. Any other text is what people are told.
+import { jsonTextFault } from '@fleetline/protocol'
 import type { Retry } from '../errors.ts'
 import { AgentFault, busy } from './fault.ts'
 import { waitMs } from './retry-after.ts'
@@ -39,7 +40,7 @@ export function faultOfText(text: string): AgentFault | Retry {
 function read(json: string) {
   let fields: { readonly [name in keyof OwnError]?: unknown } = {}
   try {
-    const value: unknown = JSON.parse(json)
+    const value: unknown = jsonTextFault(json) === undefined ? JSON.parse(json) : undefined
     if (typeof value === 'object' && value !== null) fields = value
   } catch {
     // an error without a reason, to try again after

@@ -1,5 +1,6 @@
 // fleetline config print
-import { describeConfig, SETTINGS, type Config } from '../config.ts'
+import { describeConfig, type Config } from '../config.ts'
+import { SETTINGS } from '../settings.ts'
 import type { Command } from './command.ts'
 import { EXIT } from './output.ts'
 

@@ -3,14 +3,16 @@
 // that it has is where it resumes. A comment goes out now and then, so that nothing in between takes the stream for
 // dead. It ends when the reader leaves, when the door stops, and, told to the log, when its source fails. A reader who
 // left, or was told that it took too long, before the stream could begin gets none; its source is told all the same.
-import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../lib/clock.ts'
 
 export type Event = { readonly id: string; readonly data: { readonly type: string } }
 
-/** What a handler answers with: the source is asked for nothing more once the signal is aborted. */
-export type Events = (signal: AbortSignal) => AsyncIterable<Event>
+/** Who is told: the source is asked for nothing more once the signal is aborted; `cut` closes the stream at once. */
+export type Listener = { readonly signal: AbortSignal; readonly cut: () => void }
+
+/** What a handler answers with. */
+export type Events = (listener: Listener) => AsyncIterable<Event>
 
 type Options = {
   readonly events: Events
@@ -36,7 +38,8 @@ export async function sendEvents(raw: ServerResponse, options: Options): Promise
 
 /** A source gives back what it holds when it is asked, once, under an aborted signal. */
 async function letGo(events: Events): Promise<void> {
-  await events(AbortSignal.abort())[Symbol.asyncIterator]().next()
+  const listener = { signal: AbortSignal.abort(), cut: () => undefined }
+  await events(listener)[Symbol.asyncIterator]().next()
 }
 
 async function streamTo(raw: ServerResponse, options: Options): Promise<void> {
@@ -50,9 +53,9 @@ async function streamTo(raw: ServerResponse, options: Options): Promise<void> {
   raw.writeHead(200, headers as Record<string, string>).write(COMMENT)
   void keepAlive(raw, options.clock, signal)
   try {
-    for await (const event of options.events(signal)) {
+    for await (const event of options.events({ signal, cut: () => raw.destroy() })) {
       if (signal.aborted) break
-      if (!raw.write(textOf(event))) await once(raw, 'drain', { signal })
+      await written(raw, textOf(event), signal)
     }
     raw.end()
   } catch (error) {
@@ -61,13 +64,25 @@ async function streamTo(raw: ServerResponse, options: Options): Promise<void> {
   }
 }
 
+/** Once the socket has taken it: what it only keeps for later is still ours to hold. */
+function written(raw: ServerResponse, text: string, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const onAbort = () => resolve()
+    signal.addEventListener('abort', onAbort, { once: true })
+    raw.write(text, () => {
+      signal.removeEventListener('abort', onAbort)
+      resolve()
+    })
+  })
+}
+
 async function keepAlive(raw: ServerResponse, clock: Clock, signal: AbortSignal): Promise<void> {
   const pause = () =>
     clock.sleep(COMMENT_MS, signal).then(
       () => !raw.writableEnded,
       () => false, // aborted
     )
-  while (await pause()) raw.write(COMMENT)
+  while (await pause()) if (!raw.writableNeedDrain) raw.write(COMMENT)
 }
 
 function textOf({ id, data }: Event): string {

@@ -8,6 +8,7 @@ import { STATUS_CODES } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { z } from 'zod'
+import { JSON_LIMITS, jsonTextFault } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
 import { ONLY_TENANT } from '../identity/tenants.ts'
@@ -47,6 +48,7 @@ type Deps = {
 
 const HEADER_BYTES = 16 * 1024
 const PARAM_LENGTH = 9 * 128 // a user's id of 128 characters that are three bytes each, percent-encoded
+const BODY_JSON = { depth: JSON_LIMITS.depth + 8, keys: Infinity } // what may be stored, and what stands around it
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
 const LOOK_MS = 1_000 // Node looks for late requests this often; its own 30 s would make 10 s up to 40
 const LATE = new Error('Answers are still under way')
@@ -151,8 +153,20 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
       refuse(reply.headers(headersOf(request.id)), refusalOf(error))
     },
   })
+  readJson(server)
   server.setValidatorCompiler(({ schema, httpPart }) => parserOf(schema as z.ZodType, partOf(httpPart)))
   return server
+}
+
+/** A body that is nested too deep is refused before it is parsed. */
+function readJson(server: FastifyInstance): void {
+  const parse = server.getDefaultJsonParser('error', 'error')
+  server.removeContentTypeParser('application/json')
+  server.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    const fault = jsonTextFault(String(body), BODY_JSON)
+    if (fault === undefined) void parse(request, String(body), done)
+    else done(new Rejected('invalid', `The body is ${fault}.`))
+  })
 }
 
 function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Opened): void {
@@ -198,7 +212,7 @@ function stream(
   // The library counts what ended well; most streams end with their reader.
   reply.raw.once('close', () => reply.raw.writableFinished || record(deps, reply.request, reply))
   void sendEvents(reply.raw, {
-    events: (signal) => declared(events(signal), shape),
+    events: (listener) => declared(events(listener), shape),
     headers: reply.getHeaders(),
     stopping,
     stallMs: deps.limits.stallMs,

@@ -8,7 +8,7 @@ import {
   type Message,
   type Role,
 } from '@fleetline/protocol'
-import type { Event } from '../door/events.ts'
+import type { Event, Listener } from '../door/events.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -121,7 +121,7 @@ function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
         const data = { ...frame, session }
         return { id: formatCursor(at), data }
       }
-      return { status: 200, body: (signal: AbortSignal) => mapped(following(signal), eventOf) }
+      return { status: 200, body: (listener: Listener) => mapped(following(listener), eventOf) }
     },
   })
 }

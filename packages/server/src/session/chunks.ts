@@ -15,7 +15,7 @@ export type Batch = { readonly index: number; readonly count: number; readonly b
 export type Flushed = TurnKey & Batch & { readonly attempt: number; readonly pod: number }
 
 // The claim is looked at, not locked: a lock would make the end of the turn wait for its words. Sent again after an unknown
-// outcome, a batch is the same and changes nothing.
+// outcome, a batch is the same and changes nothing. One that was transient comes again, empty, when it was seen.
 export const CHUNKS_FLUSH = `
   with held as (
     select s.* from unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[])
@@ -23,7 +23,8 @@ export const CHUNKS_FLUSH = `
       join fleetline.tasks k on k.tenant = s.tenant and k.id = s.turn and k.attempt = s.attempt and k.pod = s.pod),
   written as (
     insert into fleetline.chunks (tenant, turn, attempt, index, count, body)
-    select tenant, turn, attempt, index, count, body from held where count > 0 on conflict do nothing)
+    select tenant, turn, attempt, index, count, body from held where count > 0
+    on conflict (tenant, turn, attempt, index) do update set body = excluded.body where excluded.body = '[]')
   select n::int as n from held`
 
 export type Chunks = {
@@ -41,7 +42,8 @@ type Deps = {
 export function createChunks({ database, clock, metrics }: Deps): Chunks {
   const run = async <T>(statement: 'flush' | 'read', work: (query: Query) => Promise<T>): Promise<T> => {
     const startMs = clock.monotonicMs()
-    const outcome = await database.transaction(work, { deadlineMs: DEADLINE_MS })
+    const access = statement === 'read' ? 'read' : 'write'
+    const outcome = await database.transaction(work, { access, deadlineMs: DEADLINE_MS })
     metrics.observe('chunkTime', { statement, outcome: outcome.type }, clock.monotonicMs() - startMs)
     return valueOf(outcome, `The ${statement} of chunks failed`)
   }

@@ -1,6 +1,7 @@
 // Following a session: what is stored, then what comes, without a seam. A follower reads page after page from where it
 // is; at the head it is told the live turn, and waits for the feed. It holds one page at a time and asks for the next when
-// the one before was taken, so that its speed is its own. Guarantees:
+// the one before was taken, so that its speed is its own. All of a pod together hold no more than `followBytes`: who wants
+// more waits, and one that has held its page for too long meanwhile is cut, to come back. Guarantees:
 //   D1  behind seq k it tells k+1, k+2, … and nothing else; a hole in the log is a bug, and ends it loudly
 //   D3  one who is at a seq beyond the head, from the start or because the log was cut, is told so, and goes on from
 //       the beginning
@@ -21,7 +22,11 @@ import {
   type Turn,
   type TurnFrame,
 } from '@fleetline/protocol'
+import type { Config } from '../config.ts'
 import { Bug, Retry } from '../errors.ts'
+import { createByteBudget, type ByteBudget, type Share } from '../lib/byte-budget.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import { phaseOf, type Beyond, type Feed, type Place, type Standing } from './feed.ts'
 import type { Live, Watch } from './live.ts'
 import type { Spot } from './open-message.ts'
@@ -46,8 +51,11 @@ export type Cursor = {
 }
 export type Told = { readonly frame: Nameless; /** Once it has the frame. */ readonly at: Cursor }
 
+/** Who is told: the signal is aborted when it has gone; `cut` makes it go. */
+export type Listener = { readonly signal: AbortSignal; readonly cut: () => void }
+
 /** Ends when the signal is aborted. It holds a place among the followers, which it gives back when it is asked and ends. */
-export type Following = (signal: AbortSignal) => AsyncGenerator<Told, void, undefined>
+export type Following = (listener: Listener) => AsyncGenerator<Told, void, undefined>
 
 export type Follow = {
   /** Undefined: there is no such session; nobody is registered before that is known (S4). */
@@ -57,70 +65,64 @@ export type Follow = {
 type Deps = Replay &
   Pick<Feed, 'reserve'> &
   Pick<Live, 'watch'> &
-  Pick<TurnView, 'readEnded'> & { readonly cell: number }
+  Pick<TurnView, 'readEnded'> &
+  Pick<Config, 'cell' | 'followBytes' | 'stallMs'> & { readonly metrics: Metrics; readonly clock: Clock }
 
 // One page is one frame: what a reader takes before it has a new place to resume from.
-const PAGE = { limit: 100, maxBytes: 256 * 1024 }
+const PAGE = { limit: 100, leastBytes: 4 * 1024, mostBytes: 256 * 1024 }
+const COPIES = 4 // of what is told: as it was read, as a frame, as text, and as bytes on their way
+const READS = 128 // of followers at once, at most: thousands together would miss their deadlines, and so would everybody else
 const MOST_ENDED = 20
 
 export function createFollow(deps: Deps): Follow {
+  const { clock, metrics, followBytes: most } = deps
+  const holdMs = deps.stallMs / 4
+  const budget = createByteBudget({ clock, most, holdMs, onCut: () => metrics.count('followersCut', {}) })
+  metrics.gauge('followBytes', () => [[{}, budget.bytes()]])
   return {
     follow: async (key, from) => {
       const place = deps.reserve()
       if (!place) throw new Retry('unavailable', 'This pod has as many followers as it takes')
-      let first: LogPage | undefined
+      let found: LogPage | undefined
       try {
-        first = await deps.read(key, { after: from.seq, ...PAGE })
+        found = await deps.read(key, { after: from.seq, limit: 0 })
       } finally {
-        if (!first) place.leave()
+        if (!found) place.leave()
       }
-      return first && ((signal) => tell({ ...deps, place }, key, { from, first, signal }))
+      if (!found) return undefined
+      const ended = from.ended ?? endedOf(found)
+      return (listener) => tell({ ...deps, ...listener, place, budget, key }, { ...from, ended })
     },
   }
 }
 
-type Start = { readonly from: Cursor; readonly first: LogPage; readonly signal: AbortSignal }
+type Start = Deps &
+  Listener & { readonly place: Place; readonly budget: ByteBudget; readonly key: SessionKey }
 
-async function* tell(
-  deps: Deps & { readonly place: Place },
-  key: SessionKey,
-  { from, first, signal }: Start,
-): ReturnType<Following> {
-  const { seq, ended, open } = from
-  const reader: Reader = {
-    ...deps,
-    key,
-    signal,
-    seq,
-    ended,
-    open,
-    watched: undefined,
-    halting: undefined,
-    shown: '',
-  }
+async function* tell(start: Start, { seq, ended, open }: Cursor): ReturnType<Following> {
+  const { place, key, signal } = start
+  const share = start.budget.open(start.cut)
+  const at = { seq, ended, open, watched: undefined, halting: undefined, shown: '' }
+  const reader: Reader = { ...start, share, ...at }
   try {
-    const beyond = deps.place.join(key)
-    for (let page: LogPage | undefined = first; page && !signal.aborted;) {
-      yield* tellLog(reader, page)
-      if (reader.seq >= page.head) {
-        yield* tellEnds(reader, page)
-        if (page.turn !== null) yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
-        else if (reader.halting === undefined) await beyond(standingOf(page), signal)
-        else await untilHalted(reader, { ...page, turn: reader.halting }, beyond)
-      }
-      if (signal.aborted) return
-      page = await deps.read(key, { after: reader.seq, ...PAGE })
+    const beyond = place.join(key)
+    while (!signal.aborted) {
+      const page = yield* tellLog(reader)
+      if (!page) return
+      if (reader.seq >= page.head) yield* tellHead(reader, page, beyond)
     }
+  } catch (error) {
+    if (!signal.aborted) throw error
   } finally {
     close(reader)
-    deps.place.leave()
+    share.close()
+    place.leave()
   }
 }
 
 /** One who is told, and where it is by now. */
-type Reader = Pick<Deps, 'watch' | 'readEnded' | 'cell'> & {
-  readonly key: SessionKey
-  readonly signal: AbortSignal
+type Reader = Start & {
+  readonly share: Share
   seq: number
   ended: Cursor['ended']
   open: Cursor['open']
@@ -130,6 +132,8 @@ type Reader = Pick<Deps, 'watch' | 'readEnded' | 'cell'> & {
   /** The last end that it was told. */
   shown: string
 }
+/** A page without what was told. */
+type Standpoint = Omit<LogPage, 'items' | 'bytes'>
 type Watched = { readonly watch: Watch; version: number; shown: string }
 
 function told({ seq, ended, open }: Reader, frame: Nameless): Told {
@@ -142,7 +146,40 @@ function close(reader: Reader): void {
   reader.watched = reader.open = undefined
 }
 
-function* tellLog(reader: Reader, page: LogPage): Generator<Told> {
+/** Undefined: there is no such session any more. */
+async function* tellLog(reader: Reader): AsyncGenerator<Told, Standpoint | undefined> {
+  const page = await readPage(reader)
+  if (!page) return undefined
+  const { head, epoch, turn } = page
+  yield* tellPage(reader, page)
+  reader.share.done()
+  return { head, epoch, turn }
+}
+
+/** Reads as much as there is room for. One message may need more than that: then it waits for so much, holding nothing. */
+async function readPage(reader: Reader): Promise<LogPage | undefined> {
+  const room = Math.max(PAGE.leastBytes, Math.min(PAGE.mostBytes, reader.budget.fair() / COPIES))
+  const maxBytes = Math.floor(room / 2)
+  let page: LogPage | number | undefined = room
+  while (typeof page === 'number') page = await readWithin(reader, { maxBytes, room: page })
+  return page
+}
+
+type Room = { readonly maxBytes: number; readonly room: number }
+
+/** A number: so much is needed. A page ends with the message that reaches `maxBytes`, or goes beyond. */
+async function readWithin(
+  { read, key, signal, share, seq, followBytes }: Reader,
+  { maxBytes, room }: Room,
+): Promise<LogPage | number | undefined> {
+  await share.take(Math.max(COPIES * room, followBytes / READS), signal)
+  const page = await read(key, { after: seq, limit: PAGE.limit, maxBytes })
+  const bytes = page?.bytes ?? 0
+  share.keep(COPIES * bytes)
+  return bytes > room ? bytes : page
+}
+
+function* tellPage(reader: Reader, page: LogPage): Generator<Told> {
   if (reader.seq > page.head) {
     const from = reader.seq + 1
     close(reader)
@@ -157,9 +194,17 @@ function* tellLog(reader: Reader, page: LogPage): Generator<Told> {
   if (items.length > 0) yield told(reader, { type: 'messages', items, head })
 }
 
+/** All that there is at the head, until the session stands elsewhere. */
+async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): AsyncGenerator<Told> {
+  yield* tellEnds(reader, page)
+  if (page.turn !== null) yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
+  else if (reader.halting === undefined) await beyond(standingOf(page), reader.signal)
+  else await untilHalted(reader, { ...page, turn: reader.halting }, beyond)
+}
+
 /** What these turns wrote is in the log, and was told before. */
-async function* tellEnds(reader: Reader, page: LogPage): AsyncGenerator<Told> {
-  const to = page.turn === null ? page.epoch : page.epoch - 1
+async function* tellEnds(reader: Reader, page: Standpoint): AsyncGenerator<Told> {
+  const to = endedOf(page)
   const { ended: after = to } = reader
   if (after !== to) close(reader)
   const turns =
@@ -179,7 +224,7 @@ async function* tellEnds(reader: Reader, page: LogPage): AsyncGenerator<Told> {
 /** Until the session stands elsewhere than on this page. */
 async function* tellOpen(
   reader: Reader,
-  page: LogPage & { readonly turn: string },
+  page: Standpoint & { readonly turn: string },
   beyond: Beyond,
 ): AsyncGenerator<Told> {
   const { turn } = page
@@ -194,11 +239,21 @@ async function* tellOpen(
         if (now) yield told(reader, { type: 'turn', turn: now })
         continue
       }
-      const taken = watch.take(reader.open ?? { attempt: 0, next: 0 })
+      const spot = reader.open ?? { attempt: 0, next: 0 }
+      const bytes = watch.bytesAt(spot)
+      if (bytes === undefined) {
+        await watch.changed()
+        continue
+      }
+      await reader.share.take(COPIES * bytes, reader.signal)
+      const isAnother = standing.hasMoved() || watched.version !== watch.version() // while it waited
+      const taken = isAnother ? undefined : watch.take(spot, bytes)
+      reader.share.keep(taken ? COPIES * bytes : 0)
       if (taken) {
         reader.open = { attempt: taken.attempt, next: taken.index + taken.count }
         yield told(reader, { type: 'chunks', turn: formatId('turn', reader.cell, turn), ...taken })
-      } else await watch.changed()
+      }
+      reader.share.done()
     }
   } finally {
     standing.leave()
@@ -208,7 +263,7 @@ async function* tellOpen(
 /** Or until the session stands elsewhere. */
 async function untilHalted(
   reader: Reader,
-  page: LogPage & { readonly turn: string },
+  page: Standpoint & { readonly turn: string },
   beyond: Beyond,
 ): Promise<void> {
   const { watch } = (reader.watched ??= watchedBy(reader, page.turn))
@@ -228,7 +283,7 @@ async function untilHalted(
 }
 
 /** Wakes who watches the turn when the session stands elsewhere than on the page. */
-function moving({ signal }: Reader, watch: Watch, page: LogPage, beyond: Beyond) {
+function moving({ signal }: Reader, watch: Watch, page: Standpoint, beyond: Beyond) {
   const left = new AbortController()
   let hasMoved = false
   void beyond(standingOf(page), AbortSignal.any([signal, left.signal])).then(() => {
@@ -254,7 +309,12 @@ async function standingTold(watched: Watched): Promise<Turn | 'ended' | undefine
   return turn
 }
 
-function standingOf({ head, ...conversation }: LogPage): Standing {
+/** The epoch of the last turn that has ended. */
+function endedOf({ turn, epoch }: Standpoint): number {
+  return turn === null ? epoch : epoch - 1
+}
+
+function standingOf({ head, ...conversation }: Standpoint): Standing {
   return { head, phase: phaseOf(conversation) }
 }
 

@@ -12,6 +12,7 @@
 //   runs elsewhere, and PostgreSQL   nowhere until its next attempt: what it said before is lost, and the final message is
 //   has crashed meanwhile            what comes
 import type { Chunk, Turn } from '@fleetline/protocol'
+import type { Config } from '../config.ts'
 import { backoffMs } from '../lib/backoff.ts'
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
@@ -21,25 +22,31 @@ import type { Transactions } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { createChunks, type Batch, type Chunks, type Read, type TurnKey } from './chunks.ts'
-import { createOpenMessage, type OpenMessage, type Piece, type Spot, type Taken } from './open-message.ts'
+import { createChunks, type Chunks, type Read, type TurnKey } from './chunks.ts'
+import {
+  createOpenMessages,
+  pieceOf,
+  type OpenMessage,
+  type OpenMessages,
+  type Piece,
+} from './open-message.ts'
 import { createStreams, type OwnStream, type Streaming } from './streams.ts'
 import type { TurnView } from './turn-view.ts'
 
 /** Of one attempt. */
 export type Stream = {
-  readonly push: (chunk: Chunk) => void
+  /** Resolves when there is room for the next; undefined: there is. */
+  readonly push: (chunk: Chunk) => Promise<void> | undefined
   /** Nothing more of it is written, but for what is on its way. */
   readonly close: () => void
 }
 
 /** Of one reader. */
-export type Watch = {
+export type Watch = Pick<OpenMessage, 'bytesAt' | 'take'> & {
   /** Another number: who runs the turn may be another, or nobody any more. */
   readonly version: () => number
   /** As it stood at this version, or later. */
   readonly turn: () => Promise<Turn | undefined>
-  readonly take: (spot: Spot) => Taken | undefined
   /** Resolves at the next change of either, or when it is woken. */
   readonly changed: () => Promise<void>
   readonly wake: () => void
@@ -51,14 +58,15 @@ export type Live = {
   readonly watch: (turn: TurnKey) => Watch
 }
 
-type Deps = Pick<TurnView, 'readTurn'> & {
-  readonly database: Transactions
-  readonly hints: Pick<Hints, 'listen'>
-  readonly clock: Clock
-  readonly random: Random
-  readonly metrics: Metrics
-  readonly log: Log
-}
+type Deps = Pick<TurnView, 'readTurn'> &
+  Pick<Config, 'openTurnBytes' | 'openBytes'> & {
+    readonly database: Transactions
+    readonly hints: Pick<Hints, 'listen'>
+    readonly clock: Clock
+    readonly random: Random
+    readonly metrics: Metrics
+    readonly log: Log
+  }
 
 /** Of the statements. */
 export const TICK_MS = 50
@@ -67,12 +75,17 @@ const NO_INDEX = 2_147_483_647
 const NOTHING: Read = { standing: null, isHalting: false, batches: [] }
 
 export function createLive(deps: Deps): Live & Service {
-  const entries = createEntries(deps)
+  const messages = createOpenMessages(deps)
+  const entries = createEntries({ ...deps, ...messages })
   const chunks = createChunks(deps)
-  const streams = createStreams(chunks)
+  const streams = createStreams({ ...deps, ...chunks })
   deps.metrics.gauge('streams', () => [
     [{ kind: 'written' }, streams.size()],
     [{ kind: 'read' }, entries.distant().length],
+  ])
+  deps.metrics.gauge('openBytes', () => [
+    [{ kind: 'kept' }, messages.bytes()],
+    [{ kind: 'unwritten' }, streams.bytes()],
   ])
   const ticks = [
     ticking(deps, 'chunks.flush', streams.flush),
@@ -86,7 +99,10 @@ export function createLive(deps: Deps): Live & Service {
       const unlisten = deps.hints.listen(stopTopic(of.turn), own.doubt)
       entry.begin(own, of.attempt)
       return {
-        push: (chunk) => entry.add(own, own.push(chunk)),
+        push: (chunk) => {
+          entry.add(own, own.push(chunk))
+          return own.room()
+        },
         close: () => {
           unlisten()
           own.close()
@@ -103,6 +119,7 @@ export function createLive(deps: Deps): Live & Service {
       return {
         version: entry.version,
         turn: entry.turn,
+        bytesAt: entry.message.bytesAt,
         take: entry.message.take,
         changed: () => new Promise((resolve) => (resolveChanged = resolve)),
         wake,
@@ -136,9 +153,10 @@ function ticking({ clock, random, log }: Deps, name: string, work: () => Promise
 }
 
 type Entry = ReturnType<typeof createEntry>
+type EntryDeps = Pick<TurnView, 'readTurn'> & Pick<OpenMessages, 'open'>
 
 /** The turns that somebody here streams or watches, by (tenant, turn). */
-function createEntries(deps: Pick<TurnView, 'readTurn'>) {
+function createEntries(deps: EntryDeps) {
   const entries = new Map<string, { readonly entry: Entry; holders: number }>()
   const nameOf = ({ tenant, turn }: TurnKey) => `${tenant}/${turn}`
   return {
@@ -151,7 +169,9 @@ function createEntries(deps: Pick<TurnView, 'readTurn'>) {
     leave: ({ key }: Entry): void => {
       const held = entries.get(nameOf(key))!
       held.holders -= 1
-      if (held.holders === 0) entries.delete(nameOf(key))
+      if (held.holders > 0) return
+      entries.delete(nameOf(key))
+      held.entry.message.close()
     },
     /** Those that are watched here, and do not run here. */
     distant: (): Entry[] =>
@@ -159,8 +179,8 @@ function createEntries(deps: Pick<TurnView, 'readTurn'>) {
   }
 }
 
-function createEntry({ readTurn }: Pick<TurnView, 'readTurn'>, { tenant, turn }: TurnKey) {
-  const message: OpenMessage = createOpenMessage()
+function createEntry({ readTurn, open }: EntryDeps, { tenant, turn }: TurnKey) {
+  const message = open()
   const watchers = new Set<() => void>()
   let [source, version, standing, isBlind]: [OwnStream | undefined, number, string, boolean] = [
     undefined,
@@ -222,15 +242,13 @@ function createEntry({ readTurn }: Pick<TurnView, 'readTurn'>, { tenant, turn }:
       const { standing: now, isHalting, batches } = read ?? NOTHING
       if (now) begin(now.attempt)
       if (now?.attempt === message.attempt())
-        isBlind ||= !batches.every((batch) => message.add(pieceOf(batch)))
+        isBlind ||= !batches.every((batch) =>
+          message.add(pieceOf(batch, JSON.parse(batch.body) as Chunk[], batch.body)),
+        )
       stand(JSON.stringify([now, isHalting, message.end() > 0])) // what it answers is known before its first word
       if (batches.length > 0) wake()
     },
   }
-}
-
-function pieceOf({ index, count, body }: Batch): Piece {
-  return { index, count, chunks: JSON.parse(body) as Chunk[], length: body.length }
 }
 
 async function readAll({ read }: Chunks, distant: readonly Entry[]): Promise<void> {

@@ -1,6 +1,6 @@
 // THE READ PATH: a page of a session's log, by one statement, so that head and items are of one moment. On the primary:
 // who was acknowledged finds the message here (L1), and what is not committed is found by nobody (L9).
-import { formatId, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
+import { formatId, jsonEntries, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './stored.ts'
@@ -12,8 +12,8 @@ export type Range = ({ readonly after: number } | { readonly before: number }) &
   readonly maxBytes?: number
 }
 
-/** With the conversation of that moment. */
-export type LogPage = Page & { readonly epoch: number; readonly turn: string | null }
+/** With the conversation of that moment, and what its items take in memory, roughly. */
+export type LogPage = Page & { readonly epoch: number; readonly turn: string | null; readonly bytes: number }
 
 export type Replay = {
   /** Undefined: there is no such session. */
@@ -49,6 +49,8 @@ type Row = { readonly head: number; readonly epoch: number; readonly live: strin
     }
 )
 
+const [ITEM_BYTES, ENTRY_BYTES] = [400, 16] // beside its text: an entry costs 64, and the text is counted four times
+
 type Deps = { readonly database: Transactions; readonly cell: number }
 
 export function createReplay({ database, cell }: Deps): Replay {
@@ -63,9 +65,14 @@ export function createReplay({ database, cell }: Deps): Replay {
       const rows = valueOf(outcome, 'The session cannot be read')
       if (!rows[0]) return undefined
       const { head, epoch, live } = rows[0]
-      return { items: rows.flatMap((row) => itemOf(row, cell)), head, epoch, turn: live }
+      const bytes = rows.reduce((sum, row) => sum + (row.seq === null ? 0 : bytesOf(row.body)), 0)
+      return { items: rows.flatMap((row) => itemOf(row, cell)), head, epoch, turn: live, bytes }
     },
   }
+}
+
+function bytesOf(body: string): number {
+  return ITEM_BYTES + body.length + ENTRY_BYTES * jsonEntries(body)
 }
 
 function itemOf(row: Row, cell: number): Item[] {

@@ -28,7 +28,16 @@ export type Sessions = Service &
   TurnView &
   Pick<Live, 'openStream'>
 
-type Deps = Pick<Config, 'cell' | 'transactionDeadlineMs' | 'maxFollowers'> & {
+type Deps = Pick<
+  Config,
+  | 'cell'
+  | 'transactionDeadlineMs'
+  | 'maxFollowers'
+  | 'stallMs'
+  | 'followBytes'
+  | 'openTurnBytes'
+  | 'openBytes'
+> & {
   readonly database: Transactions
   readonly hints: Pick<Hints, 'listen' | 'send'>
   readonly metrics: Metrics

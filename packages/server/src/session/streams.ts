@@ -1,10 +1,13 @@
 // The streams of attempts that run here, on their way into the table: one statement a tick for all that have news. What a
 // tick could not write is written by the next one, unchanged, so that readers never see two shapes of it. A tick writes so
 // much and no more: who was left out comes first in the next. A stream that is refused is fenced: its attempt is told, and
-// nothing more of it is written (E1).
-import { mergeDeltas, type Chunk } from '@fleetline/protocol'
+// nothing more of it is written (E1). What waits here is bounded: an agent that is faster than the table waits for it.
+// Transient chunks have rows of their own, which are emptied once those who look now have read them.
+import { isTransient, mergeDeltas, type Chunk } from '@fleetline/protocol'
+import type { Config } from '../config.ts'
+import type { Clock } from '../lib/clock.ts'
 import type { Batch, Chunks, TurnKey } from './chunks.ts'
-import { PIECES_LENGTH, type Piece } from './open-message.ts'
+import { pieceOf, PIECES_LENGTH, type Piece } from './open-message.ts'
 
 export type Streaming = TurnKey & {
   readonly attempt: number
@@ -14,6 +17,8 @@ export type Streaming = TurnKey & {
 }
 export type OwnStream = {
   readonly push: (chunk: Chunk) => Piece
+  /** Resolves when there is room for more; undefined: there is. */
+  readonly room: () => Promise<void> | undefined
   /** Its attempt may not be current any more: the next tick asks, also if there is nothing to write. */
   readonly doubt: () => void
   /** Nothing more of it is written, but for what is on its way. */
@@ -23,79 +28,171 @@ export type Streams = {
   readonly open: (of: Streaming) => OwnStream
   readonly flush: () => Promise<void>
   readonly size: () => number
+  /** What is not written yet, in memory. */
+  readonly bytes: () => number
 }
 
 const FLUSH_LENGTH = 4 * 1024 * 1024
-const QUESTION: Batch = { index: 0, count: 0, body: '[]' }
+const ROWS = 32 // of one stream in a tick; as many again of those that were seen
+const ROW_LENGTH = 256 // what a row costs beside its body
+// Transient rows: readers elsewhere come by each tick.
+const SHOWN_MS = 2_000
+const SHOWN_LENGTH = 1024 * 1024
 
-type Source = {
-  readonly of: Streaming
-  readonly batch: () => Batch | undefined
-  readonly written: () => void
-}
+type Source = ReturnType<typeof createSource>
+type Deps = Pick<Chunks, 'flush'> & Pick<Config, 'openTurnBytes' | 'openBytes'> & { readonly clock: Clock }
 
-export function createStreams({ flush }: Pick<Chunks, 'flush'>): Streams {
+export function createStreams({ flush, clock, openTurnBytes, openBytes }: Deps): Streams {
   const sources = new Set<Source>()
+  let unwritten = 0
+  const most = { turn: openTurnBytes / 8, all: openBytes / 4 }
+  const isFull = (bytes: number) => bytes > most.turn || (bytes > 0 && unwritten > most.all)
   const due = () => {
-    const taken: { readonly source: Source; readonly batch: Batch }[] = []
+    const taken: { readonly source: Source; readonly batches: readonly Batch[] }[] = []
     let length = 0
     for (const source of sources) {
-      const batch = length < FLUSH_LENGTH ? source.batch() : undefined
-      if (!batch) continue
-      taken.push({ source, batch })
-      length += batch.body.length
+      const batches = length < FLUSH_LENGTH ? source.batches(clock.monotonicMs()) : []
+      if (batches.length === 0) continue
+      taken.push({ source, batches })
+      for (const { body } of batches) length += ROW_LENGTH + body.length
     }
     return taken
   }
+  const leave = (source: Source) => {
+    unwritten -= source.bytes()
+    source.letGo()
+    return sources.delete(source)
+  }
   return {
     size: () => sources.size,
+    bytes: () => unwritten,
     flush: async () => {
       const taken = due()
       if (taken.length === 0) return
-      const held = await flush(taken.map(({ source, batch }) => ({ ...source.of, ...batch })))
-      taken.forEach(({ source }, place) => {
-        const isOpen = sources.delete(source)
-        if (held.has(place)) source.written()
-        if (isOpen && held.has(place)) sources.add(source) // behind the others
-        if (isOpen && !held.has(place)) source.of.onFenced()
-      })
+      const rows = taken.flatMap(({ source, batches }) =>
+        batches.map((batch) => ({ ...source.of, ...batch })),
+      )
+      const held = await flush(rows)
+      let place = 0
+      for (const { source, batches } of taken) {
+        const isHeld = held.has(place)
+        place += batches.length
+        if (!sources.has(source)) continue // closed meanwhile
+        if (isHeld) {
+          unwritten -= source.written(clock.monotonicMs())
+          sources.delete(source)
+          sources.add(source) // behind the others
+        } else {
+          leave(source)
+          source.of.onFenced()
+        }
+      }
+      for (const source of sources) if (!isFull(source.bytes())) source.letGo()
     },
     open: (of) => {
-      // At first, too: it was looked at before anybody could be told about it here.
-      let [count, sending, isDoubted]: [number, Batch | undefined, boolean] = [0, undefined, true]
-      const pending: Piece[] = []
-      const source = {
-        of,
-        batch: () => {
-          if (sending) return sending // unchanged, until it is written
-          sending = batchOf(pending) ?? (isDoubted ? QUESTION : undefined)
-          isDoubted = false
-          return sending
-        },
-        written: () => void (sending = undefined),
-      }
+      const source = createSource(of)
+      let count = 0
       sources.add(source)
       return {
         push: (chunk) => {
-          const piece = { index: count, count: 1, chunks: [chunk], length: JSON.stringify(chunk).length }
+          const piece = pieceOf({ index: count, count: 1 }, [chunk], JSON.stringify(chunk))
           count += 1
-          if (sources.has(source)) pending.push(piece)
+          if (sources.has(source)) {
+            source.add(piece)
+            unwritten += piece.bytes
+          }
           return piece
         },
-        doubt: () => void (isDoubted = true),
-        close: () => void sources.delete(source),
+        room: () => (sources.has(source) && isFull(source.bytes()) ? source.wait() : undefined),
+        doubt: source.doubt,
+        close: () => void (sources.has(source) && leave(source)),
       }
     },
   }
 }
 
-/** Takes what goes into one row out of what waits. */
-function batchOf(pending: Piece[]): Batch | undefined {
-  let [length, most] = [0, 0]
-  for (; most < pending.length && length < PIECES_LENGTH; most += 1) length += pending[most]!.length
-  const pieces = pending.splice(0, most)
-  const [first] = pieces
-  if (!first) return undefined
+function createSource(of: Streaming) {
+  // Doubted at first, too: it was looked at before anybody could be told about it here.
+  let [sending, bytes, isDoubted]: [readonly Row[], number, boolean] = [[], 0, true]
+  let waiting: PromiseWithResolvers<void> | undefined
+  let shown: Shown[] = []
+  const pending: Piece[] = []
+  return {
+    of,
+    /** Of what is not written yet. */
+    bytes: () => bytes,
+    add: (piece: Piece) => {
+      pending.push(piece)
+      bytes += piece.bytes
+    },
+    doubt: () => void (isDoubted = true),
+    wait: () => (waiting ??= Promise.withResolvers<void>()).promise,
+    letGo: () => {
+      waiting?.resolve()
+      waiting = undefined
+    },
+    /** What a tick writes: unchanged, until it is written. */
+    batches: (nowMs: number): readonly Batch[] => {
+      if (sending.length > 0) return sending
+      const seen = seenOf(shown, nowMs)
+      shown = shown.slice(seen.length)
+      const emptied = seen.map(({ index, count }) => ({ index, count, body: '[]', bytes: 0 }))
+      const rows = [...emptied, ...rowsOf(pending)]
+      sending = rows.length === 0 && isDoubted ? [QUESTION] : rows
+      isDoubted = false
+      return sending
+    },
+    /** Answers how much that was. */
+    written: (nowMs: number): number => {
+      for (const { index, count, body, isTransient: isShown } of sending)
+        if (isShown) shown.push({ index, count, length: body.length, sinceMs: nowMs })
+      const sent = sending.reduce((sum, row) => sum + row.bytes, 0)
+      bytes -= sent
+      sending = []
+      return sent
+    },
+  }
+}
+
+type Row = Batch & { /** Of its pieces. */ readonly bytes: number; readonly isTransient?: boolean }
+/** A transient row that is written. */
+type Shown = Pick<Batch, 'index' | 'count'> & { readonly length: number; readonly sinceMs: number }
+
+const QUESTION: Row = { index: 0, count: 0, body: '[]', bytes: 0 }
+
+/** Of these, the first: they were shown for long enough, or there are too many. */
+function seenOf(shown: readonly Shown[], nowMs: number): Shown[] {
+  let length = shown.reduce((sum, row) => sum + row.length, 0)
+  const last = shown.findIndex((row) => {
+    const isSeen = length > SHOWN_LENGTH || nowMs - row.sinceMs >= SHOWN_MS
+    length -= row.length
+    return !isSeen
+  })
+  return shown.slice(0, Math.min(ROWS, last < 0 ? shown.length : last))
+}
+
+/** Takes what goes into the next rows out of what waits. */
+function rowsOf(pending: Piece[]): Row[] {
+  const rows: Row[] = []
+  for (let left = PIECES_LENGTH; left > 0 && pending.length > 0 && rows.length < ROWS;) {
+    const row = rowOf(pending, left)
+    left -= row.body.length
+    rows.push(row)
+  }
+  return rows
+}
+
+/** Transient chunks and others never share one. */
+function rowOf(pending: Piece[], most: number): Row {
+  const isShown = pending[0]!.chunks.some(isTransient)
+  let [length, bytes, count] = [0, 0, 0]
+  for (const piece of pending) {
+    if (length >= most || piece.chunks.some(isTransient) !== isShown) break
+    length += piece.length
+    bytes += piece.bytes
+    count += 1
+  }
+  const pieces = pending.splice(0, count)
   const chunks = mergeDeltas(pieces.flatMap((piece) => piece.chunks))
-  return { index: first.index, count: pieces.length, body: JSON.stringify(chunks) }
+  return { index: pieces[0]!.index, count, body: JSON.stringify(chunks), bytes, isTransient: isShown }
 }

@@ -275,6 +275,24 @@ export const METRICS = {
     help: 'Who follows a session through this pod now.',
     labels: [],
   },
+  followBytes: {
+    kind: 'gauge',
+    name: 'fleetline_follow_bytes',
+    help: 'What followers of this pod have been sent, or are about to be, and have not taken; at most the setting followBytes.',
+    labels: [],
+  },
+  followersCut: {
+    kind: 'counter',
+    name: 'fleetline_followers_cut_total',
+    help: 'Followers that were closed because they took their event too slowly while others waited for room.',
+    labels: [],
+  },
+  openBytes: {
+    kind: 'gauge',
+    name: 'fleetline_open_bytes',
+    help: 'Of replies that are under way: what is kept for who joins (kept), and what is not yet written for other pods (unwritten).',
+    labels: ['kind'],
+  },
   streams: {
     kind: 'gauge',
     name: 'fleetline_streams',

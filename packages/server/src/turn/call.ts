@@ -65,8 +65,8 @@ type Deps = {
   readonly limits: CallLimits
   /** Of the reply: it holds what was said, also if the call fails. */
   readonly assembler: Assembler
-  /** Each chunk of the reply, in its order, as it comes; but for those after which another attempt may come. */
-  readonly onChunk: (chunk: Chunk) => void
+  /** Each chunk of the reply, in its order, as it comes; but for those after which another attempt may come. The next is asked for when this has resolved. */
+  readonly onChunk: (chunk: Chunk) => Promise<void> | undefined
   /** It is called now. Resolves when it has ended its stream, which one that was left behind may do later. */
   readonly onCalled?: (ended: Promise<void>) => void
   /** A chunk came behind what ended the reply. */
@@ -136,7 +136,8 @@ async function read(
     measure.look(chunk)
     assembler.push(chunk)
     measure.weigh()
-    if (chunk.type !== 'error' && chunk.type !== 'abort') onChunk(chunk)
+    const room = chunk.type === 'error' || chunk.type === 'abort' ? undefined : onChunk(chunk)
+    if (!isOver(assembler.end())) await room
     await crashPoint('turn.chunk')
   }
   return false

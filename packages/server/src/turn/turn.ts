@@ -218,7 +218,7 @@ async function listen(
     const onIgnored = () => deps.metrics.count('agentChunksIgnored', {})
     const onChunk = (chunk: Chunk) => {
       if (!BEFORE_WORDS.has(chunk.type)) permitted.firstToken()
-      stream.push(chunk)
+      return stream.push(chunk)
     }
     const around = { clock: deps.clock, limits, assembler, onChunk, onCalled, onIgnored }
     const message = await callAgent(around, agent, call)

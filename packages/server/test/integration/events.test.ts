@@ -64,7 +64,7 @@ test('D1: from stored to live without a seam; who comes back with Last-Event-ID 
   for (const n of numbers(1, 3)) await say(`stored ${n}`)
   const first = await readEvents(t, `${at}/events?after=1`)
   await untilSeq(first, 3)
-  assert.deepEqual(first.events.at(-1), { event: 'messages', id: '3', data: first.events.at(-1)!.data })
+  assert.deepEqual(first.events.at(-1), { event: 'messages', id: '3.0', data: first.events.at(-1)!.data })
   await say('live')
   await untilSeq(first, 4)
   assert.deepEqual(
@@ -124,18 +124,24 @@ test('a reader counts from when it asks, and one that leaves before its stream b
   })
 })
 
-test('D3: a reader that takes nothing is closed, and resumes behind the last id that it has', async (t) => {
-  const { admin, url, session, at } = await open(t, { stallMs: '300' })
+/** So many messages of 250 KB in each session. */
+async function fill(t: TestContext, url: string, count: number): Promise<void> {
   const database = await openDatabase(t, url)
   await database.transaction(async (query) => {
     await query(
       `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
        select now(), tenant, id, n, gen_random_uuid(), n, 0, 0, n::text,
               jsonb_build_object('parts', jsonb_build_array(jsonb_build_object('type', 'text', 'text', repeat('x', 250000))))
-         from fleetline.sessions, generate_series(1, 120) n`,
+         from fleetline.sessions, generate_series(1, $1) n`,
+      [count],
     )
-    await query('update fleetline.sessions set head = 120')
+    await query('update fleetline.sessions set head = $1', [count])
   })
+}
+
+test('D3: a reader that takes nothing is closed, and resumes behind the last id that it has', async (t) => {
+  const { admin, url, session, at } = await open(t, { stallMs: '300' })
+  await fill(t, url, 120)
   const [stalled] = (await once(get(`${at}/events`), 'response')) as [IncomingMessage] // and nobody reads it
   atEnd(t, () => stalled.destroy())
   const followers = () => metricOf(admin, 'fleetline_followers')
@@ -159,4 +165,33 @@ test('D3: a reader that takes nothing is closed, and resumes behind the last id 
     resumed.items.map(({ seq }) => seq),
     numbers(Number(lastId) + 1, 120),
   )
+})
+
+/** Takes a little now and then, so that it never stalls; all of it would take minutes. */
+async function trickle(t: TestContext, url: string): Promise<void> {
+  const [answer] = (await once(get(url), 'response')) as [IncomingMessage]
+  atEnd(t, () => answer.destroy())
+  const pieces = answer[Symbol.asyncIterator]()
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 300))
+  while (!(await pieces.next()).done) await pause()
+}
+
+test('followers hold no more bytes than the setting says: who reads is served, who only holds is cut', async (t) => {
+  const most = 4 * 1024 * 1024 // four events
+  const { admin, url, at } = await open(t, { stallMs: '1000', followBytes: `${most}` })
+  await fill(t, url, 30)
+  const heldBytes = async () => Number(await metricOf(admin, 'fleetline_follow_bytes'))
+  for (let n = 0; n < 6; n += 1) void trickle(t, `${at}/events`).catch(() => undefined)
+  await eventually(async () => assert.ok((await heldBytes()) > most / 2), { what: 'them to hold something' })
+  const quick = await readEvents(t, `${at}/events`)
+  let peak = 0
+  await eventually(
+    async () => {
+      peak = Math.max(peak, await heldBytes())
+      assert.equal(quick.items.at(-1)?.seq, 30)
+    },
+    { what: 'one that reads to be at the head', patienceMs: 120_000 },
+  )
+  assert.ok(peak <= most, `${peak} bytes`)
+  assert.ok(Number(await metricOf(admin, 'fleetline_followers_cut_total')) > 0)
 })

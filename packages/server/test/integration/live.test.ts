@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import type { Frame } from '@fleetline/protocol'
+import { loadConfig } from '../../src/config.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { CHUNKS_FLUSH, createChunks, sweepChunks } from '../../src/session/chunks.ts'
@@ -11,6 +12,7 @@ import type { Database } from '../../src/store/database.ts'
 import type { HintListener } from '../../src/store/hints.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { collect } from '../support/collect.ts'
 import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { silentLog } from '../support/log.ts'
@@ -211,7 +213,7 @@ const delta = (text: string) => ({ type: 'text-delta' as const, id: '1', delta: 
 const ANEW = { attempt: 0, next: 0 }
 
 /** Two pods, of which the first runs `count` turns; time stands still but for `tick`. */
-async function streaming(t: TestContext, count: number) {
+async function streaming(t: TestContext, count: number, flags: Readonly<Record<string, string>> = {}) {
   const { database, run, key, pod } = await conversationOn(t)
   const clock = manualClock()
   const seen = { statements: 0, isSilent: false }
@@ -224,15 +226,17 @@ async function streaming(t: TestContext, count: number) {
     },
   }
   const parts = { clock, random: systemRandom(), log: silentLog() }
-  const open = () =>
+  const metrics = createMetrics()
+  const open = (its = createMetrics()) =>
     createLive({
       ...createTurnView({ database, cell: 0 }),
+      ...loadConfig({ environment: {}, flags }),
       database: watched,
       hints: { listen: (topic, listener) => (listeners.set(topic, listener), () => undefined) },
       ...parts,
-      metrics: createMetrics(),
+      metrics: its,
     })
-  const [here, there] = [open(), open()]
+  const [here, there] = [open(metrics), open()]
   const rows = await run((query) =>
     query<{ id: string }>(
       `insert into fleetline.tasks (id, tenant, track, priority, max_attempts, input, state, attempt, pod, claimed_at)
@@ -260,21 +264,21 @@ async function streaming(t: TestContext, count: number) {
   const isStill = () => eventually(() => assert.equal(clock.sleepers, 4), { what: 'the end of the tick' })
   await isStill()
   /** One of every loop; answers how many statements it took. */
-  const tick = async () => {
+  const tick = async (ms = TICK_MS) => {
     const before = seen.statements
-    await clock.advance(TICK_MS)
+    await clock.advance(ms)
     await isStill()
     return seen.statements - before
   }
   const hint = (topic: string) => listeners.get(topic)!('hint')
-  return { run, key, pod, seen, turns, streams, watches, fenced, tick, hint, here, database }
+  return { run, key, pod, seen, turns, streams, watches, fenced, tick, hint, here, database, metrics }
 }
 
 test('one statement a tick writes all streams, and one reads all that are followed elsewhere', async (t) => {
   const { tick, streams, watches, here, turns } = await streaming(t, 50)
   assert.equal(await tick(), 1, 'a read: who runs them')
   const standing = watches[7]!.version()
-  for (const [n, { push }] of streams.entries()) [`a${n}`, 'b'].forEach((text) => push(delta(text)))
+  for (const [n, { push }] of streams.entries()) [`a${n}`, 'b'].forEach((text) => void push(delta(text)))
   const near = here.watch(turns[7]!)
   const expected = { attempt: 1, index: 0, count: 2, chunks: [delta('a7b')] }
   assert.deepEqual(near.take(ANEW), expected, 'here, at once')
@@ -283,7 +287,7 @@ test('one statement a tick writes all streams, and one reads all that are follow
   assert.ok(watches.every((watch) => watch.take(ANEW)?.count === 2))
   assert.deepEqual(watches[7]!.take(ANEW), expected)
   assert.equal(watches[7]!.version(), standing + 1, 'its first words: what it answers is known now')
-  streams[7]!.push(delta('c'))
+  void streams[7]!.push(delta('c'))
   await tick()
   await tick()
   assert.deepEqual([watches[7]!.take(ANEW)?.count, watches[7]!.version()], [3, standing + 1])
@@ -308,10 +312,10 @@ test('E8: an attempt that has nothing to say is told at the hint that its turn w
 test('a flush whose answer is lost is sent again as it was; what PostgreSQL forgot is not guessed', async (t) => {
   const { tick, streams, watches, seen, run, key, turns } = await streaming(t, 1)
   const [{ push }, watch] = [streams[0]!, watches[0]!]
-  push(delta('one '))
+  void push(delta('one '))
   seen.isSilent = true
   await tick()
-  push(delta('two '))
+  void push(delta('two '))
   seen.isSilent = false
   const both = { attempt: 1, index: 0, count: 2, chunks: [delta('one two ')] }
   const check = async () => {
@@ -370,4 +374,55 @@ test('E1: chunks of an attempt that is not current are refused; mutant, a flush 
   await run(sweepChunks)
   const left = await run((query) => query<{ turn: string }>('select distinct turn from fleetline.chunks'))
   assert.deepEqual(left, [{ turn: turns[1]!.turn }], 'what has no turn is swept, and nothing else')
+})
+
+const shown = (length: number) => ({ type: 'data-x' as const, transient: true, data: 'y'.repeat(length) })
+const MOST = 8 * 1024 * 1024
+const SMALL = { openTurnBytes: '524288', openBytes: `${MOST}` } // an eighth of a turn may be unwritten, a fourth of all
+
+const heapBytes = () => {
+  collect()
+  return process.memoryUsage().heapUsed
+}
+
+test('48 turns of transient data: the heap stays within the settings, agents wait, and every word comes through', async (t) => {
+  const { tick, streams, watches, metrics, run, here, turns } = await streaming(t, 48, SMALL)
+  const [near, before] = [turns.map((turn) => here.watch(turn)), heapBytes()]
+  const bytesOf = async (kind: string) =>
+    Number(new RegExp(`fleetline_open_bytes\\{kind="${kind}"\\} (\\d+)`).exec(await metrics.text())![1])
+  let isSaid = false
+  const speak = async ({ push }: (typeof streams)[0]) => {
+    for (let n = 0; n < 24; n += 1) {
+      await push(shown(40_000))
+      await push(delta('w'))
+    }
+  }
+  void Promise.all(streams.map(speak)).then(() => (isSaid = true))
+  const within = async () => {
+    await tick()
+    assert.ok((await bytesOf('kept')) <= MOST)
+    assert.ok((await bytesOf('unwritten')) <= MOST / 4 + 48 * 40_100, 'and one chunk each')
+    assert.ok(isSaid)
+  }
+  await eventually(within, { what: 'all to be said' }) // 46 MB
+  const wordsOf = (watch: (typeof near)[0]) => {
+    let [text, spot] = ['', ANEW]
+    for (let taken = watch.take(spot); taken; taken = watch.take(spot)) {
+      spot = { attempt: taken.attempt, next: taken.index + taken.count }
+      for (const chunk of taken.chunks) if (chunk.type === 'text-delta') text += chunk.delta
+    }
+    return text
+  }
+  const allThere = async () => {
+    await tick()
+    assert.ok([...near, ...watches].every((watch) => wordsOf(watch) === 'w'.repeat(24)))
+  }
+  await eventually(allThere, { what: 'every word, here and elsewhere' })
+  assert.ok(heapBytes() - before < 3 * MOST, `${heapBytes() - before} bytes more for two pods`)
+  await tick(2_500)
+  await tick() // those who look now have seen it
+  const [row] = await run((query) =>
+    query<{ bytes: number }>('select sum(octet_length(body))::int as bytes from fleetline.chunks'),
+  )
+  assert.ok(row!.bytes < 48 * 24 * 100, `${row!.bytes} bytes in the table: words, and nothing else`)
 })

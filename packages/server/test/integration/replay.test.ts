@@ -85,7 +85,8 @@ async function followed(t: TestContext, sessions: Sessions, key: SessionKey, aft
   const told: Nameless[] = []
   const following = await sessions.follow(key, { seq: after })
   const over = (async () => {
-    for await (const { frame } of following!(leaving.signal)) told.push(frame)
+    for await (const { frame } of following!({ signal: leaving.signal, cut: () => leaving.abort() }))
+      told.push(frame)
   })()
   atEnd(t, async () => {
     leaving.abort()

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
+import { loadConfig } from '../../src/config.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
@@ -53,6 +54,7 @@ async function attemptsOn(t: TestContext) {
   ) => {
     const live = createLive({
       ...createTurnView({ database, cell: 0 }),
+      ...loadConfig({ environment: {} }),
       database,
       hints: { listen: () => () => undefined },
       clock,

@@ -1,7 +1,6 @@
 // What an agent may answer, at length: streams as three releases of the AI SDK write them, agents that mean harm, addresses
 // that nobody may reach, and bytes that nobody meant. `npm ci --prefix bench --ignore-scripts` brings the older releases.
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { ChunkError, createAssembler, createChunkDecoder, chunkOfText, type Chunk } from '@fleetline/protocol'
 import * as fc from 'fast-check'
@@ -13,6 +12,7 @@ import { agentServer, lines } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import { hostileAgents, MORE_HOSTILE } from '../support/hostile-agents.ts'
 import { call } from '../support/http.ts'
+import { ASKABLE, memoryOf } from '../support/pod-memory.ts'
 import { startPod } from '../support/pods.ts'
 import { talkOn } from '../support/talk.ts'
 import { proofSize } from '../support/proof-size.ts'
@@ -59,14 +59,15 @@ for (const [name, most] of [
   })
 
 const FLAGS = {
+  ...ASKABLE,
   FLEETLINE_SECRETS_KEY: Buffer.alloc(32, 7).toString('base64'),
   FLEETLINE_AGENT_HOSTS: '127.0.0.1',
   FLEETLINE_SLOTS: '100', // for all of them at once
   FLEETLINE_AGENT_FIRST_MS: '20000',
   FLEETLINE_AGENT_SILENCE_MS: '20000',
 }
-const mostMb = (pid: number) =>
-  Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) / 1024
+const MB = 1024 * 1024
+const MORE_MB = 64
 
 const PATIENT = { patienceMs: 180_000 }
 
@@ -91,10 +92,18 @@ test('S14: 60 hostile agents, one by one and then at once beside a neighbour; th
     assert.equal(error?.code ?? state, MORE_HOSTILE[name]!.ends, name)
   }
   assert.equal(await answered(), 'done')
-  const before = mostMb(program.pid)
+  const before = await memoryOf(program)
+  /** What the pod holds more than before, once it has collected its garbage. */
+  const grown = async (when: string) => {
+    const now = await memoryOf(program)
+    const heldMb = (now.heapUsed + now.external - before.heapUsed - before.external) / MB
+    t.diagnostic(`figure held_more_${when}_mb ${heldMb}`)
+    t.diagnostic(`figure rss_more_${when}_mb ${(now.rss - before.rss) / MB}`)
+    assert.ok(heldMb <= MORE_MB, `${heldMb} MB`)
+  }
   for (const name of names.filter((one) => MORE_HOSTILE[one]!.ends !== 'timeout'))
     await endOf(name, await ask(name))
-  t.diagnostic(`figure rss_growth_one_by_one_mb ${mostMb(program.pid) - before}`)
+  await grown('one_by_one')
   const turns = await Promise.all(names.map(ask))
   assert.equal(await answered(), 'done')
   const isOpen = async (name: string, nth: number) =>
@@ -104,7 +113,7 @@ test('S14: 60 hostile agents, one by one and then at once beside a neighbour; th
   t.diagnostic(`figure hostile_agents_open_beside_the_answer ${open}`)
   for (const [nth, name] of names.entries()) await endOf(name, turns[nth]!)
   t.diagnostic(`figure hostile_agents ${names.length}`)
-  t.diagnostic(`figure rss_growth_at_once_mb ${mostMb(program.pid) - before}`)
+  await grown('at_once')
 })
 
 test('S13: 200 URLs that lead inside, and no connection', async (t) => {

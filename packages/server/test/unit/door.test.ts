@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { z } from 'zod'
+import type { Listener } from '../../src/door/events.ts'
 import { openapiOf } from '../../src/door/openapi.ts'
 import { refusalSchema } from '../../src/door/refusal.ts'
 import { route, type Route } from '../../src/door/route.ts'
@@ -112,6 +113,12 @@ test('S21: every refusal has one shape, a code, a request id, and nothing from i
     [[ECHO], { ...POST_ECHO, url: '/v1/things/one?limit=11' }, 400, 'invalid'],
     [[ECHO], { ...POST_ECHO, payload: { text: 5 } }, 400, 'invalid'],
     [[ECHO], { ...POST_ECHO, payload: '{', headers: { 'content-type': 'application/json' } }, 400, 'invalid'],
+    [
+      [ECHO],
+      { ...POST_ECHO, payload: '['.repeat(100), headers: { 'content-type': 'application/json' } },
+      400,
+      'invalid',
+    ],
     [[ECHO], { ...POST_ECHO, payload: 'x', headers: { 'content-type': 'text/plain' } }, 400, 'invalid'],
     [[ECHO], { ...POST_ECHO, payload: { text: 'x'.repeat(2_000) } }, 413, 'too_large'],
     [[ECHO], { method: 'GET', url: '/v1/things/one' }, 404, 'not_found'],
@@ -131,6 +138,17 @@ test('S21: every refusal has one shape, a code, a request id, and nothing from i
     if (answer.body !== '') assert.equal(refusalSchema.parse(answer.json()).error.code, code)
     assert.ok(!answer.body.includes('canary'), answer.body)
     assert.equal(answer.headers['retry-after'], status === 503 ? '2' : undefined)
+  }
+})
+
+test('S18: a body that is nested too deep is refused before it is parsed, one that may be stored is not', async () => {
+  const nested = (depth: number) => `{"text":"hello","more":${'['.repeat(depth)}${']'.repeat(depth)}}`
+  const answerTo = (payload: string) =>
+    ask([ECHO], { ...POST_ECHO, payload, headers: { 'content-type': 'application/json' } })
+  assert.equal((await answerTo(nested(65))).statusCode, 200)
+  for (const body of [nested(100), '['.repeat(1_000)]) {
+    const { error } = refusalSchema.parse((await answerTo(body)).json())
+    assert.deepEqual([error.code, error.text], ['invalid', 'The body is nested deeper than 72.'])
   }
 })
 
@@ -220,7 +238,7 @@ test('a reader who was told that it took too long gets no stream, and its source
     answers: { 200: { means: 'Events.', events: z.object({ type: z.string() }) } },
     handle: async () => {
       await opening.promise
-      const body = async function* (signal: AbortSignal) {
+      const body = async function* ({ signal }: Listener) {
         asked.push(signal.aborted)
         yield* []
       }

@@ -52,7 +52,8 @@ test('a pod does as it is told, and tells nobody', () => {
   assert.deepEqual(told('{"status":408}'), ['again', undefined, '408'])
   assert.deepEqual(told('{"status":400,"retryable":true}'), ['again', undefined, '400'])
   assert.deepEqual(told('{"retryable":false}'), ['failed', undefined, ''])
-  for (const text of ['', 'null', '[]', 'nonsense', '{"status":"429","retryAfterMs":"1","code":1}'])
+  const deep = `{"status":429,"code":${'['.repeat(100)}${']'.repeat(100)}}`
+  for (const text of ['', 'null', '[]', 'nonsense', deep, '{"status":"429","retryAfterMs":"1","code":1}'])
     assert.deepEqual(told(text), ['again', undefined, ''])
   assert.equal(faultOfText('overloaded').message, 'The agent said: overloaded')
 })

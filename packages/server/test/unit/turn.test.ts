@@ -68,7 +68,7 @@ test('a stream that finishes is the message of its turn; what stands behind fini
     { type: 'nonsense' },
   ]
   const shown: Chunk[] = []
-  const onChunk = (chunk: Chunk) => shown.push(chunk)
+  const onChunk = (chunk: Chunk) => void shown.push(chunk)
   const message = await callAgent({ ...limited(), onChunk }, saying(chunks), callWith('hi'))
   assert.deepEqual(shown, [{ ...START, messageId: MESSAGE }, ...chunks.slice(1, -1)], 'as readers see it')
   assert.deepEqual(message, {

@@ -1,5 +1,5 @@
 // What a dev fleet says: its panel, then a line per event. Under --json each is an object.
-import { SETTINGS } from '../../config.ts'
+import { SETTINGS } from '../../settings.ts'
 import type { Output } from '../output.ts'
 
 export type FleetEvent = {

@@ -1,0 +1,158 @@
+// What is kept of replies that are under way. Fails when a piece is joined under another index, when a reader inside of a
+// piece goes on as if it had it all, when one whose place is gone is told what is left, when what is emptied or dropped
+// still counts, and when nothing is emptied, joined or dropped (all tried).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isTransient, type Chunk } from '@fleetline/protocol'
+import * as fc from 'fast-check'
+import { createOpenMessages, pieceOf, type OpenMessage, type Spot } from '../../src/session/open-message.ts'
+import { collect } from '../support/collect.ts'
+
+const heapBytes = () => {
+  collect()
+  return process.memoryUsage().heapUsed
+}
+const NONE: Spot = { attempt: 0, next: 0 }
+const LARGE = { openTurnBytes: 8 * 1024 * 1024, openBytes: 256 * 1024 * 1024 }
+
+const word = (text: string): Chunk => ({ type: 'text-delta', id: '1', delta: text })
+const shown = (text: string): Chunk => ({ type: 'data-x', transient: true, data: text })
+
+function say(message: OpenMessage, chunk: Chunk): void {
+  assert.ok(message.add(pieceOf({ index: message.end(), count: 1 }, [chunk], JSON.stringify(chunk))))
+}
+
+/** One who pulls, and what it has of the text. */
+function reading(message: OpenMessage) {
+  let [spot, text, transient]: [Spot, string, number] = [NONE, '', 0]
+  const take = (): boolean => {
+    const bytes = message.bytesAt(spot)
+    if (bytes === undefined) return false
+    const taken = message.take(spot, bytes)!
+    if (taken.index === 0) text = ''
+    else assert.deepEqual([taken.attempt, taken.index], [spot.attempt, spot.next], 'a hole')
+    spot = { attempt: taken.attempt, next: taken.index + taken.count }
+    for (const chunk of taken.chunks)
+      if (isTransient(chunk)) transient += 1
+      else if (chunk.type === 'text-delta') text += chunk.delta
+    return true
+  }
+  const all = () => {
+    while (take());
+  }
+  return { take, all, spot: () => spot, text: () => text, transient: () => transient }
+}
+
+const steps = fc.array(
+  fc.oneof(
+    fc.record({ say: fc.constant(word), count: fc.integer({ min: 1, max: 700 }), size: fc.nat(300) }),
+    fc.record({ say: fc.constant(shown), count: fc.integer({ min: 1, max: 400 }), size: fc.nat(3_000) }),
+    fc.record({ reader: fc.nat(2) }),
+  ),
+  { minLength: 1, maxLength: 25 },
+)
+
+test('D4: at any speed a reader has the text without a hole, or nothing once its beginning is gone', () => {
+  const holds = fc.property(steps, fc.constantFrom(65_536, 262_144, 8_388_608), (plan, openTurnBytes) => {
+    const messages = createOpenMessages({ openTurnBytes, openBytes: 4 * openTurnBytes })
+    const message = messages.open()
+    message.begin(1)
+    const readers = Array.from({ length: 3 }, () => reading(message))
+    let [text, said] = ['', 0]
+    for (const step of plan) {
+      if ('reader' in step) readers[step.reader]!.take()
+      else
+        for (let n = 0; n < step.count; n += 1) {
+          const its = `${said % 10}`.repeat(step.size)
+          if (step.say === word) text += its
+          say(message, step.say(its))
+          said += 1
+          assert.ok(messages.bytes() <= openTurnBytes, `${messages.bytes()} bytes`)
+        }
+    }
+    for (const reader of [...readers, reading(message)]) {
+      reader.all()
+      const isAtEnd = reader.spot().next === said
+      assert.ok(isAtEnd || openTurnBytes < 8_388_608, 'all is kept, and it is not at the end')
+      if (isAtEnd) assert.equal(reader.text(), text)
+    }
+    message.close()
+    assert.equal(messages.bytes(), 0)
+  })
+  fc.assert(holds, { numRuns: 60, seed: 6 })
+})
+
+test('a long reply costs its text: 100,000 words, and who joins late has them all', () => {
+  const messages = createOpenMessages(LARGE)
+  const message = messages.open()
+  message.begin(1)
+  const near = reading(message)
+  for (let n = 0; n < 100_000; n += 1) {
+    say(message, word('words '))
+    if (n % 100 === 0) near.all()
+  }
+  assert.ok(messages.bytes() < 1_200_000, `${messages.bytes()} bytes`)
+  const late = reading(message)
+  for (const reader of [near, late]) {
+    reader.all()
+    assert.equal(reader.text().length, 600_000)
+  }
+})
+
+test('transient chunks are for those who look now: the newest stay, and nobody waits at the others', () => {
+  const messages = createOpenMessages(LARGE)
+  const message = messages.open()
+  message.begin(1)
+  const [near, slow] = [reading(message), reading(message)]
+  for (let n = 0; n < 60; n += 1) {
+    say(message, shown('y'.repeat(100_000)))
+    say(message, word('w'))
+    near.all()
+    if (n === 20) slow.take()
+  }
+  assert.ok(messages.bytes() < 512 * 1024, `${messages.bytes()} bytes`)
+  const late = reading(message)
+  for (const reader of [near, slow, late]) reader.all()
+  assert.deepEqual(
+    [near, slow, late].map((reader) => reader.text().length),
+    [60, 60, 60],
+  )
+  assert.equal(near.transient(), 60)
+  assert.ok(slow.transient() < 10 && late.transient() <= 3, `${slow.transient()}, ${late.transient()}`)
+})
+
+test('what is short as text and large as a value counts as what it is', () => {
+  const messages = createOpenMessages({ openTurnBytes: 1024 * 1024, openBytes: 4 * 1024 * 1024 })
+  const message = messages.open()
+  message.begin(1)
+  const before = heapBytes()
+  for (let n = 0; n < 100; n += 1)
+    say(message, { type: 'data-x', id: '1', data: Array.from({ length: 4_900 }, () => ({})) })
+  assert.ok(heapBytes() - before < 4 * 1024 * 1024, 'a hundred of 300 KB, each of 15 KB as text')
+})
+
+test('many replies share what a pod keeps; the small ones lose nothing', () => {
+  const openBytes = 4 * 1024 * 1024
+  const messages = createOpenMessages({ openTurnBytes: 1024 * 1024, openBytes })
+  const open = (attempt: number) => {
+    const message = messages.open()
+    message.begin(attempt)
+    return message
+  }
+  const small = Array.from({ length: 40 }, () => open(1))
+  for (const message of small) say(message, word('small'))
+  const large = Array.from({ length: 40 }, () => open(1))
+  for (let n = 0; n < 100; n += 1)
+    for (const message of large) {
+      say(message, word('x'.repeat(10_000)))
+      assert.ok(messages.bytes() <= openBytes, `${messages.bytes()} bytes`)
+    }
+  for (const message of small) {
+    const late = reading(message)
+    late.all()
+    assert.equal(late.text(), 'small')
+  }
+  assert.equal(large[0]!.bytesAt(NONE), undefined, 'who joins it now waits for the message')
+  for (const message of [...small, ...large]) message.close()
+  assert.equal(messages.bytes(), 0)
+})
