@@ -27,7 +27,7 @@ import { sessionDuties } from './session/duties.ts'
 import { createSessions, type Sessions } from './session/sessions.ts'
 import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
 import { createHints } from './store/hints.ts'
-import { codeNumber, outsideWindow, schemaNumber } from './store/migrate.ts'
+import { codeNumber, outsideWindow, readSchema } from './store/migrate.ts'
 import type { TaskFilter } from './task/directory.ts'
 import { taskDuties } from './task/duties.ts'
 import type { Enqueued } from './task/enqueue.ts'
@@ -269,7 +269,7 @@ function schemaGuard(database: Database): Service {
   return {
     name: 'schema',
     start: async () => {
-      const outcome = await database.transaction(schemaNumber, { access: 'read' })
+      const outcome = await database.transaction(readSchema, { access: 'read' })
       const reason = outsideWindow(valueOf(outcome, 'The schema cannot be read'), codeNumber())
       if (reason !== undefined) throw new Abort('stale', reason)
     },

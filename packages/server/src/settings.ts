@@ -253,7 +253,7 @@ export const SETTINGS = {
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
-    reason: 'who takes no byte of a stream for so long is gone, or would hold up memory for nobody',
+    reason: 'a follower that takes no byte for so long is gone, and what is kept for it is freed',
   },
   maxFollowers: {
     env: 'FLEETLINE_MAX_FOLLOWERS',

@@ -10,7 +10,7 @@ import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Database } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
-import { codeNumber, outsideWindow, schemaNumber } from '../store/migrate.ts'
+import { codeNumber, outsideWindow, readSchema } from '../store/migrate.ts'
 
 export const checkSchema = z.object({
   state: z.enum(['ok', 'degraded', 'failing']),
@@ -46,13 +46,19 @@ const LATE_LOOP_MS = 500
 export function createReadiness({ clock, database, hints, fleet }: Deps): Readiness {
   const loop = monitorEventLoopDelay({ resolution: 20 })
   const startMs = clock.monotonicMs()
-  const known = { answeredMs: startMs, lookedMs: startMs, lateMs: 0, schema: codeNumber() }
+  const code = codeNumber()
+  const known = {
+    answeredMs: startMs,
+    lookedMs: startMs,
+    lateMs: 0,
+    schema: { last: code, breaking: code },
+  }
   let drainingMs: number | undefined
   const look = async () => {
     known.lateMs = loop.percentile(99) / 1e6
     known.lookedMs = clock.monotonicMs()
     loop.reset()
-    const outcome = await database.transaction(schemaNumber, { access: 'read', deadlineMs: ANSWER_MS })
+    const outcome = await database.transaction(readSchema, { access: 'read', deadlineMs: ANSWER_MS })
     if (outcome.type !== 'committed') return // the age of the last answer tells
     known.answeredMs = clock.monotonicMs()
     known.schema = outcome.value
@@ -64,7 +70,7 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
         faultOf(database.fault()) ??
         (since(known.answeredMs) > SILENT_MS && `no answer in the last ${SILENT_MS} ms`),
     }),
-    schema: check(since(known.answeredMs), { failing: outsideWindow(known.schema, codeNumber()) ?? false }),
+    schema: check(since(known.answeredMs), { failing: outsideWindow(known.schema, code) ?? false }),
     beat: check(Math.round(Math.min(fleet.beatAgeMs(), since(startMs))), {
       failing: fleet.isFenced() && 'no beat came through: the others may count this pod as dead',
     }),

@@ -23,16 +23,18 @@ const UP: Command = {
 
 const STATUS: Command = {
   name: 'migrate status',
-  summary: 'List the migrations of this release, and when each was applied.',
+  summary:
+    'List the migrations of this release, when each was applied, and which stop pods of the release before.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
     const migrations = await migrationStatus({ url: loadConfig({ flags }).databaseUrl })
-    const rows = migrations.map(({ name, appliedAt }) => ({
+    const rows = migrations.map(({ name, breaks, appliedAt }) => ({
       migration: name,
       state: appliedAt ? 'applied' : 'pending',
+      breaks,
       appliedAt: appliedAt ?? null,
     }))
-    output.list(['migration', 'state', 'appliedAt'], rows)
+    output.list(['migration', 'state', 'breaks', 'appliedAt'], rows)
     return EXIT.done
   },
 }

@@ -36,7 +36,7 @@ const QUICK_MS = 1_000
 const MOST_QUICK = 8 // then one of the others
 
 export function createByteBudget({ clock, most, holdMs, onCut }: Deps): ByteBudget {
-  const holders = new Set<Holder>() // who has held longest comes first
+  const holders = new Set<Holder>() // in the order in which they took: the first has held longest
   const [quick, others] = [new Set<Waiting>(), new Set<Waiting>()]
   const bell = createBell(clock)
   let [used, leaving, shares, served, isWatching] = [0, 0, 0, 0, false]

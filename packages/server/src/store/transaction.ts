@@ -54,7 +54,6 @@ export async function runTransaction<T>(
   const { within, end } = guard(client, options)
   const giveBack = (close: boolean) => {
     end()
-    if (close) client.on('error', () => undefined)
     release(close)
   }
   const query: Query = async (text, values) => (await within(client.query(text, values && [...values]))).rows
@@ -114,7 +113,10 @@ async function begin(
   const text = `begin${access === 'read' ? ' read only' : ''};
     set local lock_timeout = ${lockTimeoutMs}; set local statement_timeout = ${deadlineMs};
     set local idle_in_transaction_session_timeout = ${idleMs}; set local tcp_user_timeout = ${idleMs};${WHO}`
-  const results = (await within(client.query(text))) as unknown as pg.QueryResult<Server>[]
+  const began = client.query(text).catch((cause: unknown) => {
+    throw cause instanceof pg.DatabaseError ? cause : new Error(LOST.message, { cause }) // it broke before we had it
+  })
+  const results = (await within(began)) as unknown as pg.QueryResult<Server>[]
   return results.at(-1)!.rows[0]!
 }
 

@@ -1,5 +1,6 @@
 // The days of the history: made a week ahead, dropped whole when no queue keeps them any more. The functions are the
-// migrator's, so that a pod's role needs no right to make tables. No lock within a second: the next call tries again.
+// migrator's, so that a pod's role needs no right to make tables. Neither waits for those who read the history, nor makes
+// others wait: a lock that is not to be had is asked for again by the next call.
 import { valueOf, type Transactions } from '../store/database.ts'
 import { isNoPartition } from '../store/sqlstate.ts'
 
@@ -10,8 +11,10 @@ export async function makePartitions(database: Transactions): Promise<void> {
   valueOf(await database.transaction((query) => query(MAKE)), 'No day of the history could be made')
 }
 
+/** One day, in two transactions: the first detaches it, which locks the history for a moment; the second drops it. */
 export async function dropPartitions(database: Transactions): Promise<void> {
-  valueOf(await database.transaction((query) => query(DROP)), 'No day of the history could be dropped')
+  for (let step = 0; step < 2; step += 1)
+    valueOf(await database.transaction((query) => query(DROP)), 'No day of the history could be dropped')
 }
 
 /** Work that writes into the history: once more if its day was not there. Nobody led for a week, or a clock was moved. */

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { atEnd } from '../support/cleanup.ts'
-import { databaseFor } from '../support/database.ts'
+import { admin, databaseFor } from '../support/database.ts'
 import { blocksIn, typePage } from '../support/guide.ts'
 import { startPod } from '../support/pods.ts'
 import { openDatabase } from '../support/store.ts'
@@ -20,6 +20,8 @@ test('the guide to tasks shows the example as it is', () => {
 })
 
 test('the guide to tasks does what it says', async (t) => {
+  await admin('create role billing') // a service with a database of its own: the page gives it a right here
+  atEnd(t, () => admin('drop role billing'))
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
   const { gateway, program } = await startPod(t, url, {}, APP)

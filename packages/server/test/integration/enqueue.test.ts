@@ -200,25 +200,35 @@ test('S15: what cannot be stored is refused alone; what came beside it is stored
   assert.equal((await tasks()).length, 1)
 })
 
-test('a program in any language enqueues by fleetline.enqueue, with no right but to call it', async (t) => {
-  const { url, run, tasks, newPod, claim } = await queueOn(t)
-  const { client } = await clientOf(t, url)
-  const role = `caller_${process.pid}`
-  await client.query(`create role ${role}; grant usage on schema fleetline to ${role}`)
+/** A role of the test's own, with no rights yet. */
+async function roleOn(t: TestContext, client: pg.Client, suffix: string) {
+  const role = `${suffix}_${process.pid}`
+  await client.query(`create role ${role}`)
   atEnd(t, async () => {
     await client.query(`reset role; drop owned by ${role}; drop role ${role}`)
   })
+  return role
+}
+
+test('a program in any language enqueues by fleetline.enqueue, with no right but to call it', async (t) => {
+  const { url, run, tasks, newPod, claim } = await queueOn(t)
+  const { client } = await clientOf(t, url)
+  const role = await roleOn(t, client, 'caller')
+  await client.query(`grant usage on schema fleetline to ${role}`)
   const call = (text: string) => client.query<{ id: string }>(`select fleetline.enqueue(${text}) as id`)
   await client.query(`set role ${role}`)
   await assert.rejects(call(`'default', 'work', '1'`), /permission denied/)
-  await client.query(`reset role; grant execute on function fleetline.enqueue to ${role}; set role ${role}`)
+  await client.query(`reset role; select fleetline.grant_enqueue('${role}', 'dev'); set role ${role}`)
   const { rows } = await call(`'default', 'work', '{"n": 1}', '{"priority": 5, "max_attempts": 2}'`)
   assert.match(rows[0]!.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)
   await call(`'default', 'work', '2', jsonb_build_object('run_at', now() + interval '1 hour')`)
   await assert.rejects(call(`'default', 'other', '1'`), /No pod has run other in queue default yet/)
   await assert.rejects(call(`'default', 'work', '1', '{"run_at": "infinity"}'`), /violates check constraint/)
   await assert.rejects(call(`'default', 'work', '1', '{"prio": 5}'`), /has no option prio/)
-  await assert.rejects(call(`'default', 'work', '1', '{"tenant": "nobody"}'`), /There is no tenant nobody/)
+  await assert.rejects(
+    call(`'default', 'work', '1', '{"tenant": "nobody"}'`),
+    /There is no tenant nobody, or/,
+  )
   await assert.rejects(call(`'default', 'work', to_jsonb(repeat('x', 262144))`), /over 262144 bytes/)
   await client.query('begin')
   await call(`'default', 'work', '3'`)
@@ -232,4 +242,48 @@ test('a program in any language enqueues by fleetline.enqueue, with no right but
     query(`select from fleetline.tasks where uuid_send(id) < '\\x0190'`),
   )
   assert.equal(length, 0, 'ids are in the order of time')
+})
+
+test('S1: a role enqueues for the tenants that were granted to it or to a group that it is in, and for no other', async (t) => {
+  const { url, run } = await queueOn(t)
+  const { client } = await clientOf(t, url)
+  const [one, group] = [await roleOn(t, client, 'one'), await roleOn(t, client, 'team')]
+  const asRole = async (text: string) => {
+    await client.query(`set role ${one}`)
+    return client
+      .query(`select fleetline.enqueue('default', 'work', '1' ${text})`)
+      .finally(() => client.query('reset role'))
+  }
+  const refused = { code: '42501' } // insufficient_privilege
+  const inOther = `, '{"tenant": "other"}'`
+  const tenants = async () =>
+    (
+      await run((query) =>
+        query<{ name: string }>(`
+        select n.name from fleetline.tasks t join fleetline.tenants n on n.id = t.tenant order by t.place`),
+      )
+    ).map(({ name }) => name)
+
+  await client.query(`insert into fleetline.tenants (name) values ('other')`)
+  await client.query(`grant usage on schema fleetline to ${one}`)
+  await client.query(`grant execute on function fleetline.enqueue to ${one}`)
+  await assert.rejects(asRole(''), refused, 'the right to execute is not one of a tenant')
+  await client.query(`select fleetline.grant_enqueue('${one}', 'other')`)
+  await asRole('')
+  await asRole(inOther)
+  await assert.rejects(asRole(`, '{"tenant": "dev"}'`), refused)
+  await client.query(`select fleetline.grant_enqueue('${group}', 'dev'); grant ${group} to ${one}`)
+  await assert.rejects(asRole(''), /may enqueue for several tenants: say which/)
+  await asRole(`, '{"tenant": "dev"}'`)
+  await client.query(`select fleetline.revoke_enqueue('${one}', 'other')`)
+  await assert.rejects(asRole(inOther), refused)
+  await assert.rejects(
+    client.query(`set role ${one}; select fleetline.grant_enqueue('${one}', 'other')`),
+    refused,
+    'nobody grants to themselves',
+  )
+  await client.query('reset role')
+  await client.query(`select fleetline.enqueue('default', 'work', '1', '{"tenant": "other"}')`)
+  assert.deepEqual(await tenants(), ['other', 'other', 'dev', 'other'], 'the owner has every tenant')
+  await assert.rejects(client.query(`select fleetline.grant_enqueue('${one}', 'nobody')`), /no tenant nobody/)
 })

@@ -1,100 +1,266 @@
-// S3: on every route that names a session, a turn or a task, one of another tenant is answered like one that does not exist, byte for
-// byte but for the request id. The routes are those of the table: one that is added is asked too.
+// S1: the tenant stands first in every key. S3: whatever of another tenant a request names, in its path, behind its question
+// mark or in its body, the answer is the one for what does not exist, byte for byte but for ids and times that each request has
+// of its own, and nothing of theirs changes. Routes and their fields are read from the table: one that is added must be
+// named here.
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
-import { formatId, parseId, type Session, type TaskSummary } from '@fleetline/protocol'
+import { test, type TestContext } from 'node:test'
+import { formatId } from '@fleetline/protocol'
+import { z } from 'zod'
 import { routeTables } from '../../../../scripts/reference.ts'
+import type { Route } from '../../src/door/route.ts'
+import { task } from '../../src/index.ts'
+import type { Query } from '../../src/store/database.ts'
 import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
-import { idOf, sessionFor } from '../support/sessions.ts'
+import { idOf } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
-import { queueOn } from '../support/tasks.ts'
 import { conversationOn } from '../support/turns.ts'
 
-const NOBODYS = '01980000-0000-7000-8000-000000000000'
+/** Without a tenant: they are about the fleet. */
+const OF_THE_FLEET = [
+  'downstream_loads',
+  'downstreams',
+  'leader',
+  'migrations',
+  'pods',
+  'queues',
+  'shapes',
+  'tracks',
+]
+/** Found by their id, which is in no other row of any tenant. */
+const BY_ID = ['task_history', 'tasks']
 
-/** What each route with a body is sent. */
-const BODIES: Readonly<Record<string, object>> = {
-  'POST /v1/sessions/:session/messages': { text: 'hello' },
-  'POST /v1/sessions/:session/stop': { turn: formatId('turn', 0, NOBODYS), epoch: 1 },
+test('S1: every table has a tenant, first in every key; but for the fleet’s, and tasks, which are found by id', async (t) => {
+  const database = await openDatabase(t, await databaseFor(t))
+  const outcome = await database.transaction((query) =>
+    query<{ name: string; keys: string[] | null; hasTenant: boolean }>(`
+      select c.relname as name,
+             exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant') as "hasTenant",
+             (select array_agg(a.attname::text order by a.attname)
+                from (select indkey[0] as first from pg_index where indrelid = c.oid and indisunique
+                      union all select conkey[1] from pg_constraint where conrelid = c.oid and contype = 'f') k
+                join pg_attribute a on a.attrelid = c.oid and a.attnum = k.first) as keys
+        from pg_class c
+       where c.relnamespace = 'fleetline'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+       order by c.relname`),
+  )
+  assert.ok(outcome.type === 'committed')
+  const [without, within] = [
+    outcome.value.filter(({ hasTenant }) => !hasTenant),
+    outcome.value.filter(({ hasTenant }) => hasTenant),
+  ]
+  assert.deepEqual(
+    without.map(({ name }) => name),
+    [...OF_THE_FLEET, 'tenants'].toSorted(),
+  )
+  const loose = within.filter(({ keys }) => keys === null || keys.some((first) => first !== 'tenant'))
+  assert.deepEqual(
+    loose.map(({ name }) => name),
+    BY_ID,
+  )
+})
+
+/** Two names for a thing: of one that another tenant has, or another session, and of one that nobody has. */
+type Pair = { readonly theirs: string; readonly nobodys: string }
+type Kind = 'session' | 'alias' | 'turn' | 'message' | 'task' | 'agent' | 'downstream'
+
+/** What the texts of a request name; a key with its route goes before one without. */
+const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
+  'params.session': ['session', 'alias'],
+  'params.turn': ['turn'],
+  'params.task': ['task'],
+  'params.agent': ['agent'],
+  'params.user': 'no id', // the application's own, in a session
+  'GET /v1/sessions query.before': ['session', 'alias'],
+  'GET /v1/tasks query.before': ['task'],
+  'query.from': 'no id',
+  'query.queue': 'no id', // the fleet's
+  'query.machine': 'no id',
+  'body.turn': ['turn'],
+  'body.alias': ['alias'],
+  'body.agent': ['agent'],
+  'body.downstream': ['downstream'],
+  'body.message.id': ['message'],
+  'body.message.parts[].type': 'no id',
+  'body.text': 'no id',
+  'body.title': 'no id',
+  'body.author': 'no id',
+  'body.members[]': 'no id',
+  'body.url': 'no id',
+  'body.secret': 'no id',
+  'body.machine': 'no id',
+  'body.queue': 'no id',
+  'body.input': 'no id',
+  'POST /v1/agents body.name': ['agent'],
+  // It names a task that shall be. One that is taken is a conflict, whoever has it: tasks have one space of ids.
+  'POST /v1/tasks body.id': 'no id',
 }
 
-test('S3: a session of another tenant cannot be told from one that does not exist, on any route', async (t) => {
-  const url = await databaseFor(t)
-  const { gateway } = await podOn(t, url)
-  const database = await openDatabase(t, url)
-  const theirs = await sessionFor(database, 'other')
-  const foreign = idOf(theirs)
-  const { session: own } = await makeSession(gateway)
-  const absent = own.replace(/.{6}$/, '000000')
+const AGENT = {
+  name: 'own',
+  url: 'http://127.0.0.1:1/',
+  secret: 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDE=',
+}
+/** What each route with a body is sent, beside the field in question. */
+const BODIES: Readonly<Record<string, object>> = {
+  'POST /v1/sessions': {},
+  'POST /v1/sessions/:session/messages': { message: { parts: [{ type: 'text', text: 'hello' }] } },
+  'POST /v1/sessions/:session/stop': {
+    turn: formatId('turn', 0, '01980000-0000-7000-8000-000000000000'),
+    epoch: 1,
+  },
+  'POST /v1/agents': AGENT,
+  'POST /v1/tasks': { machine: 'work' },
+}
 
-  assert.equal(await askAll(gateway, ':session', { foreign, absent }), 8)
-  const name = `update fleetline.sessions set alias = 'theirs' where id = $1`
-  await database.transaction((query) => query(name, [theirs.session]))
-  assert.equal(await askAll(gateway, ':session', { foreign: 'theirs', absent: 'nobodys' }), 8)
-  const { session: namesake } = await makeSession(gateway, { alias: 'theirs' })
-  const listed = await call('GET', `${gateway}/v1/sessions`)
-  assert.deepEqual(
-    (listed.body as { sessions: Session[] }).sessions.map(({ session }) => session),
-    [namesake, own],
-  )
-})
-
-test('S3: neither can a task', async (t) => {
-  const { url, database, enqueue, run, tasks } = await queueOn(t)
-  const { gateway } = await podOn(t, url)
-  const { tenant } = await sessionFor(database, 'other')
-  const [theirs, own] = await enqueue(2)
-  const give = `update fleetline.tasks set tenant = $1, state = 'dead' where id = $2`
-  const { uuid } = parseId('task', theirs!.id)!
-  await run((query) => query(give, [tenant, uuid]))
-  const absent = own!.id.replace(/.{6}$/, '000000')
-  assert.equal(await askAll(gateway, ':task', { foreign: theirs!.id, absent }), 2)
-  assert.equal((await tasks()).find(({ id }) => id === uuid)?.state, 'dead', 'nobody revived it')
-  const listed = await call('GET', `${gateway}/v1/tasks`)
-  assert.deepEqual(
-    (listed.body as { tasks: TaskSummary[] }).tasks.map(({ id }) => id),
-    [own!.id],
-  )
-})
-
-test('S3: neither can a turn', async (t) => {
-  const { ask, key, run, url } = await conversationOn(t)
-  const { gateway } = await podOn(t, url)
-  const { tenant } = await sessionFor(await openDatabase(t, url), 'other')
-  const asked = await ask('a')
-  assert.ok(asked.type === 'stored' && asked.live)
-  const foreign = formatId('turn', 0, asked.live.turn)
-  const own = await call('GET', `${gateway}/v1/turns/${foreign}`)
-  assert.deepEqual([own.status, own.body['session']], [200, idOf(key)])
-  await run((query) => query('update fleetline.turns set tenant = $1', [tenant]))
-  assert.equal(await askAll(gateway, ':turn', { foreign, absent: foreign.replace(/.{6}$/, '000000') }), 1)
-})
-
-/** Asks every route that names such a thing for both; answers how many there are. */
-async function askAll(
-  gateway: string,
-  param: string,
-  { foreign, absent }: Readonly<Record<'foreign' | 'absent', string>>,
-): Promise<number> {
-  const routes = routeTables()[4400].filter(({ path }) => path.includes(param))
-  for (const { method, path, body } of routes) {
-    const name = `${method} ${path}`
-    const sent = BODIES[name]
-    assert.equal(sent !== undefined, body !== undefined, `${name}: a body in this test, if it takes one`)
-    const ask = async (id: string) => {
-      const answer = await fetch(`${gateway}${path.replace(param, id).replace(':user', 'ada')}`, {
-        method,
-        ...(sent ? { body: JSON.stringify(sent), headers: { 'content-type': 'application/json' } } : {}),
-      })
-      const [text, requestId] = [await answer.text(), answer.headers.get('x-request-id')!]
-      const headers = [...answer.headers].filter(([key]) => key !== 'x-request-id' && key !== 'date')
-      return { status: answer.status, headers, text: text.replace(requestId, '') }
+test('S3: what is another tenant’s cannot be told from what does not exist, by any field of any route', async (t) => {
+  const { gateway, kinds, theirs, forgetOwn } = await twoTenants(t)
+  const before = await theirs()
+  const asked = []
+  for (const route of routeTables()[4400])
+    for (const field of fieldsOf(route)) {
+      const named = FIELDS[`${route.method} ${route.path} ${field}`] ?? FIELDS[field]
+      assert.ok(named, `${route.method} ${route.path}: say in FIELDS what ${field} names`)
+      for (const pair of named === 'no id' ? [] : named.flatMap((kind) => kinds[kind])) {
+        const answer = await answerTo(gateway, route, field, pair.theirs)
+        await forgetOwn()
+        const wanted = await answerTo(gateway, route, field, pair.nobodys)
+        await forgetOwn()
+        assert.deepEqual(answer, wanted, `${route.method} ${route.path} ${field}`)
+        if (field.startsWith('params.')) assert.equal(answer.status, 404)
+        asked.push(field)
+      }
     }
-    const [theirs, nobodys] = [await ask(foreign), await ask(absent)]
-    assert.deepEqual([name, theirs], [name, nobodys])
-    assert.equal(theirs.status, 404, name)
+  assert.ok(asked.length >= 28, `${asked.length} pairs`)
+  assert.deepEqual(await theirs(), before)
+})
+
+test('S3: lists hold what is one’s own', async (t) => {
+  const { gateway } = await twoTenants(t)
+  const { session } = await makeSession(gateway)
+  const { body: made } = await call('POST', `${gateway}/v1/tasks`, { machine: 'work' })
+  const listed = async (path: string) => (await call('GET', `${gateway}${path}`)).body
+  const { sessions } = (await listed('/v1/sessions')) as { sessions: { session: string }[] }
+  const { tasks } = (await listed('/v1/tasks')) as { tasks: { id: string }[] }
+  assert.deepEqual(
+    [sessions.map((one) => one.session), tasks.map(({ id }) => id), await listed('/v1/agents')],
+    [[session], [made['id']], { agents: [] }],
+  )
+})
+
+/** A tenant that has one of everything, and beside it the one that asks. */
+async function twoTenants(t: TestContext) {
+  const { ask, key, run, url } = await conversationOn(t)
+  const asked = await ask('theirs')
+  assert.ok(asked.type === 'stored' && asked.live)
+  const flags = { secretsKey: Buffer.alloc(32, 7).toString('base64'), agentHosts: '127.0.0.1' }
+  const { gateway } = await podOn(t, url, flags, { tasks: [task('work', async () => 1)] })
+  await call('POST', `${gateway}/v1/agents`, { ...AGENT, name: 'theirs' })
+  const enqueue = async (more = {}) =>
+    String((await call('POST', `${gateway}/v1/tasks`, { machine: 'work', ...more })).body['id'])
+  const [waiting, ended] = [await enqueue({ runAt: '9999-01-01T00:00:00Z' }), await enqueue()]
+  const inHistory = () => run((query) => query('select from fleetline.task_history'))
+  await eventually(async () => assert.equal((await inHistory()).length, 1), { what: 'a task to end' })
+  await run((query) => query(`update fleetline.sessions set alias = 'theirs'`))
+  const other = await run(giveAll)
+  const [session, turn] = [idOf(key), formatId('turn', 0, asked.live.turn)]
+  const kinds: Readonly<Record<Kind, readonly Pair[]>> = {
+    session: [pairOf(session)],
+    turn: [pairOf(turn)],
+    task: [pairOf(waiting), pairOf(ended)],
+    alias: [{ theirs: 'theirs', nobodys: 'nobody' }],
+    agent: [{ theirs: 'theirs', nobodys: 'nobody' }],
+    message: [{ theirs: 'theirs', nobodys: 'nobody' }],
+    downstream: [{ theirs: `agent/${other}/theirs`, nobodys: `vendor/${other}/model` }],
   }
-  return routes.length
+  return {
+    gateway,
+    kinds,
+    theirs: () => run((query) => rowsOf(query, other)),
+    forgetOwn: () =>
+      run(async (query) => {
+        for (const { name } of await query<{ name: string }>(HOLDERS))
+          await query(`delete from ${name} where tenant <> $1`, [other])
+      }),
+  }
+}
+
+function pairOf(id: string): Pair {
+  return { theirs: id, nobodys: id.replace(/.{6}$/, '000000') }
+}
+
+const HOLDERS = `select attrelid::regclass::text as name from pg_attribute join pg_class c on c.oid = attrelid
+  where c.relnamespace = 'fleetline'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    and attname = 'tenant'`
+
+/** Everything that is there becomes another tenant's, and stands still: no pod runs it. */
+async function giveAll(query: Query): Promise<number> {
+  const [made] = await query<{ id: number }>(
+    `insert into fleetline.tenants (name) values ('other') returning id`,
+  )
+  for (const { name } of await query<{ name: string }>(HOLDERS))
+    await query(`update ${name} set tenant = $1`, [made!.id])
+  await query(`update fleetline.tasks set state = 'dead', pod = null`)
+  return made!.id
+}
+
+async function rowsOf(query: Query, tenant: number): Promise<unknown[]> {
+  const rows: unknown[] = []
+  for (const { name } of await query<{ name: string }>(HOLDERS))
+    rows.push(await query(`select t::text from ${name} t where tenant = $1 order by 1`, [tenant]))
+  return rows
+}
+
+/** The texts that a route takes, and where: numbers, words of a list and times name nothing. */
+function fieldsOf(route: Route): string[] {
+  return (['params', 'query', 'headers', 'body'] as const).flatMap((part) =>
+    route[part] ? textsIn(z.toJSONSchema(route[part], { io: 'input', unrepresentable: 'any' }), part) : [],
+  )
+}
+
+function textsIn(schema: z.core.JSONSchema.BaseSchema, path: string): string[] {
+  if (schema.anyOf) return schema.anyOf.flatMap((one) => textsIn(one, path))
+  if (schema.properties)
+    return Object.entries(schema.properties).flatMap(([name, one]) =>
+      typeof one === 'boolean' ? [] : textsIn(one, `${path}.${name}`),
+    )
+  if (schema.items) return textsIn(schema.items as z.core.JSONSchema.BaseSchema, `${path}[]`)
+  const isNumber = String(schema.pattern).startsWith('^\\d')
+  if (schema.enum || schema.format === 'date-time' || isNumber) return []
+  return schema.type === 'string' || schema.type === undefined ? [path] : []
+}
+
+/** Asks with this field set, and everything else the caller's own; what every answer has of its own is left out. */
+async function answerTo(gateway: string, { method, path, body }: Route, field: string, value: string) {
+  const [part, ...names] = field.split('.')
+  const own = path.includes(':session') ? (await makeSession(gateway)).session : ''
+  const sent = BODIES[`${method} ${path}`]
+  assert.equal(
+    sent !== undefined,
+    body !== undefined,
+    `${method} ${path}: a body in this test, if it takes one`,
+  )
+  const named = part === 'params' ? path.replace(`:${names[0]}`, value) : path
+  const address = named.replace(':session', own).replace(':user', 'ada')
+  const question = part === 'query' ? `?${names[0]}=${encodeURIComponent(value)}` : ''
+  const answer = await fetch(`${gateway}${address}${question}`, {
+    method,
+    ...(sent && {
+      body: JSON.stringify(part === 'body' ? withField(sent, names, value) : sent),
+      headers: { 'content-type': 'application/json' },
+    }),
+  })
+  const headers = [...answer.headers].filter(([name]) => name !== 'x-request-id' && name !== 'date')
+  const text = (await answer.text())
+    .replaceAll(value, 'VALUE')
+    .replace(answer.headers.get('x-request-id')!, '')
+    .replaceAll(/\b[a-z]{3}_[0-9a-f]{32,36}\b|\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'OWN')
+  return { status: answer.status, headers, text }
+}
+
+function withField(value: object, [name = '', ...rest]: readonly string[], text: string): object {
+  const inner = (value as Record<string, object | undefined>)[name] ?? {}
+  return { ...value, [name]: rest.length === 0 ? text : withField(inner, rest, text) }
 }

@@ -88,18 +88,25 @@ test('a pod does not start on a schema that it was not written for, and says wha
   const url = await databaseFor(t)
   const last = migrationFiles().at(-1)!.number
   const database = await openDatabase(t, url)
-  const add = (number: number) =>
+  const add = (number: number, breaks: boolean) =>
     database.transaction((query) =>
-      query(`insert into fleetline.migrations (number, name, checksum) values ($1, 'later', '')`, [number]),
+      query(
+        `insert into fleetline.migrations (number, name, checksum, breaks) values ($1, 'later', '', $2)`,
+        [number, breaks],
+      ),
     )
-  await add(last + 1)
+  await add(last + 1, false)
+  await add(last + 2, false)
   const beside = newPod(t, url)
   await beside.start()
-  await add(last + 2)
+  await add(last + 3, true)
   await eventually(
     async () => {
       const { report } = await ready(beside)
-      assert.deepEqual(report.checks['schema']?.reason, outsideWindow(last + 2, last))
+      assert.deepEqual(
+        report.checks['schema']?.reason,
+        outsideWindow({ last: last + 3, breaking: last + 3 }, last),
+      )
     },
     { what: 'the pod to see that the schema has left it behind' },
   )

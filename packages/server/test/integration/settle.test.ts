@@ -4,7 +4,6 @@ import { test } from 'node:test'
 import type { Database, Query } from '../../src/store/database.ts'
 import type { Claim } from '../../src/task/claim.ts'
 import { promote } from '../../src/task/due.ts'
-import { dropPartitions, makePartitions } from '../../src/task/partitions.ts'
 import { RECORD, type Recording, type Settlement } from '../../src/task/settle.ts'
 import { DONE, doneWith, partsOn, queueOn } from '../support/tasks.ts'
 
@@ -186,34 +185,6 @@ test('a settle whose commit was not answered is sent again, and believes no fenc
     assert.equal(answers, 2)
     assert.equal((await tasks()).length + (await history()).length, 1)
   }
-})
-
-test('the history has its days: made ahead, also when a settle meets none, and dropped when nobody keeps them', async (t) => {
-  const { database, enqueue, newPod, claim, settle, run, history } = await queueOn(t)
-  const days = async () =>
-    (
-      await run((query) =>
-        query<{ name: string }>(
-          `select inhrelid::regclass::text as name from pg_inherits
-            where inhparent = 'fleetline.task_history'::regclass order by 1`,
-        ),
-      )
-    ).map(({ name }) => name)
-  const made = await days()
-  assert.equal(made.length, 9, 'yesterday, today, and a week ahead')
-  for (const name of made) await run((query) => query(`drop table ${name}`))
-  await enqueue(1)
-  const pod = await newPod()
-  assert.equal(await settle(pod, (await claim(pod))[0]!, DONE), 'settled')
-  assert.deepEqual([(await history()).length, await days()], [1, made])
-
-  const old = `create table fleetline.task_history_20200101 partition of fleetline.task_history
-    for values from ('2020-01-01') to ('2020-01-02')`
-  await run((query) => query(old))
-  await makePartitions(database)
-  await dropPartitions(database)
-  await dropPartitions(database)
-  assert.deepEqual(await days(), made)
 })
 
 function recording(position: number): Recording {

@@ -1,0 +1,108 @@
+// The days of the history: made, and dropped, while others read and write it.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import pg from 'pg'
+import { makePartitions, dropPartitions } from '../../src/task/partitions.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { DONE, queueOn } from '../support/tasks.ts'
+
+type Queue = Awaited<ReturnType<typeof queueOn>>
+
+const ATTACHED = `select inhrelid::regclass::text as name from pg_inherits
+  where inhparent = 'fleetline.task_history'::regclass order by 1`
+const TABLES = `select oid::regclass::text as name from pg_class
+  where relname ~ '^task_history_[0-9]{8}$' order by 1`
+const OLD = 'fleetline.task_history_20200101'
+const AHEAD = 8 // today, and a week
+
+const namesOf = async ({ run }: Queue, text: string) =>
+  (await run((query) => query<{ name: string }>(text))).map(({ name }) => name)
+
+/** A day that no queue keeps any more. */
+async function addOldDay({ run }: Queue): Promise<void> {
+  await run((query) =>
+    query(
+      `create table ${OLD} partition of fleetline.task_history for values from ('2020-01-01') to ('2020-01-02')`,
+    ),
+  )
+}
+
+async function settleOne({ enqueue, newPod, claim, settle }: Queue): Promise<void> {
+  await enqueue(1)
+  const pod = await newPod()
+  assert.equal(await settle(pod, (await claim(pod))[0]!, DONE), 'settled')
+}
+
+/** Somebody has read the history, and their transaction goes on: a backup, a report. */
+async function openReader(t: TestContext, url: string): Promise<pg.Client> {
+  const reader = new pg.Client(url)
+  await reader.connect()
+  atEnd(t, () => reader.end())
+  await reader.query('begin isolation level repeatable read')
+  await reader.query('select count(*) from fleetline.task_history')
+  return reader
+}
+
+test('days are made ahead, also when a settle meets none, and each has the indexes of the history', async (t) => {
+  const queue = await queueOn(t)
+  const made = await namesOf(queue, ATTACHED)
+  for (const name of made) await queue.run((query) => query(`drop table ${name}`))
+  await settleOne(queue)
+  assert.equal((await queue.history()).length, 1)
+  assert.deepEqual((await namesOf(queue, ATTACHED)).slice(-AHEAD), made.slice(-AHEAD))
+  const counts = await queue.run((query) =>
+    query<{ ours: number; wanted: number }>(`
+      select count(c.indexrelid)::int as ours, (select count(*)::int from pg_index where indrelid = i.inhparent) as wanted
+        from pg_inherits i left join pg_index c on c.indrelid = i.inhrelid
+       where i.inhparent = 'fleetline.task_history'::regclass group by i.inhrelid, i.inhparent`),
+  )
+  assert.ok(
+    counts.every(({ ours, wanted }) => ours === wanted),
+    JSON.stringify(counts),
+  )
+})
+
+test('a day that nobody keeps is dropped, also by a planner that knows every table; one that is kept is not', async (t) => {
+  const queue = await queueOn(t)
+  const made = await namesOf(queue, TABLES)
+  await addOldDay(queue)
+  const analyst = new pg.Client(queue.url)
+  await analyst.connect()
+  await analyst.query('vacuum analyze').finally(() => analyst.end())
+  await dropPartitions(queue.database)
+  assert.deepEqual(await namesOf(queue, TABLES), made)
+  await queue.run((query) => query(`update fleetline.queues set keep = '100 years'`))
+  await addOldDay(queue)
+  await dropPartitions(queue.database)
+  assert.deepEqual(await namesOf(queue, ATTACHED), [OLD, ...made])
+})
+
+test('whoever reads the history for long delays neither a day that is made nor a settlement; a drop waits for them', async (t) => {
+  const queue = await queueOn(t)
+  const made = await namesOf(queue, ATTACHED)
+  await addOldDay(queue)
+  await queue.run((query) => query(`drop table ${made.at(-1)}`))
+  const reader = await openReader(t, queue.url)
+  await makePartitions(queue.database)
+  assert.deepEqual((await namesOf(queue, ATTACHED)).slice(-AHEAD), made.slice(-AHEAD))
+  const dropping = dropPartitions(queue.database)
+  for (let n = 0; n < 10; n += 1) await settleOne(queue)
+  await dropping
+  assert.ok((await namesOf(queue, ATTACHED)).includes(OLD), 'not now')
+  await settleOne(queue)
+  await reader.query('commit')
+  await dropPartitions(queue.database)
+  assert.ok(!(await namesOf(queue, TABLES)).includes(OLD))
+})
+
+test('a day that was detached, and whose time came again, is attached with what it holds', async (t) => {
+  const queue = await queueOn(t)
+  await settleOne(queue)
+  const before = await namesOf(queue, ATTACHED)
+  const today = await namesOf(queue, 'select tableoid::regclass::text as name from fleetline.task_history')
+  await queue.run((query) => query(`alter table fleetline.task_history detach partition ${today[0]}`))
+  assert.equal((await queue.history()).length, 0)
+  await makePartitions(queue.database)
+  assert.deepEqual(await namesOf(queue, ATTACHED), before)
+  assert.equal((await queue.history()).length, 1)
+})
