@@ -31,6 +31,7 @@ const NIGHTLY_RUNS: Readonly<Record<string, number>> = {
   agents: 1,
   followers: 1,
   'first-run': 1,
+  'postgres-18': 1,
   'first-reply': 10,
   'tasks-kill': 5,
   'turn-kill': 5,

@@ -4,7 +4,7 @@
 //   after `drainMs` at most     running tasks have ended, or are handed back
 //   after `stopMs` more         all is closed, also if PostgreSQL does not answer: what is late by then is told
 import { hostname } from 'node:os'
-import type { Task, TaskSummary } from '@fleetline/protocol'
+import type { Task } from '@fleetline/protocol'
 import { agentsOf, type AgentDefinition } from './agent/agent.ts'
 import { createAgents } from './agent/agents.ts'
 import type { Added, AgentEntry, NewAgent } from './agent/directory.ts'
@@ -28,7 +28,7 @@ import { createSessions, type Sessions } from './session/sessions.ts'
 import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
 import { createHints } from './store/hints.ts'
 import { codeNumber, outsideWindow, readSchema } from './store/migrate.ts'
-import type { TaskFilter } from './task/directory.ts'
+import type { TaskFilter, TaskPage } from './task/list.ts'
 import { taskDuties } from './task/duties.ts'
 import type { Enqueued } from './task/enqueue.ts'
 import type { Machine } from './task/machine.ts'
@@ -63,8 +63,8 @@ export type Pod = Service & {
   findTask(id: string): Promise<Task | undefined>
   /** With its result as its machine gives it; a task of another machine is refused. */
   findTask<Result>(id: string, machine: Machine<unknown, Result>): Promise<TaskOf<Result> | undefined>
-  /** The newest first. */
-  listTasks(filter?: TaskFilter): Promise<TaskSummary[]>
+  /** A page of them, the newest first. */
+  listTasks(filter?: TaskFilter): Promise<TaskPage>
   /** A task that is dead or held becomes ready, with all its attempts, where it stands or `from` a transition before.
    *  Undefined if there is no such task; in any other state it is refused. */
   retryTask(id: string, options?: { readonly from?: string }): Promise<Task | undefined>

@@ -19,6 +19,9 @@ export const machinesSchema = z.object({
       machine: z.string(),
       shape: z.string().describe('short for the names of its transitions; empty for a task of one handler'),
       pods: z.int().describe('how many live pods run this shape'),
+      estimated: z
+        .boolean()
+        .describe('some of the numbers below come from a sample: there are more tasks than are counted'),
       transitions: z.array(transitionSchema),
     }),
   ),

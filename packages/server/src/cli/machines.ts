@@ -43,4 +43,5 @@ const COLUMNS = [
   'reasons',
   'dead',
   'oldestMs',
+  'estimated',
 ]

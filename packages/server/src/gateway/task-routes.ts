@@ -46,12 +46,12 @@ function readRoutes({ tenantOf, tasks }: Deps): Route[] {
       method: 'GET',
       path: '/v1/tasks',
       summary:
-        'Tasks that live and tasks that ended, the newest first: those made before the task `before`, or the last ones made; only those of a `state`, `queue`, `machine`. What they carry is not in the list.',
+        'Tasks that live and tasks that ended, the newest first: those made before the task `before`, or the last ones made; only those of a `state`, `queue`, `machine`. What they carry is not in the list. A page of few matches among many tasks ends early, perhaps empty: `next` says where to go on.',
       access: CALLER_ACCESS,
       query: tasksQuery,
-      answers: { 200: { means: 'At most `limit`; fewer are the last.', json: tasksSchema } },
+      answers: { 200: { means: 'At most `limit`, and where to go on.', json: tasksSchema } },
       handle: async ({ principal, query }) => {
-        return { status: 200, body: { tasks: await tasks.list(await tenantOf(principal), query) } }
+        return { status: 200, body: await tasks.list(await tenantOf(principal), query) }
       },
     }),
     route({

@@ -78,4 +78,7 @@ export const taskSchema = z.object({
   error: z.unknown(),
 })
 
-export const tasksSchema = z.object({ tasks: z.array(summarySchema) })
+export const tasksSchema = z.object({
+  tasks: z.array(summarySchema),
+  next: z.string().nullable().describe('where to go on, as `before`; null if there are no more'),
+})

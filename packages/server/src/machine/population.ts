@@ -1,5 +1,8 @@
-// How many tasks stand where, in every machine: for operators, over all tenants. Read whole when somebody asks, within a
-// limit of time.
+// How many tasks stand where, in every machine: for operators, over all tenants. Counted when somebody asks, in a time that
+// does not grow with the table:
+//
+//   at most 10,000 are waiting, claimed, held or dead; at most 1,000 of a machine are ready     counted, each state by itself
+//   more                                                                                        estimated from 2,000 pages
 import { valueOf, type Transactions } from '../store/database.ts'
 import { PLAIN } from './plan.ts'
 
@@ -9,6 +12,8 @@ export type Population = {
   readonly shape: string
   /** How many live pods run this shape. */
   readonly pods: number
+  /** Some of the numbers below come from a sample, which may have missed what is rare. */
+  readonly estimated: boolean
   readonly transitions: readonly Standing[]
 }
 type Standing = {
@@ -25,6 +30,45 @@ type Standing = {
 }
 
 const READ_MS = 10_000
+const MOST = 10_000
+const MOST_READY = 1_000
+const PAGES = 2_000
+
+/** Along the index of a state; one more than is counted, so that it shows. */
+const first = (condition: string, order: string, most: number) => `
+  (select t.track, t.position, t.state, t.reason, t.created_at from fleetline.tasks t
+    where ${condition} order by ${order} limit ${most + 1})`
+
+// A sample is of whole pages. Of a table that is smaller it is the table.
+const SHARE = `least(1, ${PAGES} / greatest(1, pg_relation_size('fleetline.tasks') / current_setting('block_size')::float8))`
+
+// few: the first of each state. many: where these were not all. The sample is not read if there is none of those.
+const STANDS = `
+  few as (
+    select r.* from known k cross join lateral ${first("t.track = k.id and t.state = 'ready'", 't.priority desc, t.place', MOST_READY)} r
+    union all ${first(`t.state = 'waiting' and t.reason is distinct from 'suspect'`, 't.run_at', MOST)}
+    union all ${first(`t.state = 'waiting' and t.reason = 'suspect'`, 't.track, t.run_at', MOST)}
+    union all ${first(`t.state = 'claimed'`, 't.pod', MOST)}
+    union all ${first(`t.state = 'held'`, 't.tenant, t.id', MOST)}
+    union all ${first(`t.state = 'dead'`, 't.tenant, t.id', MOST)}),
+  counted as (
+    select *, count(*) over (partition by state, line) > case state when 'ready' then ${MOST_READY} else ${MOST} end as is_many
+      from (select *, case state when 'ready' then track else 0 end as line from few) f),
+  many as materialized (select distinct state, line from counted where is_many),
+  looked_at as (
+    select track, position, state, reason, created_at, 1::float8 as weight from counted where not is_many
+    union all
+    select t.track, t.position, t.state, t.reason, t.created_at, (select 1 / ${SHARE})
+      from fleetline.tasks t tablesample system (100 * ${SHARE})
+     where exists (select from many)
+       and exists (select from many m where m.state = t.state and m.line = case t.state when 'ready' then t.track else 0 end)),
+  stands as (
+    select track, position, round(sum(weight) filter (where state = 'ready')) as ready,
+           round(sum(weight) filter (where state = 'waiting')) as waiting,
+           round(sum(weight) filter (where state = 'claimed')) as claimed,
+           round(sum(weight) filter (where state = 'held')) as held, round(sum(weight) filter (where state = 'dead')) as dead,
+           array_agg(distinct reason) filter (where state = 'held') as reasons, min(created_at) as since
+      from looked_at group by track, position)`
 
 // A shape without tasks that no pod runs is history. A pod of an older release runs tasks of one handler, and says neither.
 const POPULATION = `
@@ -33,14 +77,9 @@ const POPULATION = `
            (select count(*) from fleetline.pods p
              where p.state = 'live' and (k.id = any (p.tracks) or p.tracks is null and k.shape = '')) as pods
       from fleetline.tracks k join fleetline.queues q on q.id = k.queue
-      left join fleetline.shapes s on s.machine = k.machine and s.shape = k.shape),
-  stands as (
-    select track, position, count(*) filter (where state = 'ready') as ready,
-           count(*) filter (where state = 'waiting') as waiting, count(*) filter (where state = 'claimed') as claimed,
-           count(*) filter (where state = 'held') as held, count(*) filter (where state = 'dead') as dead,
-           array_agg(distinct reason) filter (where state = 'held') as reasons, min(created_at) as since
-      from fleetline.tasks group by track, position)
+      left join fleetline.shapes s on s.machine = k.machine and s.shape = k.shape), ${STANDS}
   select k.queue, k.machine, k.shape, k.pods::int as pods,
+         ${SHARE} < 1 and exists (select from many m where m.line in (0, k.id)) as estimated,
          jsonb_agg(jsonb_build_object(
            'name', n.name, 'ready', coalesce(t.ready, 0), 'waiting', coalesce(t.waiting, 0),
            'claimed', coalesce(t.claimed, 0), 'held', coalesce(t.held, 0), 'dead', coalesce(t.dead, 0),

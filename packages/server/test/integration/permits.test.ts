@@ -79,7 +79,7 @@ test('two pods work a queue off behind a hidden limit, and no attempt is spent o
     details: () => JSON.stringify(provider.books),
   })
   await eventually(
-    async () => assert.equal((await pod.listTasks({ state: 'done', limit: 100 })).length, 100),
+    async () => assert.equal((await pod.listTasks({ state: 'done', limit: 100 })).tasks.length, 100),
     { what: 'all to be settled' },
   )
   assert.equal(pod.downstream(KEY).standing().held, 0)

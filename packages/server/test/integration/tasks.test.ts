@@ -133,7 +133,7 @@ test('the list is of both, the newest first, and holds to what was asked for', a
       400,
     ],
   )
-  const [row] = (await pod.listTasks({ state: 'dead' })) as [TaskSummary]
+  const [row] = (await pod.listTasks({ state: 'dead' })).tasks as [TaskSummary]
   assert.deepEqual(
     [row.queue, row.machine, row.reason, row.code, 'input' in row],
     ['fragile', 'fails', 'failed', 'failed', false],

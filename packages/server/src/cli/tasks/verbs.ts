@@ -1,5 +1,5 @@
 // fleetline tasks ls, get, enqueue, retry: one question and one answer each.
-import { TASK_LIMITS } from '@fleetline/protocol'
+import { PAGE_LIMITS, TASK_LIMITS } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { Rejected, Retry } from '../../errors.ts'
 import { enqueuedSchema, taskSchema, tasksSchema } from '../../gateway/task-schemas.ts'
@@ -8,12 +8,29 @@ import type { Call, Options } from '../command.ts'
 import { wholeOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
 
+/** A page may end before it is full: the next is asked for until there are enough, for a while. */
 export async function list({ flags, options, output }: Call): Promise<number> {
-  const path = `/tasks${queryOf(options, ['state', 'queue', 'machine', 'before', 'limit'])}`
-  const { tasks } = await apiOf(flags).ask({ method: 'GET', path, answer: tasksSchema })
+  const api = apiOf(flags)
+  const limit = numberOf('--limit', options['limit'], 1, PAGE_LIMITS.items) ?? USUAL
+  const tasks: Listed['tasks'] = []
+  let next = options['before'] ?? null
+  for (let pages = 0; pages < MOST_PAGES; pages += 1) {
+    const wanted = { ...options, before: next ?? undefined, limit: String(limit - tasks.length) }
+    const path = `/tasks${queryOf(wanted, ['state', 'queue', 'machine', 'before', 'limit'])}`
+    const page = await api.ask({ method: 'GET', path, answer: tasksSchema })
+    tasks.push(...page.tasks)
+    next = page.next
+    if (next === null || tasks.length >= limit) break
+  }
   output.list(['id', 'machine', 'state', 'transition', 'reason', 'spent', 'code', 'createdAt'], tasks)
+  if (next !== null) output.note(`There may be more: --before ${next}`)
   return EXIT.done
 }
+
+type Listed = z.infer<typeof tasksSchema>
+
+const USUAL = 50
+const MOST_PAGES = 100 // some seconds, and two million tasks
 
 export async function get({ flags, args, output }: Call): Promise<number> {
   show(output, await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
