@@ -1,9 +1,9 @@
 -- breaks: no
--- The days of the history, made and dropped so that nobody waits; and whose tenant a role may enqueue for.
+-- The history has a partition a day: it is attached and detached with short locks. A role enqueues for the tenants that it has.
 
--- A day is made beside the history and attached. That takes a lock which neither readers nor writers meet; a day that is
--- made as a part at once would lock the history until every open transaction that has read it ends. From the day of an
--- hour ago on: a transaction writes into the day in which it began.
+-- A day is made as a table of its own and then attached: that lock conflicts neither with reading nor with writing.
+-- `create table … partition of` would wait for every open transaction that has read the history, and everybody else behind it.
+-- The first day is that of one hour ago: a transaction that began before midnight still writes into it.
 create or replace function fleetline.make_partitions(days_ahead int) returns void
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '1s' as $$
@@ -17,7 +17,7 @@ begin
     if to_regclass('fleetline.' || name) is null then
       execute format('create table fleetline.%I (like fleetline.task_history including all)', name);
     end if;
-    -- One that is there may have been detached: the clock was ahead.
+    -- The table may be there and detached: then the clock was set back.
     if not (select c.relispartition from pg_class c where c.oid = to_regclass('fleetline.' || name)) then
       execute format('alter table fleetline.task_history attach partition fleetline.%I for values from (%L) to (%L)',
                      name, day, day + 1);
@@ -25,12 +25,12 @@ begin
   end loop;
 end $$;
 
--- A call drops a day that was detached before; if there is none, it detaches the oldest that no queue keeps any more. In two
--- transactions, because detaching locks the whole history: that lock is held for a moment only. It is asked for five times,
--- 20 ms long: who settles a task meanwhile waits so long and no longer. Somebody who reads the history for an hour delays
--- the drop, and nobody else. The commit waits for no standby: the lock would be held so long, and a detachment that is lost
--- is made again.
--- The name decides, and only if it is one of a day: the planner may look at every other table first.
+-- A call does one step: it drops a detached day that no queue keeps any more or, if there is none, detaches the oldest such day.
+-- Detaching locks the whole history, so it has a short transaction of its own. It waits for the lock five times, 20 ms each,
+-- because settlements queue up behind it. A long read of the history delays this step and nothing else. The lock lasts until
+-- COMMIT returns, so `synchronous_commit` is off: COMMIT waits neither for the disk nor for a standby. If a crash loses
+-- the step, the next call repeats it.
+-- The `case` keeps `to_date` away from other names of tables: the planner may evaluate conditions in any order.
 create or replace function fleetline.drop_partitions() returns void
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '20ms' as $$
@@ -58,11 +58,11 @@ begin
       perform pg_sleep(0.1);
     end;
   end loop;
-  raise warning 'fleetline: the day % of the history cannot be dropped now: somebody reads it', oldest.name;
+  raise warning 'fleetline: % was not removed, because another transaction uses task_history; it is tried again', oldest.name;
 end $$;
 
--- Which roles may enqueue for which tenants. The right to execute the function says nothing about a tenant. Names of roles,
--- not their numbers: a restored database meets other numbers.
+-- Which roles may enqueue for which tenants. The right to execute fleetline.enqueue gives no tenant. Roles are stored by name,
+-- because their OIDs differ in a restored database.
 create table fleetline.enqueuers (
   tenant int not null,
   role name not null,
@@ -70,14 +70,14 @@ create table fleetline.enqueuers (
 
 create function fleetline.grant_enqueue(role_name name, tenant_name text) returns void
   language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare owner int := (select t.id from fleetline.tenants t where t.name = tenant_name);
+declare tenant_id int := (select t.id from fleetline.tenants t where t.name = tenant_name);
 begin
-  if owner is null then
+  if tenant_id is null then
     raise exception 'There is no tenant %', tenant_name using errcode = 'invalid_parameter_value';
   end if;
   execute format('grant usage on schema fleetline to %I', role_name);
   execute format('grant execute on function fleetline.enqueue to %I', role_name);
-  insert into fleetline.enqueuers (tenant, role) values (owner, role_name) on conflict do nothing;
+  insert into fleetline.enqueuers (tenant, role) values (tenant_id, role_name) on conflict do nothing;
 end $$;
 
 create function fleetline.revoke_enqueue(role_name name, tenant_name text) returns void
@@ -86,17 +86,17 @@ create function fleetline.revoke_enqueue(role_name name, tenant_name text) retur
    where e.role = role_name and e.tenant = (select t.id from fleetline.tenants t where t.name = tenant_name) $$;
 revoke execute on function fleetline.grant_enqueue, fleetline.revoke_enqueue from public;
 
--- Roles that could enqueue until now keep the tenant that they had without naming one.
+-- Roles that could enqueue until now get the tenant that they used without naming one.
 insert into fleetline.enqueuers (tenant, role)
 select t.id, r.rolname
   from fleetline.tenants t, pg_proc p, aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
  where t.name = 'dev' and p.oid = 'fleetline.enqueue'::regproc and a.grantee <> p.proowner
 on conflict do nothing;
 
--- The tenant that a caller means: the one that it names, or the only one that it has. The owner of the function, and who has
--- its rights, has every tenant. Inside the function everybody is its owner: the caller is who logged in, or the role
--- that it has set. A tenant that is not the caller's is one that does not exist.
-create function fleetline.enqueuing_tenant(tenant_name text) returns int
+-- The tenant that the caller names, or its only one. The owner of the function, and members of that role, may use every tenant.
+-- In a function that is `security definer`, current_user is the owner; so the caller is `role` if that is set, else session_user.
+-- A tenant that the caller does not have gives the same error as one that does not exist.
+create function fleetline.resolve_tenant(tenant_name text) returns int
   language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
@@ -114,15 +114,15 @@ begin
   if cardinality(granted) = 1 then return granted[1]; end if;
   if tenant_name is not null then
     raise exception 'There is no tenant %, or % may not enqueue for it', tenant_name, caller
-      using errcode = 'insufficient_privilege', hint = 'An administrator grants it: select fleetline.grant_enqueue(role, tenant)';
+      using errcode = 'insufficient_privilege', hint = 'The owner of the schema grants it: select fleetline.grant_enqueue(role, tenant)';
   elsif cardinality(granted) = 0 then
     raise exception '% may not enqueue for any tenant', caller
-      using errcode = 'insufficient_privilege', hint = 'An administrator grants one: select fleetline.grant_enqueue(role, tenant)';
+      using errcode = 'insufficient_privilege', hint = 'The owner of the schema grants one: select fleetline.grant_enqueue(role, tenant)';
   end if;
-  raise exception '% may enqueue for several tenants: say which', caller
+  raise exception '% may enqueue for several tenants: name one', caller
     using errcode = 'invalid_parameter_value', hint = 'As an option: {"tenant": "name"}';
 end $$;
-revoke execute on function fleetline.enqueuing_tenant from public;
+revoke execute on function fleetline.resolve_tenant from public;
 
 -- As before, but for the tenant.
 -- options: tenant (a name), priority, run_at, max_attempts.
@@ -152,7 +152,7 @@ begin
       using errcode = 'invalid_parameter_value';
   end if;
   insert into fleetline.tasks (id, track, tenant, state, run_at, priority, max_attempts, input)
-  values (made, wanted.id, fleetline.enqueuing_tenant(options ->> 'tenant'),
+  values (made, wanted.id, fleetline.resolve_tenant(options ->> 'tenant'),
           (case when due > now() then 'waiting' else 'ready' end)::fleetline.task_state, due,
           coalesce((options ->> 'priority')::smallint, 3),
           least(1000, greatest(1, coalesce((options ->> 'max_attempts')::smallint, wanted.max_attempts))), input);

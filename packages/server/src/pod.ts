@@ -22,7 +22,7 @@ import { bounded, compose, type Service } from './lib/lifecycle.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
 import { machineDuties } from './machine/duties.ts'
-import { population } from './machine/population.ts'
+import { readPopulation } from './machine/population.ts'
 import { sessionDuties } from './session/duties.ts'
 import { createSessions, type Sessions } from './session/sessions.ts'
 import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
@@ -185,7 +185,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
       readiness,
       metrics,
       fleet,
-      machines: () => population(database),
+      machines: () => readPopulation(database),
       downstreams: () => standings(database),
       version,
     }),

@@ -253,7 +253,7 @@ export const SETTINGS = {
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
-    reason: 'a follower that takes no byte for so long is gone, and what is kept for it is freed',
+    reason: 'a reader that stalls so long is disconnected, so that it does not hold memory',
   },
   maxFollowers: {
     env: 'FLEETLINE_MAX_FOLLOWERS',

@@ -21,7 +21,7 @@ export const machinesSchema = z.object({
       pods: z.int().describe('how many live pods run this shape'),
       estimated: z
         .boolean()
-        .describe('some of the numbers below come from a sample: there are more tasks than are counted'),
+        .describe('some of the numbers below come from a sample, because there are too many tasks to count'),
       transitions: z.array(transitionSchema),
     }),
   ),

@@ -24,7 +24,7 @@ const UP: Command = {
 const STATUS: Command = {
   name: 'migrate status',
   summary:
-    'List the migrations of this release, when each was applied, and which stop pods of the release before.',
+    'List the migrations of this release, when each was applied, and which stop pods of the previous release.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
     const migrations = await migrationStatus({ url: loadConfig({ flags }).databaseUrl })

@@ -46,10 +46,10 @@ function readRoutes({ tenantOf, tasks }: Deps): Route[] {
       method: 'GET',
       path: '/v1/tasks',
       summary:
-        'Tasks that live and tasks that ended, the newest first: those made before the task `before`, or the last ones made; only those of a `state`, `queue`, `machine`. What they carry is not in the list. A page of few matches among many tasks ends early, perhaps empty: `next` says where to go on.',
+        'Tasks that live and tasks that ended, the newest first: those made before the task `before`, or the last ones made; only those of a `state`, `queue`, `machine`. What they carry is not in the list. A page may be short or empty although more tasks match: then `next` is set.',
       access: CALLER_ACCESS,
       query: tasksQuery,
-      answers: { 200: { means: 'At most `limit`, and where to go on.', json: tasksSchema } },
+      answers: { 200: { means: 'At most `limit` tasks, and `next`.', json: tasksSchema } },
       handle: async ({ principal, query }) => {
         return { status: 200, body: await tasks.list(await tenantOf(principal), query) }
       },

@@ -1,8 +1,8 @@
 // How many tasks stand where, in every machine: for operators, over all tenants. Counted when somebody asks, in a time that
 // does not grow with the table:
 //
-//   at most 10,000 are waiting, claimed, held or dead; at most 1,000 of a machine are ready     counted, each state by itself
-//   more                                                                                        estimated from 2,000 pages
+//   up to 10,000 each of waiting, claimed, held and dead; up to 1,000 ready tasks of a machine     counted
+//   where there are more                                                                          estimated from 2,000 pages
 import { valueOf, type Transactions } from '../store/database.ts'
 import { PLAIN } from './plan.ts'
 
@@ -34,23 +34,24 @@ const MOST = 10_000
 const MOST_READY = 1_000
 const PAGES = 2_000
 
-/** Along the index of a state; one more than is counted, so that it shows. */
-const first = (condition: string, order: string, most: number) => `
+/** By the index of a state: one row more than is counted, which tells that there are more. */
+const selectFirst = (condition: string, order: string, most: number) => `
   (select t.track, t.position, t.state, t.reason, t.created_at from fleetline.tasks t
     where ${condition} order by ${order} limit ${most + 1})`
 
-// A sample is of whole pages. Of a table that is smaller it is the table.
+// The sample takes whole pages. A table of up to 2,000 pages is read completely.
 const SHARE = `least(1, ${PAGES} / greatest(1, pg_relation_size('fleetline.tasks') / current_setting('block_size')::float8))`
 
-// few: the first of each state. many: where these were not all. The sample is not read if there is none of those.
+// few: the first rows of each state. many: the states that have more, for ready ones with the machine. The sample is read only
+// if there are such.
 const STANDS = `
   few as (
-    select r.* from known k cross join lateral ${first("t.track = k.id and t.state = 'ready'", 't.priority desc, t.place', MOST_READY)} r
-    union all ${first(`t.state = 'waiting' and t.reason is distinct from 'suspect'`, 't.run_at', MOST)}
-    union all ${first(`t.state = 'waiting' and t.reason = 'suspect'`, 't.track, t.run_at', MOST)}
-    union all ${first(`t.state = 'claimed'`, 't.pod', MOST)}
-    union all ${first(`t.state = 'held'`, 't.tenant, t.id', MOST)}
-    union all ${first(`t.state = 'dead'`, 't.tenant, t.id', MOST)}),
+    select r.* from known k cross join lateral ${selectFirst("t.track = k.id and t.state = 'ready'", 't.priority desc, t.place', MOST_READY)} r
+    union all ${selectFirst(`t.state = 'waiting' and t.reason is distinct from 'suspect'`, 't.run_at', MOST)}
+    union all ${selectFirst(`t.state = 'waiting' and t.reason = 'suspect'`, 't.track, t.run_at', MOST)}
+    union all ${selectFirst(`t.state = 'claimed'`, 't.pod', MOST)}
+    union all ${selectFirst(`t.state = 'held'`, 't.tenant, t.id', MOST)}
+    union all ${selectFirst(`t.state = 'dead'`, 't.tenant, t.id', MOST)}),
   counted as (
     select *, count(*) over (partition by state, line) > case state when 'ready' then ${MOST_READY} else ${MOST} end as is_many
       from (select *, case state when 'ready' then track else 0 end as line from few) f),
@@ -94,7 +95,7 @@ const POPULATION = `
    group by k.id, k.queue, k.machine, k.shape, k.pods
    order by k.queue, k.machine, k.id desc`
 
-export async function population(database: Transactions): Promise<Population[]> {
+export async function readPopulation(database: Transactions): Promise<Population[]> {
   const outcome = await database.transaction((query) => query<Population>(POPULATION), {
     access: 'read',
     deadlineMs: READ_MS,

@@ -37,7 +37,7 @@ export function createPool({ url, poolSize, transactionDeadlineMs, clock, stopMs
     application_name: 'fleetline',
   })
   pool.on('error', () => undefined) // an idle connection broke: the pool has already let it go
-  // One that breaks between the pool's hands and the transaction's is nobody's for a moment: unheard, it would end the process.
+  // A connection can break after the pool has handed it out and before the transaction listens: unheard, its error ends the process.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const places = {
     write: createTurnstile(Math.max(1, poolSize - FOR_READS)),

@@ -114,7 +114,7 @@ async function begin(
     set local lock_timeout = ${lockTimeoutMs}; set local statement_timeout = ${deadlineMs};
     set local idle_in_transaction_session_timeout = ${idleMs}; set local tcp_user_timeout = ${idleMs};${WHO}`
   const began = client.query(text).catch((cause: unknown) => {
-    throw cause instanceof pg.DatabaseError ? cause : new Error(LOST.message, { cause }) // it broke before we had it
+    throw cause instanceof pg.DatabaseError ? cause : new Error(LOST.message, { cause }) // the connection broke before it answered
   })
   const results = (await within(began)) as unknown as pg.QueryResult<Server>[]
   return results.at(-1)!.rows[0]!

@@ -5,7 +5,7 @@ import { parseId, type Task } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Carry } from './claim.ts'
-import { createList, type TaskFilter, type TaskPage } from './list.ts'
+import { createTaskLister, type TaskFilter, type TaskPage } from './list.ts'
 import { OF_ENDED, OF_LIVE, summaryOf, TRACKED, type Row } from './summary.ts'
 import { timelineOf } from './timeline.ts'
 
@@ -74,7 +74,7 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
         'The task cannot be read',
       )
     },
-    list: createList({ database, cell }),
+    list: createTaskLister({ database, cell }),
     retry: async (tenant, id, from) => {
       const uuid = uuidOf(id)
       if (uuid === undefined) return undefined

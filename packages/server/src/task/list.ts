@@ -1,6 +1,6 @@
-// A page of tasks, the newest first. However few of them match, a page looks at so many rows and no more: it then says how
-// far it came, and the next page goes on from there. Ids are in the order of time: those that live and those that ended are
-// read backwards along their index on them, before names are looked up.
+// Lists tasks by page, the newest first. A page reads a bounded number of rows, even if few of them match; `next` says where the
+// next page starts. Ids are in the order of time, so both tables are read backwards by their index on the id. Names are looked
+// up afterwards.
 import {
   formatId,
   PAGE_LIMITS,
@@ -22,78 +22,79 @@ export type TaskFilter = {
   readonly machine?: string | undefined
   /** Only those made before this one. */
   readonly before?: string | undefined
-  /** From 1 to 100; 50 unless it says otherwise. */
+  /** From 1 to 100; 50 by default. */
   readonly limit?: number | undefined
 }
 export type TaskPage = {
   readonly tasks: readonly TaskSummary[]
-  /** Where to go on, as `before`; null if there are no more. A page that comes to its end early may be empty. */
+  /** Where to go on, as `before`; null if there are no more. A page may be empty although `next` is set. */
   readonly next: Id<'task'> | null
 }
 type Deps = { readonly database: Transactions; readonly cell: number }
 
-const USUAL = 50
+const DEFAULT_LIMIT = 50
 const LIST_MS = 5_000
-const MOST_LOOKED_AT = 20_000 // of those that live, and of those that ended; some 50 ms
+const MOST_READ = 20_000 // live tasks, and as many that ended; some 50 ms
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 const TRACKS = `
   select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
    where q.name = coalesce($1, q.name) and k.machine = coalesce($2, k.machine)`
 
-type Half = { readonly table: string; readonly columns: string; readonly word: 'state' | 'outcome' }
-const LIVE: Half = { table: 'tasks', columns: OF_LIVE, word: 'state' }
-const ENDED: Half = { table: 'task_history', columns: OF_ENDED, word: 'outcome' }
-const ENDINGS: ReadonlySet<string> = new Set<TaskState>(['done', 'failed', 'cancelled'])
-/** These have an index that holds little else: no other row is looked at. */
+type Source = { readonly table: string; readonly columns: string; readonly stateColumn: 'state' | 'outcome' }
+const LIVE: Source = { table: 'tasks', columns: OF_LIVE, stateColumn: 'state' }
+const ENDED: Source = { table: 'task_history', columns: OF_ENDED, stateColumn: 'outcome' }
+const ENDED_STATES: ReadonlySet<string> = new Set<TaskState>(['done', 'failed', 'cancelled'])
+/** These have an index of their own: only rows of that state are read. */
 const INDEXED: ReadonlySet<string> = new Set<TaskState>(['dead', 'held', 'claimed', 'failed'])
 
-// $1 tenant · $2 before · $3 how many · $4 tracks. The state is a word of ours in the text, so that the planner may use the
-// index of that state. Where a half came to its bound, it did not see what is older: nothing older is shown of the other
-// half either. How far it came is only looked for if it found too few.
-function listOf(state: TaskState | undefined, isTracked: boolean): string {
-  const halves = state === undefined ? [LIVE, ENDED] : ENDINGS.has(state) ? [ENDED] : [LIVE]
-  const parts = halves.map(({ table, columns, word }) => {
-    const isState = state === undefined ? 'true' : `t.${word} = '${state}'`
-    const looked = `fleetline.${table} t where t.id < $2 and ${
+// $1 tenant · $2 before · $3 how many · $4 tracks. The state is one of our constants and stands in the text, so that the planner
+// can use the index of that state. `edge` is the last row that was read, if a table has more; if both have, the newer one. The
+// page ends there for both tables: otherwise pages would be out of order, or repeat tasks. The edge is only looked up where a
+// table gave too few tasks.
+function buildQuery(state: TaskState | undefined, isTracked: boolean): string {
+  const sources = state === undefined ? [LIVE, ENDED] : ENDED_STATES.has(state) ? [ENDED] : [LIVE]
+  const parts = sources.map(({ table, columns, stateColumn }) => {
+    const isState = state === undefined ? 'true' : `t.${stateColumn} = '${state}'`
+    const read = `fleetline.${table} t where t.id < $2 and ${
       state !== undefined && INDEXED.has(state) ? `t.tenant = $1 and ${isState}` : 'true'
     } order by t.id desc`
     return {
       found: `${table}_found as materialized (
         select ${columns}
-          from (select * from (select * from ${looked} limit ${MOST_LOOKED_AT}) t
+          from (select * from (select * from ${read} limit ${MOST_READ}) t
                  where t.tenant = $1 and ${isState} and ${isTracked ? 't.track = any ($4::int[])' : 'true'}
                  order by t.id desc limit $3) t ${TRACKED})`,
-      end: `case when (select count(*) from ${table}_found) < $3
-                 then (select t.id from ${looked} offset ${MOST_LOOKED_AT - 1} limit 1) end`,
+      edge: `case when (select count(*) from ${table}_found) < $3
+                 then (select t.id from ${read} offset ${MOST_READ - 1} limit 1) end`,
       all: `select * from ${table}_found`,
     }
   })
   return `
     with ${parts.map(({ found }) => found).join(', ')}
     select e.edge, f.*
-      from (select greatest(${parts.map(({ end }) => end).join(', ')}) as edge) e
+      from (select greatest(${parts.map(({ edge }) => edge).join(', ')}) as edge) e
       left join (${parts.map(({ all }) => all).join(' union all ')}) f on true
      order by f.id desc limit $3`
 }
 
 type Found = { readonly edge: string | null } & (Row | { readonly id: null })
 
-export function createList({ database, cell }: Deps) {
+export function createTaskLister({ database, cell }: Deps) {
   return async (tenant: number, filter: TaskFilter = {}): Promise<TaskPage> => {
-    const { state, queue = null, machine = null, limit = USUAL } = filter
-    refuseWrong(filter, limit)
-    const before = beforeOf(filter, cell)
+    const { state, queue = null, machine = null, limit = DEFAULT_LIMIT } = filter
+    checkFilter(filter, limit)
+    const before = parseBefore(filter, cell)
     const outcome = await database.transaction(
       async (query) => {
         const tracks = queue === null && machine === null ? undefined : await tracksOf(query, queue, machine)
         if (tracks?.length === 0) return []
         const values = [tenant, before, limit + 1, ...(tracks ? [tracks] : [])]
-        return query<Found>(listOf(state, tracks !== undefined), values)
+        return query<Found>(buildQuery(state, tracks !== undefined), values)
       },
       { access: 'read', deadlineMs: LIST_MS },
     )
-    const found = valueOf(outcome, 'The tasks cannot be read in time: ask for a state, or for fewer')
+    const found = valueOf(outcome, 'The tasks could not be read: try again, or ask for a state')
     return pageOf(found, { before, limit, cell })
   }
 }
@@ -102,33 +103,35 @@ function pageOf(
   found: readonly Found[],
   { before, limit, cell }: { readonly before: string; readonly limit: number; readonly cell: number },
 ): TaskPage {
-  const edge = endOf(found[0]?.edge ?? null, before)
+  const edge = maskId(found[0]?.edge ?? null, before)
   const rows = found.filter((row): row is Found & Row => row.id !== null && (edge === null || row.id >= edge))
   const tasks = rows.slice(0, limit).map((row) => summaryOf(cell, row))
   if (rows.length > limit) return { tasks, next: tasks.at(-1)!.id }
   return { tasks, next: edge === null ? null : formatId('task', cell, edge) }
 }
 
-/** The last row that was looked at may be another tenant's: what is random in its id is not told. */
-function endOf(edge: string | null, before: string): string | null {
-  const end = edge && `${edge.slice(0, 19)}bfff-ffffffffffff`
-  return end !== null && end < before ? end : edge
+/** The last row that was read may belong to another tenant. The last 62 bits of its id, all random, are replaced by the highest
+ *  ones. Only if the page would then end where it began, the id stays as it is. */
+function maskId(id: string | null, before: string): string | null {
+  const masked = id && `${id.slice(0, 19)}bfff-ffffffffffff`
+  return masked !== null && masked < before ? masked : id
 }
 
-function refuseWrong({ state, queue, machine }: TaskFilter, limit: number): void {
+function checkFilter({ state, queue, machine }: TaskFilter, limit: number): void {
   if (!isWithin(limit, 1, PAGE_LIMITS.items))
     throw new Rejected('invalid', `limit: must be from 1 to ${PAGE_LIMITS.items}`)
   if (state !== undefined && !TASK_STATES.includes(state))
-    throw new Rejected('invalid', 'state: is none of a task')
+    throw new Rejected('invalid', `state: must be one of ${TASK_STATES.join(', ')}`)
   for (const [field, name] of Object.entries({ queue, machine }))
     if (name !== undefined && !TASK_NAME.test(name))
       throw new Rejected('invalid', `${field}: must match ${TASK_NAME.source}`)
 }
 
-function beforeOf({ before }: TaskFilter, cell: number): string {
+function parseBefore({ before }: TaskFilter, cell: number): string {
   if (before === undefined) return BEHIND_ALL
   const id = parseId('task', before)
-  if (id?.cell !== cell) throw new Rejected('invalid', 'before: is not the id of a task here')
+  if (id?.cell !== cell)
+    throw new Rejected('invalid', 'before: is not the id of a task: send `next` of the page before')
   return id.uuid
 }
 

@@ -1,6 +1,6 @@
 // The days of the history: made a week ahead, dropped whole when no queue keeps them any more. The functions are the
-// migrator's, so that a pod's role needs no right to make tables. Neither waits for those who read the history, nor makes
-// others wait: a lock that is not to be had is asked for again by the next call.
+// migrator's, so that a pod's role needs no right to make tables. A long read of the history holds up neither of them. A
+// settlement waits at most 20 ms for each try to drop a day; if the lock is not free, the next call tries again.
 import { valueOf, type Transactions } from '../store/database.ts'
 import { isNoPartition } from '../store/sqlstate.ts'
 
@@ -11,7 +11,7 @@ export async function makePartitions(database: Transactions): Promise<void> {
   valueOf(await database.transaction((query) => query(MAKE)), 'No day of the history could be made')
 }
 
-/** One day, in two transactions: the first detaches it, which locks the history for a moment; the second drops it. */
+/** Two steps, each in its own transaction. Usually the first detaches the oldest day, and the second drops it. */
 export async function dropPartitions(database: Transactions): Promise<void> {
   for (let step = 0; step < 2; step += 1)
     valueOf(await database.transaction((query) => query(DROP)), 'No day of the history could be dropped')

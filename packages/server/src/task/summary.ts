@@ -1,4 +1,4 @@
-// A task as lists show it: what is read of its row, live or ended, and what is told of that.
+// A task as lists show it: the columns that are read of live and of ended tasks, and what becomes of a row.
 import { formatId, type TaskSummary } from '@fleetline/protocol'
 
 export const TRACKED = `join fleetline.tracks k on k.id = t.track join fleetline.queues q on q.id = k.queue

@@ -20,7 +20,7 @@ test('the guide to tasks shows the example as it is', () => {
 })
 
 test('the guide to tasks does what it says', async (t) => {
-  await admin('create role billing') // a service with a database of its own: the page gives it a right here
+  await admin('create role billing') // the page grants a tenant to it
   atEnd(t, () => admin('drop role billing'))
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)

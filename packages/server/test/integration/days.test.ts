@@ -43,7 +43,7 @@ async function openReader(t: TestContext, url: string): Promise<pg.Client> {
   return reader
 }
 
-test('days are made ahead, also when a settle meets none, and each has the indexes of the history', async (t) => {
+test('days are made a week ahead, and when a settlement finds none; each has the indexes of the history', async (t) => {
   const queue = await queueOn(t)
   const made = await namesOf(queue, ATTACHED)
   for (const name of made) await queue.run((query) => query(`drop table ${name}`))
@@ -62,7 +62,7 @@ test('days are made ahead, also when a settle meets none, and each has the index
   )
 })
 
-test('a day that nobody keeps is dropped, also by a planner that knows every table; one that is kept is not', async (t) => {
+test('a day that no queue keeps is dropped, also after vacuum analyze; a day that a queue keeps is not', async (t) => {
   const queue = await queueOn(t)
   const made = await namesOf(queue, TABLES)
   await addOldDay(queue)
@@ -77,7 +77,7 @@ test('a day that nobody keeps is dropped, also by a planner that knows every tab
   assert.deepEqual(await namesOf(queue, ATTACHED), [OLD, ...made])
 })
 
-test('whoever reads the history for long delays neither a day that is made nor a settlement; a drop waits for them', async (t) => {
+test('a long read of the history holds up neither new days nor settlements; the drop waits for it', async (t) => {
   const queue = await queueOn(t)
   const made = await namesOf(queue, ATTACHED)
   await addOldDay(queue)
@@ -95,7 +95,7 @@ test('whoever reads the history for long delays neither a day that is made nor a
   assert.ok(!(await namesOf(queue, TABLES)).includes(OLD))
 })
 
-test('a day that was detached, and whose time came again, is attached with what it holds', async (t) => {
+test('a detached day that is needed again is attached, with its rows', async (t) => {
   const queue = await queueOn(t)
   await settleOne(queue)
   const before = await namesOf(queue, ATTACHED)

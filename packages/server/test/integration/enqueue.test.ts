@@ -201,8 +201,8 @@ test('S15: what cannot be stored is refused alone; what came beside it is stored
 })
 
 /** A role of the test's own, with no rights yet. */
-async function roleOn(t: TestContext, client: pg.Client, suffix: string) {
-  const role = `${suffix}_${process.pid}`
+async function createRole(t: TestContext, client: pg.Client, prefix: string) {
+  const role = `${prefix}_${process.pid}`
   await client.query(`create role ${role}`)
   atEnd(t, async () => {
     await client.query(`reset role; drop owned by ${role}; drop role ${role}`)
@@ -213,7 +213,7 @@ async function roleOn(t: TestContext, client: pg.Client, suffix: string) {
 test('a program in any language enqueues by fleetline.enqueue, with no right but to call it', async (t) => {
   const { url, run, tasks, newPod, claim } = await queueOn(t)
   const { client } = await clientOf(t, url)
-  const role = await roleOn(t, client, 'caller')
+  const role = await createRole(t, client, 'caller')
   await client.query(`grant usage on schema fleetline to ${role}`)
   const call = (text: string) => client.query<{ id: string }>(`select fleetline.enqueue(${text}) as id`)
   await client.query(`set role ${role}`)
@@ -247,7 +247,7 @@ test('a program in any language enqueues by fleetline.enqueue, with no right but
 test('S1: a role enqueues for the tenants that were granted to it or to a group that it is in, and for no other', async (t) => {
   const { url, run } = await queueOn(t)
   const { client } = await clientOf(t, url)
-  const [one, group] = [await roleOn(t, client, 'one'), await roleOn(t, client, 'team')]
+  const [one, group] = [await createRole(t, client, 'one'), await createRole(t, client, 'team')]
   const asRole = async (text: string) => {
     await client.query(`set role ${one}`)
     return client
@@ -267,13 +267,13 @@ test('S1: a role enqueues for the tenants that were granted to it or to a group 
   await client.query(`insert into fleetline.tenants (name) values ('other')`)
   await client.query(`grant usage on schema fleetline to ${one}`)
   await client.query(`grant execute on function fleetline.enqueue to ${one}`)
-  await assert.rejects(asRole(''), refused, 'the right to execute is not one of a tenant')
+  await assert.rejects(asRole(''), refused, 'execute alone gives no tenant')
   await client.query(`select fleetline.grant_enqueue('${one}', 'other')`)
   await asRole('')
   await asRole(inOther)
   await assert.rejects(asRole(`, '{"tenant": "dev"}'`), refused)
   await client.query(`select fleetline.grant_enqueue('${group}', 'dev'); grant ${group} to ${one}`)
-  await assert.rejects(asRole(''), /may enqueue for several tenants: say which/)
+  await assert.rejects(asRole(''), /may enqueue for several tenants: name one/)
   await asRole(`, '{"tenant": "dev"}'`)
   await client.query(`select fleetline.revoke_enqueue('${one}', 'other')`)
   await assert.rejects(asRole(inOther), refused)

@@ -1,17 +1,17 @@
-// What people ask about a table of many tasks: answered from a bounded part of it, and still the truth.
+// Lists and counts over many tasks read a bounded number of rows. Lists stay complete; large counts are estimates.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { TaskSummary } from '@fleetline/protocol'
-import { population, type Population } from '../../src/machine/population.ts'
+import { readPopulation, type Population } from '../../src/machine/population.ts'
 import { createDirectory } from '../../src/task/directory.ts'
 import type { TaskFilter } from '../../src/task/list.ts'
 import { register } from '../../src/task/tracks.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
 
-const MANY = 45_000 // more than two pages look at
+const MANY = 45_000 // more than two pages can read
 const OTHER = 2
 
-// Row n of them, in the order of time: an id for each millisecond, or all of one.
+// The id of row n. SPREAD: each has a time of its own. CROWDED: all have the same.
 const SPREAD = `(lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid`
 const CROWDED = `('00000001-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
 const LIVE = (id: string) => `
@@ -21,7 +21,7 @@ const ENDED = (id: string) => `
   insert into fleetline.task_history (id, created_at, track, tenant, attempt, pod, priority, spent, outcome, input)
   select ${id}, now(), $1, $2, 1, 1, 3, 1, 'done', '{}' from unnest($3::int[]) n`
 
-/** Another tenant's tasks all over the table, and a few of ours between them. */
+/** Many tasks of another tenant, and a few of ours between them. */
 async function crowdOn(t: Parameters<typeof queueOn>[0], id: string) {
   const { database, run, tracks } = await queueOn(t)
   const [rare] = await register(database, [
@@ -31,7 +31,7 @@ async function crowdOn(t: Parameters<typeof queueOn>[0], id: string) {
   const theirs = all.filter((n) => !ours.includes(n))
   await run(async (query) => {
     await query(LIVE(id), [tracks[0], OTHER, theirs])
-    await query(ENDED(id), [tracks[0], OTHER, theirs.filter((n) => n % 2 === 0)]) // these reach further back
+    await query(ENDED(id), [tracks[0], OTHER, theirs.filter((n) => n % 2 === 0)]) // half as many, so that 20,000 of them go further back
     await query(LIVE(id), [rare, TENANT, ours.filter((n) => n % 2 === 0)])
     await query(ENDED(id), [rare, TENANT, ours.filter((n) => n % 2 === 1)])
     await query('analyze fleetline.tasks, fleetline.task_history')
@@ -72,7 +72,7 @@ for (const [how, id] of [
         ours,
         JSON.stringify(filter),
       )
-      assert.ok(starts.length >= 3, 'no page looked at all')
+      assert.ok(starts.length >= 3, 'no page read all')
     }
     const waiting = await walk({ state: 'waiting' })
     assert.equal(waiting.tasks.length, 3)
@@ -86,7 +86,7 @@ test('how many stand where: counted as long as they are few, state by state; est
   const add = `insert into fleetline.tasks (id, track, tenant, state, reason, max_attempts, input)
     select gen_random_uuid(), $1, 1, $2, $3, 5, to_jsonb(repeat('x', 900)) from generate_series(1, $4::int)`
   const standing = async () => {
-    const [{ estimated, transitions }] = (await population(database)) as [Population]
+    const [{ estimated, transitions }] = (await readPopulation(database)) as [Population]
     return { estimated, ...transitions[0]! }
   }
   await run(async (query) => {

@@ -1,7 +1,7 @@
-// S1: the tenant stands first in every key. S3: whatever of another tenant a request names, in its path, behind its question
-// mark or in its body, the answer is the one for what does not exist, byte for byte but for ids and times that each request has
-// of its own, and nothing of theirs changes. Routes and their fields are read from the table: one that is added must be
-// named here.
+// S1: the tenant stands first in every key of what tenants have. S3: a request may name something of another tenant, in its path,
+// its query or its body. The answer is the one for something that does not exist, byte for byte but for ids and times that each
+// request has of its own, and no row of the other tenant changes. Routes and their fields are read from the table of routes: a
+// field that is added must be added to FIELDS.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { formatId } from '@fleetline/protocol'
@@ -62,7 +62,7 @@ test('S1: every table has a tenant, first in every key; but for the fleet’s, a
   )
 })
 
-/** Two names for a thing: of one that another tenant has, or another session, and of one that nobody has. */
+/** Two ids of one kind: another tenant has the first, nobody has the second. */
 type Pair = { readonly theirs: string; readonly nobodys: string }
 type Kind = 'session' | 'alias' | 'turn' | 'message' | 'task' | 'agent' | 'downstream'
 
@@ -94,7 +94,7 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'body.queue': 'no id',
   'body.input': 'no id',
   'POST /v1/agents body.name': ['agent'],
-  // It names a task that shall be. One that is taken is a conflict, whoever has it: tasks have one space of ids.
+  // The id of a new task. One that is taken is a conflict, whichever tenant has it: all tasks share one space of ids.
   'POST /v1/tasks body.id': 'no id',
 }
 
@@ -137,7 +137,7 @@ test('S3: what is another tenant’s cannot be told from what does not exist, by
   assert.deepEqual(await theirs(), before)
 })
 
-test('S3: lists hold what is one’s own', async (t) => {
+test('S3: lists show only what the caller has', async (t) => {
   const { gateway } = await twoTenants(t)
   const { session } = await makeSession(gateway)
   const { body: made } = await call('POST', `${gateway}/v1/tasks`, { machine: 'work' })
@@ -195,7 +195,7 @@ const HOLDERS = `select attrelid::regclass::text as name from pg_attribute join 
   where c.relnamespace = 'fleetline'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
     and attname = 'tenant'`
 
-/** Everything that is there becomes another tenant's, and stands still: no pod runs it. */
+/** Gives every row to another tenant. Its tasks are dead, so that no pod runs them. */
 async function giveAll(query: Query): Promise<number> {
   const [made] = await query<{ id: number }>(
     `insert into fleetline.tenants (name) values ('other') returning id`,
@@ -213,7 +213,7 @@ async function rowsOf(query: Query, tenant: number): Promise<unknown[]> {
   return rows
 }
 
-/** The texts that a route takes, and where: numbers, words of a list and times name nothing. */
+/** The fields of a route that may hold an id: numbers, enums and times cannot. */
 function fieldsOf(route: Route): string[] {
   return (['params', 'query', 'headers', 'body'] as const).flatMap((part) =>
     route[part] ? textsIn(z.toJSONSchema(route[part], { io: 'input', unrepresentable: 'any' }), part) : [],
@@ -232,7 +232,7 @@ function textsIn(schema: z.core.JSONSchema.BaseSchema, path: string): string[] {
   return schema.type === 'string' || schema.type === undefined ? [path] : []
 }
 
-/** Asks with this field set, and everything else the caller's own; what every answer has of its own is left out. */
+/** Sends a request with this field set. Ids and times that every answer has of its own are left out. */
 async function answerTo(gateway: string, { method, path, body }: Route, field: string, value: string) {
   const [part, ...names] = field.split('.')
   const own = path.includes(':session') ? (await makeSession(gateway)).session : ''

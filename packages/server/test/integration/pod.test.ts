@@ -110,7 +110,7 @@ test('a pod does not start on a schema that it was not written for, and says wha
     },
     { what: 'the pod to see that the schema has left it behind' },
   )
-  await assert.rejects(newPod(t, url).start(), /deploy a newer one/)
+  await assert.rejects(newPod(t, url).start(), /deploy a newer release/)
 })
 
 test('P5: led to a server that takes no writes, a pod is not ready and says so; back again, it is', async (t) => {

@@ -8,7 +8,7 @@ import type { Call, Options } from '../command.ts'
 import { wholeOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
 
-/** A page may end before it is full: the next is asked for until there are enough, for a while. */
+/** Asks for pages until it has `limit` tasks: a page may be short although there are more. */
 export async function list({ flags, options, output }: Call): Promise<number> {
   const api = apiOf(flags)
   const limit = numberOf('--limit', options['limit'], 1, PAGE_LIMITS.items) ?? USUAL
@@ -23,14 +23,14 @@ export async function list({ flags, options, output }: Call): Promise<number> {
     if (next === null || tasks.length >= limit) break
   }
   output.list(['id', 'machine', 'state', 'transition', 'reason', 'spent', 'code', 'createdAt'], tasks)
-  if (next !== null) output.note(`There may be more: --before ${next}`)
+  if (next !== null) output.note(`There may be older tasks. To see them, add --before ${next}`)
   return EXIT.done
 }
 
 type Listed = z.infer<typeof tasksSchema>
 
 const USUAL = 50
-const MOST_PAGES = 100 // some seconds, and two million tasks
+const MOST_PAGES = 100 // some seconds: two million live tasks, and as many that ended
 
 export async function get({ flags, args, output }: Call): Promise<number> {
   show(output, await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
