@@ -1,4 +1,4 @@
--- breaks: no
+-- pods from: 17
 -- The history has a partition a day: it is attached and detached with short locks. A role enqueues for the tenants that it has.
 
 -- A day is made as a table of its own and then attached: that lock conflicts neither with reading nor with writing.
@@ -25,11 +25,13 @@ begin
   end loop;
 end $$;
 
--- A call does one step: it drops a detached day that no queue keeps any more or, if there is none, detaches the oldest such day.
--- Detaching locks the whole history, so it has a short transaction of its own. It waits for the lock five times, 20 ms each,
--- because settlements queue up behind it. A long read of the history delays this step and nothing else. The lock lasts until
--- COMMIT returns, so `synchronous_commit` is off: COMMIT waits neither for the disk nor for a standby. If a crash loses
--- the step, the next call repeats it.
+-- A call does one step: it drops a day that it has detached before or, if there is none, detaches the oldest day that no queue
+-- keeps any more. A day that somebody else has detached is left alone: only what has the name that is given here is dropped.
+-- Detaching locks the whole history, so it is a short transaction of its own; the caller sends COMMIT in the same message. It
+-- waits for its locks five times, 20 ms each, because settlements queue up behind it: for the day first, which few use, then
+-- for the history. A long read of the history delays this step and nothing else. The lock lasts until COMMIT returns, so
+-- `synchronous_commit` is off: COMMIT waits neither for the disk nor for a standby. If a crash loses the step, the next call
+-- repeats it.
 -- The `case` keeps `to_date` away from other names of tables: the planner may evaluate conditions in any order.
 create or replace function fleetline.drop_partitions() returns void
   language plpgsql security definer
@@ -42,14 +44,18 @@ begin
   select c.relname::text as name, c.relispartition as is_attached into oldest
     from pg_class c
    where c.relnamespace = 'fleetline'::regnamespace and c.relkind = 'r'
-     and case when c.relname ~ '^task_history_\d{8}$' then to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= kept_from end
+     and case when c.relispartition and c.relname ~ '^task_history_\d{8}$'
+              then to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= kept_from
+              else c.relname ~ '^task_history_\d{8}_detached$' end
    order by c.relispartition, c.relname limit 1;
   if oldest is null then return; end if;
   perform set_config('synchronous_commit', 'off', true);
   for attempt in 1..5 loop
     begin
+      execute format('lock table fleetline.%I in access exclusive mode', oldest.name);
       if oldest.is_attached then
         execute format('alter table fleetline.task_history detach partition fleetline.%I', oldest.name);
+        execute format('alter table fleetline.%I rename to %I', oldest.name, oldest.name || '_detached');
       else
         execute format('drop table fleetline.%I', oldest.name);
       end if;
@@ -61,73 +67,10 @@ begin
   raise warning 'fleetline: % was not removed, because another transaction uses task_history; it is tried again', oldest.name;
 end $$;
 
--- Which roles may enqueue for which tenants. The right to execute fleetline.enqueue gives no tenant. Roles are stored by name,
--- because their OIDs differ in a restored database.
-create table fleetline.enqueuers (
-  tenant int not null,
-  role name not null,
-  primary key (tenant, role));
-
-create function fleetline.grant_enqueue(role_name name, tenant_name text) returns void
+-- Enqueuing for a tenant whose number is known. Only the owner of the schema calls it.
+-- options: priority, run_at, max_attempts.
+create function fleetline.enqueue_into(tenant int, queue text, machine text, input jsonb, options jsonb) returns uuid
   language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare tenant_id int := (select t.id from fleetline.tenants t where t.name = tenant_name);
-begin
-  if tenant_id is null then
-    raise exception 'There is no tenant %', tenant_name using errcode = 'invalid_parameter_value';
-  end if;
-  execute format('grant usage on schema fleetline to %I', role_name);
-  execute format('grant execute on function fleetline.enqueue to %I', role_name);
-  insert into fleetline.enqueuers (tenant, role) values (tenant_id, role_name) on conflict do nothing;
-end $$;
-
-create function fleetline.revoke_enqueue(role_name name, tenant_name text) returns void
-  language sql set search_path = pg_catalog, pg_temp as $$
-  delete from fleetline.enqueuers e
-   where e.role = role_name and e.tenant = (select t.id from fleetline.tenants t where t.name = tenant_name) $$;
-revoke execute on function fleetline.grant_enqueue, fleetline.revoke_enqueue from public;
-
--- Roles that could enqueue until now get the tenant that they used without naming one.
-insert into fleetline.enqueuers (tenant, role)
-select t.id, r.rolname
-  from fleetline.tenants t, pg_proc p, aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
- where t.name = 'dev' and p.oid = 'fleetline.enqueue'::regproc and a.grantee <> p.proowner
-on conflict do nothing;
-
--- The tenant that the caller names, or its only one. The owner of the function, and members of that role, may use every tenant.
--- In a function that is `security definer`, current_user is the owner; so the caller is `role` if that is set, else session_user.
--- A tenant that the caller does not have gives the same error as one that does not exist.
-create function fleetline.resolve_tenant(tenant_name text) returns int
-  language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-declare
-  caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
-  is_owner boolean := pg_has_role(caller, current_user, 'usage');
-  named int := (select t.id from fleetline.tenants t
-                 where t.name = coalesce(tenant_name, case when is_owner then 'dev' end));
-  granted int[];
-begin
-  if is_owner and named is not null then return named; end if;
-  granted := array(
-    select distinct e.tenant
-      from fleetline.enqueuers e join pg_roles r on r.rolname = e.role
-     where pg_has_role(caller, r.oid, 'usage') and (tenant_name is null or e.tenant = named)
-     limit 2);
-  if cardinality(granted) = 1 then return granted[1]; end if;
-  if tenant_name is not null then
-    raise exception 'There is no tenant %, or % may not enqueue for it', tenant_name, caller
-      using errcode = 'insufficient_privilege', hint = 'The owner of the schema grants it: select fleetline.grant_enqueue(role, tenant)';
-  elsif cardinality(granted) = 0 then
-    raise exception '% may not enqueue for any tenant', caller
-      using errcode = 'insufficient_privilege', hint = 'The owner of the schema grants one: select fleetline.grant_enqueue(role, tenant)';
-  end if;
-  raise exception '% may enqueue for several tenants: name one', caller
-    using errcode = 'invalid_parameter_value', hint = 'As an option: {"tenant": "name"}';
-end $$;
-revoke execute on function fleetline.resolve_tenant from public;
-
--- As before, but for the tenant.
--- options: tenant (a name), priority, run_at, max_attempts.
-create or replace function fleetline.enqueue(queue text, machine text, input jsonb, options jsonb default '{}') returns uuid
-  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   -- A UUIDv7: 48 bits of time in front of a random one, whose version becomes 7.
   made uuid := encode(set_bit(set_bit(overlay(
@@ -146,15 +89,101 @@ begin
     raise exception 'The input is over 262144 bytes of JSON' using errcode = 'program_limit_exceeded';
   end if;
   select k.id, k.max_attempts into wanted
-    from fleetline.tracks k where k.id = fleetline.track_of(enqueue.queue, enqueue.machine);
+    from fleetline.tracks k where k.id = fleetline.track_of(enqueue_into.queue, enqueue_into.machine);
   if not found then
     raise exception 'No pod has run % in queue % yet: start one that knows it', machine, queue
       using errcode = 'invalid_parameter_value';
   end if;
   insert into fleetline.tasks (id, track, tenant, state, run_at, priority, max_attempts, input)
-  values (made, wanted.id, fleetline.resolve_tenant(options ->> 'tenant'),
+  values (made, wanted.id, enqueue_into.tenant,
           (case when due > now() then 'waiting' else 'ready' end)::fleetline.task_state, due,
           coalesce((options ->> 'priority')::smallint, 3),
           least(1000, greatest(1, coalesce((options ->> 'max_attempts')::smallint, wanted.max_attempts))), input);
   return made;
+end $$;
+revoke execute on function fleetline.enqueue_into from public;
+
+-- A role has a tenant if it may execute that tenant's function. So PostgreSQL itself decides, by the rights of whoever calls,
+-- also inside functions of others, in an index, or through a group. The name is a digest: whoever reads the catalog learns no
+-- tenant's name.
+create function fleetline.function_of(tenant_name text) returns text immutable
+  language sql set search_path = pg_catalog, pg_temp as $$
+  select 'enqueue_for_' || left(encode(sha256(convert_to(tenant_name, 'UTF8')), 'hex'), 32) $$;
+
+create function fleetline.grant_enqueue(role_name name, tenant_name text) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  tenant_id int := (select t.id from fleetline.tenants t where t.name = tenant_name);
+  name text := fleetline.function_of(tenant_name);
+begin
+  if tenant_id is null then
+    raise exception 'There is no tenant %', tenant_name using errcode = 'invalid_parameter_value';
+  end if;
+  execute format('
+    create or replace function fleetline.%I(queue text, machine text, input jsonb, options jsonb) returns uuid
+      language sql security definer set search_path = pg_catalog, pg_temp
+      as ''select fleetline.enqueue_into(%s, queue, machine, input, options)''', name, tenant_id);
+  execute format('revoke execute on function fleetline.%I from public', name);
+  execute format('grant usage on schema fleetline to %I', role_name);
+  execute format('grant execute on function fleetline.enqueue, fleetline.function_of, fleetline.%I to %I', name, role_name);
+end $$;
+
+create function fleetline.revoke_enqueue(role_name name, tenant_name text) returns void
+  language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare name text := fleetline.function_of(tenant_name);
+begin
+  if to_regproc('fleetline.' || name) is not null then
+    execute format('revoke execute on function fleetline.%I from %I', name, role_name);
+  end if;
+end $$;
+revoke execute on function fleetline.function_of, fleetline.grant_enqueue, fleetline.revoke_enqueue from public;
+
+-- With the caller's own rights: it calls the function of the tenant that the caller names, or of its only one. The owner of the
+-- schema, and members of that role, have every tenant, and `dev` if they name none. A tenant that the caller does not have
+-- gives the same error as one that does not exist.
+-- options: tenant (a name), priority, run_at, max_attempts.
+create or replace function fleetline.enqueue(queue text, machine text, input jsonb, options jsonb default '{}') returns uuid
+  language plpgsql security invoker set search_path = pg_catalog, pg_temp as $$
+declare
+  tenant_name text := options ->> 'tenant';
+  is_owner boolean := pg_has_role((select nspowner from pg_namespace where nspname = 'fleetline'), 'usage');
+  tenant_id int;
+  own text[];
+  made uuid;
+begin
+  if is_owner then
+    select t.id into tenant_id from fleetline.tenants t where t.name = coalesce(tenant_name, 'dev');
+    if tenant_id is null then
+      raise exception 'There is no tenant %', tenant_name using errcode = 'invalid_parameter_value';
+    end if;
+    return fleetline.enqueue_into(tenant_id, queue, machine, input, options);
+  end if;
+  own := array(
+    select p.proname::text from pg_proc p
+     where p.pronamespace = 'fleetline'::regnamespace and has_function_privilege(p.oid, 'execute')
+       and p.proname like 'enqueue\_for\_%' and (tenant_name is null or p.proname = fleetline.function_of(tenant_name))
+     limit 2);
+  if cardinality(own) = 2 then
+    raise exception '% may enqueue for several tenants: name one', current_user
+      using errcode = 'invalid_parameter_value', hint = 'As an option: {"tenant": "name"}';
+  elsif cardinality(own) = 0 then
+    raise exception '% may not enqueue for %, or there is no such tenant', current_user, coalesce(tenant_name, 'any tenant')
+      using errcode = 'insufficient_privilege',
+            hint = 'The owner of the schema grants it: select fleetline.grant_enqueue(role, tenant)';
+  end if;
+  execute format('select fleetline.%I($1, $2, $3, $4)', own[1]) into made using queue, machine, input, options;
+  return made;
+end $$;
+
+-- Roles that could enqueue until now get the tenant that they used without naming one.
+do $$
+declare grantee text;
+begin
+  for grantee in
+    select coalesce(r.rolname::text, 'public')
+      from pg_proc p, aclexplode(p.proacl) a left join pg_roles r on r.oid = a.grantee
+     where p.oid = 'fleetline.enqueue'::regproc and a.grantee <> p.proowner
+  loop
+    perform fleetline.grant_enqueue(grantee::name, 'dev');
+  end loop;
 end $$;

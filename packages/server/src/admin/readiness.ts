@@ -51,7 +51,7 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
     answeredMs: startMs,
     lookedMs: startMs,
     lateMs: 0,
-    schema: { last: code, breaking: code },
+    schema: { last: code, podsFrom: code },
   }
   let drainingMs: number | undefined
   const look = async () => {

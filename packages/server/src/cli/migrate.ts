@@ -23,18 +23,17 @@ const UP: Command = {
 
 const STATUS: Command = {
   name: 'migrate status',
-  summary:
-    'List the migrations of this release, when each was applied, and which stop pods of the previous release.',
+  summary: 'List the migrations of this release, when each was applied, and which pods can run on it.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
     const migrations = await migrationStatus({ url: loadConfig({ flags }).databaseUrl })
-    const rows = migrations.map(({ name, breaks, appliedAt }) => ({
+    const rows = migrations.map(({ name, podsFrom, appliedAt }) => ({
       migration: name,
       state: appliedAt ? 'applied' : 'pending',
-      breaks,
+      podsFrom,
       appliedAt: appliedAt ?? null,
     }))
-    output.list(['migration', 'state', 'breaks', 'appliedAt'], rows)
+    output.list(['migration', 'state', 'podsFrom', 'appliedAt'], rows)
     return EXIT.done
   },
 }

@@ -42,8 +42,8 @@ const selectFirst = (condition: string, order: string, most: number) => `
 // The sample takes whole pages. A table of up to 2,000 pages is read completely.
 const SHARE = `least(1, ${PAGES} / greatest(1, pg_relation_size('fleetline.tasks') / current_setting('block_size')::float8))`
 
-// few: the first rows of each state. many: the states that have more, for ready ones with the machine. The sample is read only
-// if there are such.
+// few: the first rows of each state. many: the states that have more, for ready tasks with the machine. The sample is read only
+// if there are such. What was counted is the least that there is, whatever the sample says.
 const STANDS = `
   few as (
     select r.* from known k cross join lateral ${selectFirst("t.track = k.id and t.state = 'ready'", 't.priority desc, t.place', MOST_READY)} r
@@ -52,24 +52,29 @@ const STANDS = `
     union all ${selectFirst(`t.state = 'claimed'`, 't.pod', MOST)}
     union all ${selectFirst(`t.state = 'held'`, 't.tenant, t.id', MOST)}
     union all ${selectFirst(`t.state = 'dead'`, 't.tenant, t.id', MOST)}),
-  counted as (
-    select *, count(*) over (partition by state, line) > case state when 'ready' then ${MOST_READY} else ${MOST} end as is_many
-      from (select *, case state when 'ready' then track else 0 end as line from few) f),
-  many as materialized (select distinct state, line from counted where is_many),
-  looked_at as (
-    select track, position, state, reason, created_at, 1::float8 as weight from counted where not is_many
-    union all
-    select t.track, t.position, t.state, t.reason, t.created_at, (select 1 / ${SHARE})
+  many as materialized (
+    select state, case state when 'ready' then track else 0 end as line
+      from few group by 1, 2 having count(*) > case state when 'ready' then ${MOST_READY} else ${MOST} end),
+  sampled as (
+    select t.track, t.position, t.state, t.reason, t.created_at
       from fleetline.tasks t tablesample system (100 * ${SHARE})
      where exists (select from many)
        and exists (select from many m where m.state = t.state and m.line = case t.state when 'ready' then t.track else 0 end)),
+  counts as (
+    select track, position, state, reason, max(n) as n, min(since) as since
+      from (select track, position, state, case state when 'held' then reason end as reason, count(*) as n, min(created_at) as since
+              from few group by 1, 2, 3, 4
+            union all
+            select track, position, state, case state when 'held' then reason end, round(count(*) / (select ${SHARE})),
+                   min(created_at)
+              from sampled group by 1, 2, 3, 4) c
+     group by 1, 2, 3, 4),
   stands as (
-    select track, position, round(sum(weight) filter (where state = 'ready')) as ready,
-           round(sum(weight) filter (where state = 'waiting')) as waiting,
-           round(sum(weight) filter (where state = 'claimed')) as claimed,
-           round(sum(weight) filter (where state = 'held')) as held, round(sum(weight) filter (where state = 'dead')) as dead,
-           array_agg(distinct reason) filter (where state = 'held') as reasons, min(created_at) as since
-      from looked_at group by track, position)`
+    select track, position, sum(n) filter (where state = 'ready') as ready, sum(n) filter (where state = 'waiting') as waiting,
+           sum(n) filter (where state = 'claimed') as claimed, sum(n) filter (where state = 'held') as held,
+           sum(n) filter (where state = 'dead') as dead, array_agg(distinct reason) filter (where state = 'held') as reasons,
+           min(since) as since
+      from counts group by track, position)`
 
 // A shape without tasks that no pod runs is history. A pod of an older release runs tasks of one handler, and says neither.
 const POPULATION = `

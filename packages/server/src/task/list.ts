@@ -36,6 +36,7 @@ const DEFAULT_LIMIT = 50
 const LIST_MS = 5_000
 const MOST_READ = 20_000 // live tasks, and as many that ended; some 50 ms
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+const HIGHEST = 'ffffffff-ffff-7fff-bfff-ffffffffffff'
 
 const TRACKS = `
   select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
@@ -110,11 +111,14 @@ function pageOf(
   return { tasks, next: edge === null ? null : formatId('task', cell, edge) }
 }
 
-/** The last row that was read may belong to another tenant. The last 62 bits of its id, all random, are replaced by the highest
- *  ones. Only if the page would then end where it began, the id stays as it is. */
+/** The last row that was read may belong to another tenant: no more of its id is told than where it stands. Its last 62 bits, all
+ *  random, become the highest ones. If that is not before `before`, so much stays that it is. */
 function maskId(id: string | null, before: string): string | null {
-  const masked = id && `${id.slice(0, 19)}bfff-ffffffffffff`
-  return masked !== null && masked < before ? masked : id
+  if (id === null) return null
+  const differs = [...id].findIndex((digit, index) => digit !== before[index])
+  const kept = Math.max(19, differs + 1)
+  const masked = id.slice(0, 19) + HIGHEST.slice(19)
+  return masked < before ? masked : id.slice(0, kept) + HIGHEST.slice(kept)
 }
 
 function checkFilter({ state, queue, machine }: TaskFilter, limit: number): void {

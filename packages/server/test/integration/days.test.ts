@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import pg from 'pg'
+import type { Query, Transactions } from '../../src/store/database.ts'
 import { makePartitions, dropPartitions } from '../../src/task/partitions.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { openDatabase } from '../support/store.ts'
 import { DONE, queueOn } from '../support/tasks.ts'
 
 type Queue = Awaited<ReturnType<typeof queueOn>>
@@ -11,12 +13,18 @@ type Queue = Awaited<ReturnType<typeof queueOn>>
 const ATTACHED = `select inhrelid::regclass::text as name from pg_inherits
   where inhparent = 'fleetline.task_history'::regclass order by 1`
 const TABLES = `select oid::regclass::text as name from pg_class
-  where relname ~ '^task_history_[0-9]{8}$' order by 1`
+  where relkind = 'r' and relname ~ '^task_history_' order by 1`
 const OLD = 'fleetline.task_history_20200101'
 const AHEAD = 8 // today, and a week
 
 const namesOf = async ({ run }: Queue, text: string) =>
   (await run((query) => query<{ name: string }>(text))).map(({ name }) => name)
+
+/** Those of now, not of when the run began. */
+async function daysOf(queue: Queue): Promise<string[]> {
+  await makePartitions(queue.database)
+  return namesOf(queue, ATTACHED)
+}
 
 /** A day that no queue keeps any more. */
 async function addOldDay({ run }: Queue): Promise<void> {
@@ -45,7 +53,7 @@ async function openReader(t: TestContext, url: string): Promise<pg.Client> {
 
 test('days are made a week ahead, and when a settlement finds none; each has the indexes of the history', async (t) => {
   const queue = await queueOn(t)
-  const made = await namesOf(queue, ATTACHED)
+  const made = await daysOf(queue)
   for (const name of made) await queue.run((query) => query(`drop table ${name}`))
   await settleOne(queue)
   assert.equal((await queue.history()).length, 1)
@@ -64,11 +72,13 @@ test('days are made a week ahead, and when a settlement finds none; each has the
 
 test('a day that no queue keeps is dropped, also after vacuum analyze; a day that a queue keeps is not', async (t) => {
   const queue = await queueOn(t)
-  const made = await namesOf(queue, TABLES)
+  const made = await daysOf(queue)
   await addOldDay(queue)
   const analyst = new pg.Client(queue.url)
   await analyst.connect()
   await analyst.query('vacuum analyze').finally(() => analyst.end())
+  await dropPartitions(queue.database)
+  assert.deepEqual(await namesOf(queue, TABLES), [`${OLD}_detached`, ...made].toSorted())
   await dropPartitions(queue.database)
   assert.deepEqual(await namesOf(queue, TABLES), made)
   await queue.run((query) => query(`update fleetline.queues set keep = '100 years'`))
@@ -79,7 +89,7 @@ test('a day that no queue keeps is dropped, also after vacuum analyze; a day tha
 
 test('a long read of the history holds up neither new days nor settlements; the drop waits for it', async (t) => {
   const queue = await queueOn(t)
-  const made = await namesOf(queue, ATTACHED)
+  const made = await daysOf(queue)
   await addOldDay(queue)
   await queue.run((query) => query(`drop table ${made.at(-1)}`))
   const reader = await openReader(t, queue.url)
@@ -92,17 +102,40 @@ test('a long read of the history holds up neither new days nor settlements; the 
   await settleOne(queue)
   await reader.query('commit')
   await dropPartitions(queue.database)
-  assert.ok(!(await namesOf(queue, TABLES)).includes(OLD))
+  assert.ok(!(await namesOf(queue, ATTACHED)).includes(OLD))
 })
 
 test('a detached day that is needed again is attached, with its rows', async (t) => {
   const queue = await queueOn(t)
   await settleOne(queue)
-  const before = await namesOf(queue, ATTACHED)
+  const before = await daysOf(queue)
   const today = await namesOf(queue, 'select tableoid::regclass::text as name from fleetline.task_history')
   await queue.run((query) => query(`alter table fleetline.task_history detach partition ${today[0]}`))
   assert.equal((await queue.history()).length, 0)
   await makePartitions(queue.database)
   assert.deepEqual(await namesOf(queue, ATTACHED), before)
   assert.equal((await queue.history()).length, 1)
+})
+
+test('the lock on the whole history is asked for 20 ms, and does not outlast its message; a day that others detached stays', async (t) => {
+  const queue = await queueOn(t)
+  await addOldDay(queue)
+  const [config] = await queue.run((query) =>
+    query<{ text: string }>(`select proconfig::text as text from pg_proc where proname = 'drop_partitions'`),
+  )
+  assert.match(config!.text, /lock_timeout=20ms/)
+  const other = await openDatabase(t, queue.url)
+  const count = (query: Query) => query('select count(*) from fleetline.task_history')
+  const slow: Transactions = {
+    transaction: (work, options) =>
+      queue.database.transaction(async (query) => {
+        const value = await work(query)
+        assert.equal((await other.transaction(count, { deadlineMs: 10_000 })).type, 'committed')
+        return value
+      }, options),
+  }
+  await dropPartitions(slow)
+  await queue.run((query) => query(`alter table ${OLD}_detached rename to task_history_20200102`))
+  await dropPartitions(queue.database)
+  assert.ok((await namesOf(queue, TABLES)).includes('fleetline.task_history_20200102'))
 })

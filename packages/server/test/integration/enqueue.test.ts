@@ -5,8 +5,10 @@ import { formatId, TASK_LIMITS, uuidV7, type Id } from '@fleetline/protocol'
 import pg from 'pg'
 import { Rejected } from '../../src/errors.ts'
 import type { Database, Query } from '../../src/store/database.ts'
+import { migrateUp, migrationFiles } from '../../src/store/migrate.ts'
 import { ENDED_BEFORE, ENQUEUE } from '../../src/task/enqueue.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { databaseFor } from '../support/database.ts'
 import { explaining } from '../support/plan.ts'
 import { DONE, partsOn, queueOn, TENANT } from '../support/tasks.ts'
 
@@ -227,7 +229,7 @@ test('a program in any language enqueues by fleetline.enqueue, with no right but
   await assert.rejects(call(`'default', 'work', '1', '{"prio": 5}'`), /has no option prio/)
   await assert.rejects(
     call(`'default', 'work', '1', '{"tenant": "nobody"}'`),
-    /There is no tenant nobody, or/,
+    /may not enqueue for nobody, or there is no such tenant/,
   )
   await assert.rejects(call(`'default', 'work', to_jsonb(repeat('x', 262144))`), /over 262144 bytes/)
   await client.query('begin')
@@ -286,4 +288,53 @@ test('S1: a role enqueues for the tenants that were granted to it or to a group 
   await client.query(`select fleetline.enqueue('default', 'work', '1', '{"tenant": "other"}')`)
   assert.deepEqual(await tenants(), ['other', 'other', 'dev', 'other'], 'the owner has every tenant')
   await assert.rejects(client.query(`select fleetline.grant_enqueue('${one}', 'nobody')`), /no tenant nobody/)
+})
+
+test('S1: the rights of a role count where its code runs: in functions that others call, not in what a superuser analyzes', async (t) => {
+  const { url, tasks } = await queueOn(t)
+  const { client } = await clientOf(t, url)
+  const [owner, web] = [await createRole(t, client, 'owner'), await createRole(t, client, 'web')]
+  await client.query(`insert into fleetline.tenants (name) values ('other')`)
+  await client.query(
+    `select fleetline.grant_enqueue('${owner}', 'other'); create schema own authorization ${owner}`,
+  )
+  await client.query(`grant usage on schema own to ${web}; set role ${owner}`)
+  // Run by the superuser's ANALYZE, as the owner of the table, this would be the superuser's to anybody who asked who logged in.
+  await client.query(`
+    create function own.trick(n int) returns int immutable language plpgsql as $$ begin
+      if session_user <> current_user then
+        perform fleetline.enqueue('default', 'work', '"stolen"', '{"tenant": "dev"}');
+      end if;
+      return 1;
+    exception when insufficient_privilege then return 0; end $$;
+    create table own.bait (n int);
+    create index on own.bait (own.trick(n));
+    insert into own.bait values (1);
+    create function own.order_one() returns uuid security definer language sql as
+      $$ select fleetline.enqueue('default', 'work', '"theirs"') $$`)
+  await client.query('reset role')
+  await client.query('analyze own.bait')
+  await client.query(`set role ${web}`)
+  await client.query('select own.order_one()')
+  await client.query('reset role')
+  assert.deepEqual(
+    (await tasks()).map(({ input }) => input),
+    ['theirs'],
+  )
+})
+
+test('roles that could execute fleetline.enqueue before a tenant was needed have the one that they used', async (t) => {
+  const url = await databaseFor(t, 'template1')
+  await migrateUp({ url, migrations: migrationFiles().filter(({ number }) => number < 18) })
+  const { client } = await clientOf(t, url)
+  const [had, hadNot] = [await createRole(t, client, 'had'), await createRole(t, client, 'had_not')]
+  await client.query(`grant execute on function fleetline.enqueue to ${had}`)
+  await migrateUp({ url })
+  const { rows } = await client.query(
+    `
+    select rolname from pg_roles r, pg_proc p
+     where p.proname = fleetline.function_of('dev') and rolname = any ($1) and has_function_privilege(r.oid, p.oid, 'execute')`,
+    [[had, hadNot]],
+  )
+  assert.deepEqual(rows, [{ rolname: had }])
 })

@@ -88,24 +88,24 @@ test('a pod does not start on a schema that it was not written for, and says wha
   const url = await databaseFor(t)
   const last = migrationFiles().at(-1)!.number
   const database = await openDatabase(t, url)
-  const add = (number: number, breaks: boolean) =>
+  const add = (number: number, podsFrom: number) =>
     database.transaction((query) =>
       query(
-        `insert into fleetline.migrations (number, name, checksum, breaks) values ($1, 'later', '', $2)`,
-        [number, breaks],
+        `insert into fleetline.migrations (number, name, checksum, pods_from) values ($1, 'later', '', $2)`,
+        [number, podsFrom],
       ),
     )
-  await add(last + 1, false)
-  await add(last + 2, false)
+  await add(last + 1, last)
+  await add(last + 2, last)
   const beside = newPod(t, url)
   await beside.start()
-  await add(last + 3, true)
+  await add(last + 3, last + 1)
   await eventually(
     async () => {
       const { report } = await ready(beside)
       assert.deepEqual(
         report.checks['schema']?.reason,
-        outsideWindow({ last: last + 3, breaking: last + 3 }, last),
+        outsideWindow({ last: last + 3, podsFrom: last + 1 }, last),
       )
     },
     { what: 'the pod to see that the schema has left it behind' },
