@@ -92,14 +92,16 @@ export const SETTINGS = {
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '5000',
-    reason: 'what is not stored within that is told as unavailable, and sent again by whoever wants it',
+    reason:
+      'a read or a write that takes longer is answered with `unavailable`; whoever sent it may send it again',
   },
   lockTimeoutMs: {
     env: 'FLEETLINE_LOCK_TIMEOUT_MS',
     parse: whole(10, 60_000),
     expects: 'milliseconds from 10 to 60000',
     fallback: '2000',
-    reason: 'one held row costs one try, not the queue of transactions behind it',
+    reason:
+      'a statement that waits longer for a row that somebody holds is given up, and tried again later; others do not wait for it',
   },
   idleTransactionMs: {
     env: 'FLEETLINE_IDLE_TRANSACTION_MS',
@@ -165,7 +167,7 @@ export const SETTINGS = {
     expects: 'milliseconds from 0 to 3600000',
     fallback: '15000',
     reason:
-      'for running tasks to end before they are handed back; with stopMs below the 30 s that orchestrators give',
+      'for running tasks and turns to end before they are handed back; with stopMs below the 30 s that orchestrators give',
   },
   unreadyMs: {
     env: 'FLEETLINE_UNREADY_MS',
@@ -283,7 +285,7 @@ export const SETTINGS = {
     parse: whole(1_048_576, 68_719_476_736),
     expects: 'bytes from 1048576 to 68719476736',
     fallback: '268435456',
-    reason: 'the same of all replies together: a reply of a page of text takes 10 KB of it',
+    reason: 'what a pod keeps of all replies that are under way; a reply of a page of text takes 10 KB of it',
   },
   stopMs: {
     env: 'FLEETLINE_STOP_MS',
@@ -291,6 +293,6 @@ export const SETTINGS = {
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
     reason:
-      'for all parts of a pod together, once drainMs and unreadyMs are over; also if PostgreSQL is away',
+      'for all parts of a pod together to close, after the longer of drainMs and unreadyMs; also if PostgreSQL is away',
   },
 } as const satisfies Record<string, Setting<unknown>>

@@ -86,6 +86,7 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
   const read = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work, { access: 'read' }), failed)
   const find = async (tenant: number, name: string) => {
+    if (!TASK_NAME.test(name)) return undefined // no row can hold it, and PostgreSQL may refuse the question
     const [row] = await read((query) => query<SealedRow>(FIND, [tenant, name]), 'The agent cannot be read')
     return row
   }
@@ -137,6 +138,7 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
       return row && { ...entryOf(tenant, row), secret: open(tenant, row) }
     },
     remove: async (tenant, name) =>
+      TASK_NAME.test(name) &&
       (await run((query) => query(REMOVE, [tenant, name]), 'Whether the agent was removed is not known'))
         .length > 0,
   }

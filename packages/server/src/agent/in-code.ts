@@ -1,5 +1,6 @@
 // Agents in the code of any pod. Each has a track of turns of its own, which is claimed by the pods that have it: so the rows
 // of pods say who has which.
+import { TASK_NAME } from '@fleetline/protocol'
 import { valueOf, type Transactions } from '../store/database.ts'
 
 /** Of the track of turns that an agent in code answers. `fleetline.turn_track` makes the same. */
@@ -20,6 +21,7 @@ export async function findInCode(
   database: Transactions,
   agent: string,
 ): Promise<'live' | 'lately' | 'never'> {
+  if (!TASK_NAME.test(agent)) return 'never'
   const outcome = await database.transaction(
     (query) => query<{ isLive: boolean }>(IN_CODE, [shapeOf(agent)]),
     { access: 'read' },

@@ -2,7 +2,7 @@
 
 export function whole(min: number, max: number) {
   return (text: string): number | undefined => {
-    const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
     return value >= min && value <= max ? value : undefined
   }
 }

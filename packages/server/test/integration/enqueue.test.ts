@@ -277,6 +277,8 @@ test('S1: a role enqueues for the tenants that were granted to it or to a group 
   await client.query(`select fleetline.grant_enqueue('${group}', 'dev'); grant ${group} to ${one}`)
   await assert.rejects(asRole(''), /may enqueue for several tenants: name one/)
   await asRole(`, '{"tenant": "dev"}'`)
+  await assert.rejects(client.query(`select fleetline.revoke_enqueue('${one}', 'othre')`), /no tenant othre/)
+  await assert.rejects(client.query(`select fleetline.revoke_enqueue('${one}_', 'other')`), /no role/)
   await client.query(`select fleetline.revoke_enqueue('${one}', 'other')`)
   await assert.rejects(asRole(inOther), refused)
   await assert.rejects(

@@ -5,15 +5,15 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { formatId } from '@fleetline/protocol'
-import { z } from 'zod'
-import { routeTables } from '../../../../scripts/reference.ts'
-import type { Route } from '../../src/door/route.ts'
+import type { z } from 'zod'
+import { nameOf, type Route } from '../../src/door/route.ts'
 import { task } from '../../src/index.ts'
 import type { Query } from '../../src/store/database.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
+import { AGENT, everyField, requestWith } from '../support/route-fields.ts'
 import { idOf } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
 import { conversationOn } from '../support/turns.ts'
@@ -98,41 +98,23 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'POST /v1/tasks body.id': 'no id',
 }
 
-const AGENT = {
-  name: 'own',
-  url: 'http://127.0.0.1:1/',
-  secret: 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDE=',
-}
-/** What each route with a body is sent, beside the field in question. */
-const BODIES: Readonly<Record<string, object>> = {
-  'POST /v1/sessions': {},
-  'POST /v1/sessions/:session/messages': { message: { parts: [{ type: 'text', text: 'hello' }] } },
-  'POST /v1/sessions/:session/stop': {
-    turn: formatId('turn', 0, '01980000-0000-7000-8000-000000000000'),
-    epoch: 1,
-  },
-  'POST /v1/agents': AGENT,
-  'POST /v1/tasks': { machine: 'work' },
-}
-
 test('S3: what is another tenant’s cannot be told from what does not exist, by any field of any route', async (t) => {
   const { gateway, kinds, theirs, forgetOwn } = await twoTenants(t)
   const before = await theirs()
   const asked = []
-  for (const route of routeTables()[4400])
-    for (const field of fieldsOf(route)) {
-      const named = FIELDS[`${route.method} ${route.path} ${field}`] ?? FIELDS[field]
-      assert.ok(named, `${route.method} ${route.path}: say in FIELDS what ${field} names`)
-      for (const pair of named === 'no id' ? [] : named.flatMap((kind) => kinds[kind])) {
-        const answer = await answerTo(gateway, route, field, pair.theirs)
-        await forgetOwn()
-        const wanted = await answerTo(gateway, route, field, pair.nobodys)
-        await forgetOwn()
-        assert.deepEqual(answer, wanted, `${route.method} ${route.path} ${field}`)
-        if (field.startsWith('params.')) assert.equal(answer.status, 404)
-        asked.push(field)
-      }
+  for (const { route, field } of everyField().filter(({ schema }) => mayHoldId(schema))) {
+    const named = FIELDS[`${nameOf(route)} ${field}`] ?? FIELDS[field]
+    assert.ok(named, `${nameOf(route)}: say in FIELDS what ${field} names`)
+    for (const pair of named === 'no id' ? [] : named.flatMap((kind) => kinds[kind])) {
+      const answer = await answerTo(gateway, route, field, pair.theirs)
+      await forgetOwn()
+      const wanted = await answerTo(gateway, route, field, pair.nobodys)
+      await forgetOwn()
+      assert.deepEqual(answer, wanted, `${nameOf(route)} ${field}`)
+      if (field.startsWith('params.')) assert.equal(answer.status, 404)
+      asked.push(field)
     }
+  }
   assert.ok(asked.length >= 28, `${asked.length} pairs`)
   assert.deepEqual(await theirs(), before)
 })
@@ -149,6 +131,12 @@ test('S3: lists show only what the caller has', async (t) => {
     [[session], [made['id']], { agents: [] }],
   )
 })
+
+/** Numbers, enums and times cannot. */
+function mayHoldId({ type, pattern, format, enum: values }: z.core.JSONSchema.BaseSchema): boolean {
+  if (values || format === 'date-time' || String(pattern).startsWith('^\\d')) return false
+  return type === 'string' || type === undefined
+}
 
 /** A tenant that has one of everything, and beside it the one that asks. */
 async function twoTenants(t: TestContext) {
@@ -213,54 +201,16 @@ async function rowsOf(query: Query, tenant: number): Promise<unknown[]> {
   return rows
 }
 
-/** The fields of a route that may hold an id: numbers, enums and times cannot. */
-function fieldsOf(route: Route): string[] {
-  return (['params', 'query', 'headers', 'body'] as const).flatMap((part) =>
-    route[part] ? textsIn(z.toJSONSchema(route[part], { io: 'input', unrepresentable: 'any' }), part) : [],
-  )
-}
-
-function textsIn(schema: z.core.JSONSchema.BaseSchema, path: string): string[] {
-  if (schema.anyOf) return schema.anyOf.flatMap((one) => textsIn(one, path))
-  if (schema.properties)
-    return Object.entries(schema.properties).flatMap(([name, one]) =>
-      typeof one === 'boolean' ? [] : textsIn(one, `${path}.${name}`),
-    )
-  if (schema.items) return textsIn(schema.items as z.core.JSONSchema.BaseSchema, `${path}[]`)
-  const isNumber = String(schema.pattern).startsWith('^\\d')
-  if (schema.enum || schema.format === 'date-time' || isNumber) return []
-  return schema.type === 'string' || schema.type === undefined ? [path] : []
-}
-
 /** Sends a request with this field set. Ids and times that every answer has of its own are left out. */
-async function answerTo(gateway: string, { method, path, body }: Route, field: string, value: string) {
-  const [part, ...names] = field.split('.')
-  const own = path.includes(':session') ? (await makeSession(gateway)).session : ''
-  const sent = BODIES[`${method} ${path}`]
-  assert.equal(
-    sent !== undefined,
-    body !== undefined,
-    `${method} ${path}: a body in this test, if it takes one`,
-  )
-  const named = part === 'params' ? path.replace(`:${names[0]}`, value) : path
-  const address = named.replace(':session', own).replace(':user', 'ada')
-  const question = part === 'query' ? `?${names[0]}=${encodeURIComponent(value)}` : ''
-  const answer = await fetch(`${gateway}${address}${question}`, {
-    method,
-    ...(sent && {
-      body: JSON.stringify(part === 'body' ? withField(sent, names, value) : sent),
-      headers: { 'content-type': 'application/json' },
-    }),
-  })
+async function answerTo(gateway: string, route: Route, field: string, value: string) {
+  const own = route.path.includes(':session') ? (await makeSession(gateway)).session : ''
+  const given = field.startsWith('body.') ? JSON.stringify(value) : encodeURIComponent(value)
+  const { path, init } = requestWith(route, field, given, own)
+  const answer = await fetch(`${gateway}${path}`, init)
   const headers = [...answer.headers].filter(([name]) => name !== 'x-request-id' && name !== 'date')
   const text = (await answer.text())
     .replaceAll(value, 'VALUE')
     .replace(answer.headers.get('x-request-id')!, '')
     .replaceAll(/\b[a-z]{3}_[0-9a-f]{32,36}\b|\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'OWN')
   return { status: answer.status, headers, text }
-}
-
-function withField(value: object, [name = '', ...rest]: readonly string[], text: string): object {
-  const inner = (value as Record<string, object | undefined>)[name] ?? {}
-  return { ...value, [name]: rest.length === 0 ? text : withField(inner, rest, text) }
 }

@@ -173,6 +173,9 @@ test('tasks ls, get, enqueue, retry', async (t) => {
     id: string
   }
   await untilState(pod, broken.id, 'dead')
+  const [first, last] = (await type(json, 'ls', [], { limit: '1' })).out.split('\n')
+  assert.equal((JSON.parse(first!) as { id: string }).id, broken.id)
+  assert.deepEqual(JSON.parse(last!), { next: broken.id }, 'there are older ones')
   assert.match(
     (await type({ url, isTTY: true }, 'ls', [], { state: 'dead' })).out,
     /^ID .* CODE +CREATEDAT\n.* dead +null +failed +1 +failed/,

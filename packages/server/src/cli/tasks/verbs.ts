@@ -23,7 +23,9 @@ export async function list({ flags, options, output }: Call): Promise<number> {
     if (next === null || tasks.length >= limit) break
   }
   output.list(['id', 'machine', 'state', 'transition', 'reason', 'spent', 'code', 'createdAt'], tasks)
-  if (next !== null) output.note(`There may be older tasks. To see them, add --before ${next}`)
+  if (next === null) return EXIT.done
+  if (output.isJson) output.one({ next })
+  else output.note(`There may be older tasks. To see them, add --before ${next}`)
   return EXIT.done
 }
 
