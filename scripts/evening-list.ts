@@ -29,6 +29,7 @@ const REPEATED: readonly string[] = [
 // A night has fifty runs of each, but for those that are long by themselves.
 const NIGHTLY_RUNS: Readonly<Record<string, number>> = {
   agents: 1,
+  cuts: 5,
   followers: 1,
   'first-run': 1,
   'postgres-18': 1,

@@ -1,14 +1,24 @@
 -- pods from: 17
--- A tenant or a role that does not exist is an error: otherwise a typing error would look like a right that was taken back.
+-- Rejects an unknown tenant or role: otherwise a typo would look like a successful revoke. A role that has lost its last tenant
+-- also loses what `grant_enqueue` gave beside it, but for `usage` on the schema, which it may need for other things.
 create or replace function fleetline.revoke_enqueue(role_name name, tenant_name text) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare name text := fleetline.function_of(tenant_name);
+declare
+  function_name text := fleetline.function_of(tenant_name);
+  role_id oid := case when role_name = 'public' then 0 else (select r.oid from pg_roles r where r.rolname = role_name) end;
 begin
   if not exists (select from fleetline.tenants t where t.name = tenant_name) then
-    raise exception 'There is no tenant %', tenant_name using errcode = 'invalid_parameter_value';
-  elsif role_name <> 'public' and not exists (select from pg_roles r where r.rolname = role_name) then
-    raise exception 'There is no role %', role_name using errcode = 'undefined_object';
-  elsif to_regproc('fleetline.' || name) is not null then
-    execute format('revoke execute on function fleetline.%I from %I', name, role_name);
+    raise exception 'Nothing was revoked: there is no tenant %', tenant_name using errcode = 'invalid_parameter_value';
+  elsif role_id is null then
+    raise exception 'Nothing was revoked: there is no role %', role_name using errcode = 'undefined_object';
+  end if;
+  if to_regproc('fleetline.' || function_name) is not null then
+    execute format('revoke execute on function fleetline.%I from %I', function_name, role_name);
+  end if;
+  if not exists (
+    select from pg_proc p, aclexplode(p.proacl) a
+     where p.pronamespace = 'fleetline'::regnamespace and p.proname like 'enqueue\_for\_%' and a.grantee = role_id)
+  then
+    execute format('revoke execute on function fleetline.enqueue, fleetline.function_of from %I', role_name);
   end if;
 end $$;

@@ -93,7 +93,7 @@ export const SETTINGS = {
     expects: 'milliseconds from 100 to 600000',
     fallback: '5000',
     reason:
-      'a read or a write that takes longer is answered with `unavailable`; whoever sent it may send it again',
+      'a read or write that takes longer fails with `unavailable`; a write may still have been stored, so send it again under the same id',
   },
   lockTimeoutMs: {
     env: 'FLEETLINE_LOCK_TIMEOUT_MS',
@@ -101,7 +101,7 @@ export const SETTINGS = {
     expects: 'milliseconds from 10 to 60000',
     fallback: '2000',
     reason:
-      'a statement that waits longer for a row that somebody holds is given up, and tried again later; others do not wait for it',
+      'how long a statement waits for a locked row; then its transaction is rolled back, so that transactions behind it do not wait too',
   },
   idleTransactionMs: {
     env: 'FLEETLINE_IDLE_TRANSACTION_MS',
@@ -167,7 +167,7 @@ export const SETTINGS = {
     expects: 'milliseconds from 0 to 3600000',
     fallback: '15000',
     reason:
-      'for running tasks and turns to end before they are handed back; with stopMs below the 30 s that orchestrators give',
+      'running tasks and turns have this long to end; then the pod hands them back. Together with stopMs it stays below the 30 s that orchestrators allow',
   },
   unreadyMs: {
     env: 'FLEETLINE_UNREADY_MS',
@@ -285,7 +285,7 @@ export const SETTINGS = {
     parse: whole(1_048_576, 68_719_476_736),
     expects: 'bytes from 1048576 to 68719476736',
     fallback: '268435456',
-    reason: 'what a pod keeps of all replies that are under way; a reply of a page of text takes 10 KB of it',
+    reason: 'the memory of a pod for all replies that are under way; a reply of one page of text takes 10 KB',
   },
   stopMs: {
     env: 'FLEETLINE_STOP_MS',
@@ -293,6 +293,6 @@ export const SETTINGS = {
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
     reason:
-      'for all parts of a pod together to close, after the longer of drainMs and unreadyMs; also if PostgreSQL is away',
+      'after drainMs and unreadyMs, all parts of a pod together must close within this time, even if PostgreSQL does not answer',
   },
 } as const satisfies Record<string, Setting<unknown>>

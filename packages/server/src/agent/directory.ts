@@ -86,7 +86,7 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
   const read = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work, { access: 'read' }), failed)
   const find = async (tenant: number, name: string) => {
-    if (!TASK_NAME.test(name)) return undefined // no row can hold it, and PostgreSQL may refuse the question
+    if (!TASK_NAME.test(name)) return undefined // no agent has such a name, and PostgreSQL rejects a query with U+0000
     const [row] = await read((query) => query<SealedRow>(FIND, [tenant, name]), 'The agent cannot be read')
     return row
   }

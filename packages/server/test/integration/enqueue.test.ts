@@ -281,6 +281,12 @@ test('S1: a role enqueues for the tenants that were granted to it or to a group 
   await assert.rejects(client.query(`select fleetline.revoke_enqueue('${one}_', 'other')`), /no role/)
   await client.query(`select fleetline.revoke_enqueue('${one}', 'other')`)
   await assert.rejects(asRole(inOther), refused)
+  await client.query(`select fleetline.revoke_enqueue('${group}', 'dev')`)
+  await client.query(`revoke usage on schema fleetline from ${one}, ${group}`)
+  const { rows } = await client.query<{ acl: string }>(
+    `select proacl::text as acl from pg_proc where pronamespace = 'fleetline'::regnamespace`,
+  )
+  assert.ok(!rows.some(({ acl }) => acl?.includes(one) || acl?.includes(group)), 'they can be dropped')
   await assert.rejects(
     client.query(`set role ${one}; select fleetline.grant_enqueue('${one}', 'other')`),
     refused,

@@ -132,7 +132,7 @@ test('S3: lists show only what the caller has', async (t) => {
   )
 })
 
-/** Numbers, enums and times cannot. */
+/** Whether a field may hold an id: numbers, enums and times cannot. */
 function mayHoldId({ type, pattern, format, enum: values }: z.core.JSONSchema.BaseSchema): boolean {
   if (values || format === 'date-time' || String(pattern).startsWith('^\\d')) return false
   return type === 'string' || type === undefined
@@ -203,9 +203,9 @@ async function rowsOf(query: Query, tenant: number): Promise<unknown[]> {
 
 /** Sends a request with this field set. Ids and times that every answer has of its own are left out. */
 async function answerTo(gateway: string, route: Route, field: string, value: string) {
-  const own = route.path.includes(':session') ? (await makeSession(gateway)).session : ''
+  const known = { session: (await makeSession(gateway)).session, user: 'ada' }
   const given = field.startsWith('body.') ? JSON.stringify(value) : encodeURIComponent(value)
-  const { path, init } = requestWith(route, field, given, own)
+  const { path, init } = requestWith(route, field, given, known)
   const answer = await fetch(`${gateway}${path}`, init)
   const headers = [...answer.headers].filter(([name]) => name !== 'x-request-id' && name !== 'date')
   const text = (await answer.text())

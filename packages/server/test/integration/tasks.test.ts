@@ -175,7 +175,7 @@ test('tasks ls, get, enqueue, retry', async (t) => {
   await untilState(pod, broken.id, 'dead')
   const [first, last] = (await type(json, 'ls', [], { limit: '1' })).out.split('\n')
   assert.equal((JSON.parse(first!) as { id: string }).id, broken.id)
-  assert.deepEqual(JSON.parse(last!), { next: broken.id }, 'there are older ones')
+  assert.deepEqual(JSON.parse(last!), { next: broken.id }, 'the last line says where the next page begins')
   assert.match(
     (await type({ url, isTTY: true }, 'ls', [], { state: 'dead' })).out,
     /^ID .* CODE +CREATEDAT\n.* dead +null +failed +1 +failed/,

@@ -13,13 +13,15 @@ type Parts = {
   readonly tasks?: readonly Machine[]
   readonly agents?: readonly AgentDefinition[]
   readonly downstreams?: readonly DownstreamDefinition[]
+  /** Where its log goes, a line each. */
+  readonly lines?: string[]
 }
 
 export function newPod(
   t: TestContext,
   url: string,
   more: Flags = {},
-  { tasks = [], agents, downstreams = [] }: Parts = {},
+  { tasks = [], agents, downstreams = [], lines }: Parts = {},
 ): Pod {
   const patience = {
     transactionDeadlineMs: '60000',
@@ -30,7 +32,7 @@ export function newPod(
     beatMs: '200',
   }
   const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
-  const log = createLog({ level: 'info', destination: { write: () => undefined } })
+  const log = createLog({ level: 'info', destination: { write: (line) => void lines?.push(line) } })
   const pod = createPod(loadConfig({ environment: {}, flags }), {
     log,
     tasks,

@@ -1,5 +1,5 @@
-// The fields of the public routes, read from the table of routes, and a request in which each can be set: tests that ask every
-// route about every field need no list of their own.
+// Lists the fields of all public routes from the route table, and builds a request that sets one of them. Tests of every field
+// share this list.
 import assert from 'node:assert/strict'
 import { formatId } from '@fleetline/protocol'
 import { z } from 'zod'
@@ -13,7 +13,7 @@ export const AGENT = {
   url: 'http://127.0.0.1:1/',
   secret: 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDE=',
 }
-/** What each route with a body is sent, beside the field in question. */
+/** A valid body for each route that takes one; the tested field is set in it. */
 const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/sessions': {},
   'POST /v1/sessions/:session/messages': { message: { parts: [{ type: 'text', text: 'hello' }] } },
@@ -25,20 +25,17 @@ const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/tasks': { machine: 'work' },
 }
 
-/** Every field of every public route, as `body.message.parts[].type`. */
+/** Ids for the parameters of a path. */
+export type Known = Readonly<Record<string, string>>
+
+/** Every field of every public route, for example `body.message.parts[].type`. */
 export function everyField(): { readonly route: Route; readonly field: string; readonly schema: Schema }[] {
-  return routeTables()[4400].flatMap((route) =>
-    (['params', 'query', 'headers', 'body'] as const).flatMap((part) =>
-      route[part]
-        ? leavesOf(z.toJSONSchema(route[part], { io: 'input', unrepresentable: 'any' }), part).map(
-            (leaf) => ({
-              route,
-              ...leaf,
-            }),
-          )
-        : [],
-    ),
-  )
+  return routeTables()[4400].flatMap((route) => {
+    const leaves = (['params', 'query', 'headers', 'body'] as const).flatMap((part) =>
+      route[part] ? leavesOf(z.toJSONSchema(route[part], { io: 'input', unrepresentable: 'any' }), part) : [],
+    )
+    return leaves.map((leaf) => ({ route, ...leaf }))
+  })
 }
 
 function leavesOf(schema: Schema, field: string): { readonly field: string; readonly schema: Schema }[] {
@@ -51,37 +48,31 @@ function leavesOf(schema: Schema, field: string): { readonly field: string; read
   return [{ field, schema }]
 }
 
-/**
- * A request with this field set to a value, which is JSON in a body and percent-encoded in an address. `session` is one that
- * the caller has.
- */
-export function requestWith(
+/** A request that a route takes as it is. */
+export function plainRequest(
   route: Route,
-  field: string,
-  value: string,
-  session: string,
+  known: Known,
 ): { readonly path: string; readonly init: RequestInit } {
   const { method, path, body } = route
-  const [part, ...names] = field.split('.')
   const sent = BODIES[nameOf(route)]
-  assert.equal(sent !== undefined, body !== undefined, `${nameOf(route)}: a body in BODIES, if it takes one`)
-  const named = part === 'params' ? path.replace(`:${names[0]}`, () => value) : path
-  const question = part === 'query' ? `?${names[0]}=${value}` : ''
-  const json = part === 'body' ? jsonWith(sent!, names, value) : JSON.stringify(sent)
-  return {
-    path: `${named.replace(':session', session).replace(':user', 'ada')}${question}`,
-    init: {
-      method,
-      ...(sent && { body: json }),
-      headers: {
-        ...(sent && { 'content-type': 'application/json' }),
-        ...(part === 'headers' && { [names[0]!]: value }),
-      },
-    },
-  }
+  assert.equal(sent !== undefined, body !== undefined, `${nameOf(route)}: a body in BODIES, or none`)
+  const filled = path.replace(/:(\w+)/g, (_, name: string) => known[name] ?? assert.fail(`${path}: ${name}?`))
+  const headers = { ...(sent && { 'content-type': 'application/json' }) }
+  return { path: filled, init: { method, headers, ...(sent && { body: JSON.stringify(sent) }) } }
 }
 
-/** JSON that need not be the JSON of any value: `1e400`, the key `__proto__`. */
+/** The same request with this field set. `value` is JSON in a body and percent-encoded in an address. */
+export function requestWith(route: Route, field: string, value: string, known: Known) {
+  const [part, ...names] = field.split('.') as [string, string, ...string[]]
+  const { path, init } = plainRequest(route, part === 'params' ? { ...known, [names[0]]: value } : known)
+  if (part === 'query') return { path: `${path}?${names[0]}=${value}`, init }
+  if (part === 'headers') return { path, init: { ...init, headers: { ...init.headers, [names[0]]: value } } }
+  if (part !== 'body') return { path, init }
+  const sent = field === 'body.text' ? {} : BODIES[nameOf(route)]! // a text stands in place of a message
+  return { path, init: { ...init, body: jsonWith(sent, names, value) } }
+}
+
+/** Inserts the JSON as text: JSON.stringify cannot produce `1e400` or the key `__proto__`. */
 function jsonWith(body: object, names: readonly string[], json: string): string {
   const mark = 'the value of the field'
   return JSON.stringify(withField(body, names, mark)).replace(JSON.stringify(mark), () => json)
