@@ -71,6 +71,7 @@ async function measure(scope: Scope, { cluster, size, entrant, round }: Round): 
   const field = await openField(scope, cluster, {
     module: join(import.meta.dirname, entrant.module),
     database,
+    isTidy: size !== SIZES.smoke,
   })
   const [enqueuer] = (await field.start(1)) as [ContestantProcess]
   const latenciesMs = isLive ? await latency(field, size, enqueuer) : []

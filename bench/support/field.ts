@@ -14,13 +14,20 @@ export type Field = {
   close(): Promise<void>
 }
 
+type Place = {
+  readonly module: string
+  readonly database: string
+  /** Where nothing is measured, nothing needs to be tidied. */
+  readonly isTidy: boolean
+}
+
 const PATIENCE_MS = 120_000 // a process died, or a task was lost
 const LOOK_MS = 20
 
 export async function openField(
   scope: Scope,
   cluster: Cluster,
-  { module, database }: { readonly module: string; readonly database: string },
+  { module, database, isTidy }: Place,
 ): Promise<Field> {
   const { prepare, UNFINISHED } = (await import(module)) as ContestantModule
   const url = cluster.urlOf(database)
@@ -41,6 +48,7 @@ export async function openField(
       await cluster.admin(`drop database ${database}`)
     },
     tidy: async () => {
+      if (!isTidy) return
       await cluster.admin('vacuum analyze', database)
       await cluster.admin('checkpoint', database)
     },
