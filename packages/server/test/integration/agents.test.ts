@@ -244,7 +244,7 @@ test('T3: a Retry-After is for the agent: its other turns wait, too, and say why
   assert.deepEqual([first.waitsFor, second.waitsFor], ['agent_error', 'rate_limited'])
   for (const { retryAt } of [first, second]) {
     const ms = Date.parse(retryAt!) - Date.now()
-    assert.ok(ms > 300_000 && ms <= 660_000, `${ms} ms`)
+    assert.ok(ms > 300_000 && ms < 1_200_000, `${ms} ms`) // up to a tenth more, behind a settlement that may be late; not an hour
   }
   assert.equal(talk.received.length, 1)
 })
