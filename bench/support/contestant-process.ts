@@ -20,7 +20,7 @@ const range = (from: number, count: number) => Array.from({ length: count }, (_,
 const [path = '', url = ''] = process.argv.slice(2)
 const { open } = (await import(path)) as ContestantModule
 const contestant: Contestant = await open(url)
-flushCompileCache() // it is killed in the end: the next process of the gate starts faster
+flushCompileCache() // Node saves it only on a normal exit, and this process is killed; the next one starts faster
 const [ran, atMs] = [[] as number[], [] as number[]]
 let stopWork: () => Promise<void> = async () => undefined
 

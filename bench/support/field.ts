@@ -17,7 +17,7 @@ export type Field = {
 type Place = {
   readonly module: string
   readonly database: string
-  /** Where nothing is measured, nothing needs to be tidied. */
+  /** Whether `tidy` runs vacuum and a checkpoint: a run that measures nothing skips them. */
   readonly isTidy: boolean
 }
 

@@ -93,7 +93,7 @@ export const SETTINGS = {
     expects: 'milliseconds from 100 to 600000',
     fallback: '5000',
     reason:
-      'a read or write that takes longer fails with `unavailable`; a write may still have been stored, so send it again under the same id',
+      'how long a read or write may take; then it fails with `unavailable`. The write may still have been stored, so retry it with the same id',
   },
   lockTimeoutMs: {
     env: 'FLEETLINE_LOCK_TIMEOUT_MS',
@@ -167,7 +167,7 @@ export const SETTINGS = {
     expects: 'milliseconds from 0 to 3600000',
     fallback: '15000',
     reason:
-      'running tasks and turns have this long to end; then the pod hands them back. Together with stopMs it stays below the 30 s that orchestrators allow',
+      'how long running tasks and turns may continue after a stop begins; then the pod hands them back. The defaults of drainMs and stopMs add up to 25 s, less than the 30 s that orchestrators allow',
   },
   unreadyMs: {
     env: 'FLEETLINE_UNREADY_MS',
@@ -293,6 +293,6 @@ export const SETTINGS = {
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
     reason:
-      'after drainMs and unreadyMs, all parts of a pod together must close within this time, even if PostgreSQL does not answer',
+      'how long all parts of a pod together may take to close, even if PostgreSQL does not answer; it counts from the end of drainMs or unreadyMs, whichever is later',
   },
 } as const satisfies Record<string, Setting<unknown>>

@@ -244,7 +244,8 @@ test('T3: a Retry-After is for the agent: its other turns wait, too, and say why
   assert.deepEqual([first.waitsFor, second.waitsFor], ['agent_error', 'rate_limited'])
   for (const { retryAt } of [first, second]) {
     const ms = Date.parse(retryAt!) - Date.now()
-    assert.ok(ms > 300_000 && ms < 1_200_000, `${ms} ms`) // up to a tenth more, behind a settlement that may be late; not an hour
+    // Ten minutes, up to a tenth more, and 30 s at most behind a call that was turned away before. A slow machine only sees less.
+    assert.ok(ms > 300_000 && ms <= 690_000, `${ms} ms`)
   }
   assert.equal(talk.received.length, 1)
 })

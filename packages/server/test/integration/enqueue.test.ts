@@ -279,20 +279,26 @@ test('S1: a role enqueues for the tenants that were granted to it or to a group 
   await asRole(`, '{"tenant": "dev"}'`)
   await assert.rejects(client.query(`select fleetline.revoke_enqueue('${one}', 'othre')`), /no tenant othre/)
   await assert.rejects(client.query(`select fleetline.revoke_enqueue('${one}_', 'other')`), /no role/)
+  await assert.rejects(
+    client.query(`set role ${one}; select fleetline.grant_enqueue('${one}', 'dev')`),
+    /permission denied for function grant_enqueue/,
+  )
+  await client.query('reset role')
   await client.query(`select fleetline.revoke_enqueue('${one}', 'other')`)
   await assert.rejects(asRole(inOther), refused)
+  await assert.rejects(
+    client.query(`select fleetline.revoke_enqueue(current_user, 'dev')`),
+    /owns the schema/,
+  )
   await client.query(`select fleetline.revoke_enqueue('${group}', 'dev')`)
   await client.query(`revoke usage on schema fleetline from ${one}, ${group}`)
   const { rows } = await client.query<{ acl: string }>(
     `select proacl::text as acl from pg_proc where pronamespace = 'fleetline'::regnamespace`,
   )
-  assert.ok(!rows.some(({ acl }) => acl?.includes(one) || acl?.includes(group)), 'they can be dropped')
-  await assert.rejects(
-    client.query(`set role ${one}; select fleetline.grant_enqueue('${one}', 'other')`),
-    refused,
-    'nobody grants to themselves',
+  assert.ok(
+    !rows.some(({ acl }) => acl?.includes(one) || acl?.includes(group)),
+    'no function still has a grant to these roles',
   )
-  await client.query('reset role')
   await client.query(`select fleetline.enqueue('default', 'work', '1', '{"tenant": "other"}')`)
   assert.deepEqual(await tenants(), ['other', 'other', 'dev', 'other'], 'the owner has every tenant')
   await assert.rejects(client.query(`select fleetline.grant_enqueue('${one}', 'nobody')`), /no tenant nobody/)

@@ -13,7 +13,7 @@ type Parts = {
   readonly tasks?: readonly Machine[]
   readonly agents?: readonly AgentDefinition[]
   readonly downstreams?: readonly DownstreamDefinition[]
-  /** Where its log goes, a line each. */
+  /** Collects the lines of its log. */
   readonly lines?: string[]
 }
 

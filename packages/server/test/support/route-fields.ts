@@ -48,15 +48,22 @@ function leavesOf(schema: Schema, field: string): { readonly field: string; read
   return [{ field, schema }]
 }
 
-/** A request that a route takes as it is. */
+/** A valid request for this route. */
 export function plainRequest(
   route: Route,
   known: Known,
 ): { readonly path: string; readonly init: RequestInit } {
   const { method, path, body } = route
   const sent = BODIES[nameOf(route)]
-  assert.equal(sent !== undefined, body !== undefined, `${nameOf(route)}: a body in BODIES, or none`)
-  const filled = path.replace(/:(\w+)/g, (_, name: string) => known[name] ?? assert.fail(`${path}: ${name}?`))
+  assert.equal(
+    sent !== undefined,
+    body !== undefined,
+    `${nameOf(route)}: add its body to BODIES, or remove it`,
+  )
+  const filled = path.replace(
+    /:(\w+)/g,
+    (_, name: string) => known[name] ?? assert.fail(`${path}: add a value for ${name} to known`),
+  )
   const headers = { ...(sent && { 'content-type': 'application/json' }) }
   return { path: filled, init: { method, headers, ...(sent && { body: JSON.stringify(sent) }) } }
 }
@@ -68,7 +75,7 @@ export function requestWith(route: Route, field: string, value: string, known: K
   if (part === 'query') return { path: `${path}?${names[0]}=${value}`, init }
   if (part === 'headers') return { path, init: { ...init, headers: { ...init.headers, [names[0]]: value } } }
   if (part !== 'body') return { path, init }
-  const sent = field === 'body.text' ? {} : BODIES[nameOf(route)]! // a text stands in place of a message
+  const sent = field === 'body.text' ? {} : BODIES[nameOf(route)]! // a body has either `text` or `message`
   return { path, init: { ...init, body: jsonWith(sent, names, value) } }
 }
 
