@@ -1,6 +1,6 @@
 -- pods from: 17
--- The owner of the schema may always enqueue for every tenant, so there is nothing to revoke from it. Without this check the owner would
--- lose `function_of`, and `grant_enqueue`, which runs with the owner's rights, would fail from then on.
+-- Nothing is revoked from the owner of the schema or from the owner of these functions. Without this check the owner of the functions
+-- could lose `function_of`. `grant_enqueue` runs with its rights and would fail from then on.
 create or replace function fleetline.revoke_enqueue(role_name name, tenant_name text) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -11,8 +11,8 @@ begin
     raise exception 'Nothing was revoked: there is no tenant %', tenant_name using errcode = 'invalid_parameter_value';
   elsif role_id is null then
     raise exception 'Nothing was revoked: there is no role %', role_name using errcode = 'undefined_object';
-  elsif role_id = (select n.nspowner from pg_namespace n where n.nspname = 'fleetline') then
-    raise exception 'Nothing was revoked: % owns the schema and may always enqueue', role_name
+  elsif role_name = current_user or role_id = (select n.nspowner from pg_namespace n where n.nspname = 'fleetline') then
+    raise exception 'Nothing was revoked: % owns the schema or its functions', role_name
       using errcode = 'invalid_grant_operation';
   end if;
   if to_regproc('fleetline.' || function_name) is not null then

@@ -144,19 +144,22 @@ async function podWithAll(t: TestContext) {
   return {
     known,
     lines,
-    /** A task and a turn that are new end, although they wait behind those that hostile requests left. */
+    /** Starts a task, and sends a message to a new session and to the one that got hostile messages. Waits until the task and the
+     *  turn that each send returned are done. */
     workAndReply: async () => {
       const { body: made } = await call('POST', `${gateway}/v1/tasks`, { machine: 'work', input: 1 })
-      const { session } = await makeSession(gateway, { agent: 'bot' })
-      const { body: sent } = await call('POST', `${gateway}/v1/sessions/${session}/messages`, {
-        text: 'hello',
-      })
+      const { session: other } = await makeSession(gateway, { agent: 'bot' })
+      const turns = await Promise.all(
+        [other, session].map(async (one) => {
+          const { body } = await call('POST', `${gateway}/v1/sessions/${one}/messages`, { text: 'hello' })
+          return String(body['turn'])
+        }),
+      )
       const isDone = async () => {
         assert.equal(await field(`tasks/${String(made['id'])}`, 'state'), 'done')
-        assert.equal(await field(`turns/${String(sent['turn'])}`, 'state'), 'done')
-        assert.notEqual(await field(`turns/${known['turn']}`, 'endedAt'), null)
+        for (const turn of turns) assert.equal(await field(`turns/${turn}`, 'state'), 'done')
       }
-      await eventually(isDone, { what: 'a new task and a new turn to end' })
+      await eventually(isDone, { what: 'a new task and the turns of both sessions to be done' })
     },
     /** Reads the whole answer; of a stream, until its first frame. */
     ask: async (path: string, init: RequestInit) => {

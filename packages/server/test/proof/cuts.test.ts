@@ -128,7 +128,7 @@ async function loadedFleet(t: TestContext) {
 
 type Load = {
   readonly pods: readonly { readonly gateway: string }[]
-  /** No client sends another request. */
+  /** Clients start no new request, but still repeat one that is not acknowledged. */
   isOver: boolean
   /** The test has ended: requests that are not acknowledged are not repeated. */
   isAbandoned: boolean
@@ -192,7 +192,7 @@ async function enqueueInto(load: Load, name: string, tasks: Set<string>): Promis
   }
 }
 
-/** Transactions of all pods whose COMMIT was sent and never answered. */
+/** Transactions of all pods, also of reads, that sent COMMIT and got no trustworthy answer. */
 async function countUnknown(pods: readonly { readonly admin: string }[]): Promise<number> {
   const texts = await Promise.all(pods.map(async ({ admin }) => (await fetch(`${admin}/metrics`)).text()))
   const counts = texts.flatMap((text) =>
