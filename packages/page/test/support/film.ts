@@ -35,8 +35,10 @@ export async function film(t: TestContext, page: Page): Promise<(path: string) =
   }
 }
 
-/** A frame comes when something changes, and stands until the next one. */
-function listOf(frames: readonly Frame[]): string {
+/** A frame comes when something changes, and stands until the next one. Chromium may send two in the wrong order, and ffmpeg takes no
+ *  duration below zero. */
+function listOf(inAnyOrder: readonly Frame[]): string {
+  const frames = inAnyOrder.toSorted((a, b) => a.atS - b.atS)
   const lines = frames.map(({ path, atS }, index) => {
     const shownS = (frames[index + 1]?.atS ?? atS + 1) - atS
     return `file '${path}'\nduration ${shownS.toFixed(4)}`
