@@ -36,7 +36,7 @@ export const appendBench: Bench = async ({ size, startServer }, scope) => {
   const cluster = await startServer()
   await cluster.admin(`create database ${DATABASE}`)
   const url = cluster.urlOf(DATABASE)
-  await migrateUp({ url })
+  await migrateUp({ databaseUrl: url })
   const sessions = await fill(cluster, stored)
   const pod = await startPod(scope, url, { FLEETLINE_REQUESTS_PER_SOCKET: '1000000' })
   const run = { sessions, ...times }

@@ -13,14 +13,14 @@ import { OURS, OURS_AWAITED } from './throttle/ours.ts'
 import { simulate } from './throttle/simulate.ts'
 import { VARIANTS, WORKLOADS, type Variant, type Workload } from './throttle/workloads.ts'
 
-export const ENTRANTS: readonly Entrant[] = [OURS, AIMD, FIXED]
+const ENTRANTS: readonly Entrant[] = [OURS, AIMD, FIXED]
 const BURSTS: readonly Entrant[] = [OURS_AWAITED, OURS, AIMD, FIXED]
 const BURST_LIMIT = 40
 const FIRST_SEED = 101
 const SEEDS = { full: 30, quick: 3, smoke: 1 }
 const CHARTS = join(import.meta.dirname, 'charts')
 
-export type Cell = {
+type Cell = {
   readonly workload: string
   readonly variant: string
   readonly entrant: string
@@ -40,7 +40,7 @@ export const throttleBench: Bench = async ({ size }) => {
   return reportOf(cells, seeds)
 }
 
-export function cellsOf(workload: Workload, variant: Variant, seeds: readonly number[]): Cell[] {
+function cellsOf(workload: Workload, variant: Variant, seeds: readonly number[]): Cell[] {
   const best = seeds.map((seed) => simulate(workload, variant, ORACLE, seed).done)
   return ENTRANTS.map((entrant) => {
     const runs = seeds.map((seed) => simulate(workload, variant, entrant, seed))

@@ -40,7 +40,7 @@ export const turnBench: Bench = async ({ size, startServer }, scope) => {
   const cluster = await startServer()
   await cluster.admin(`create database ${DATABASE}`)
   const url = cluster.urlOf(DATABASE)
-  await migrateUp({ url })
+  await migrateUp({ databaseUrl: url })
   const real = {
     FLEETLINE_TTL_MS: '5000',
     FLEETLINE_BEAT_MS: '1000',

@@ -8,7 +8,7 @@ import { SESSION_LOCK, SESSION_SEEN, SESSION_WRITE } from '../../packages/server
 type Item = { readonly session: string; readonly id: string; readonly body: string }
 type Waiting = PromiseWithResolvers<number> & Item
 
-export type BareEngine = {
+type BareEngine = {
   /** Resolves with the seq, after the commit. */
   append(item: Item): Promise<number>
   close(): Promise<void>

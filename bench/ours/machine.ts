@@ -16,7 +16,7 @@ type Run = (number: number) => void
 const SCHEMAS = { input: z.object({ number: z.int() }), output: z.object({ number: z.int() }) }
 
 export const prepare: ContestantModule['prepare'] = async (url) => {
-  await migrateUp({ url })
+  await migrateUp({ databaseUrl: url })
   const pod = podOf(url, () => undefined)
   await pod.start()
   await pod.stop()

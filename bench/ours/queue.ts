@@ -11,7 +11,7 @@ export const MACHINE = 'work'
 const SLOTS = '500'
 
 export const prepare: ContestantModule['prepare'] = async (url) => {
-  await migrateUp({ url })
+  await migrateUp({ databaseUrl: url })
   const pod = podOf(url, [workOf(() => undefined)])
   await pod.start()
   await pod.stop()

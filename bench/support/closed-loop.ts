@@ -3,9 +3,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 
 export type Acked = { readonly session: string; readonly id: string; readonly seq: number }
 /** Resolves with the seq. */
-export type Send = (session: string, id: string) => Promise<number>
+type Send = (session: string, id: string) => Promise<number>
 
-export type Loop = {
+type Loop = {
   readonly sessions: readonly string[]
   /** One for each writer. */
   readonly senders: readonly Send[]

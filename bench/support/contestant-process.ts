@@ -2,7 +2,7 @@
 import { flushCompileCache } from 'node:module'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Aim, Contestant, ContestantModule } from './contestant.ts'
-import { nowMs } from './field.ts'
+import { nowMs } from './now.ts'
 
 export type Orders = {
   enqueueAll(from: number, count: number): { ms: number }

@@ -63,8 +63,3 @@ export function missed(
   const distinct = new Set(ran).size
   return { lost: count - distinct, duplicated: ran.length - distinct }
 }
-
-/** Of the monotonic clock, which all processes of a machine share. */
-export function nowMs(): number {
-  return Number(process.hrtime.bigint() / 1_000n) / 1_000
-}

@@ -3,7 +3,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 
-export type HttpWriter = {
+type HttpWriter = {
   post(path: string, body: string): Promise<Record<string, unknown>>
   close(): void
 }

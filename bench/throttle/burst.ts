@@ -5,7 +5,7 @@ import type { Entrant } from './entrant.ts'
 import { createTimeline } from './timeline.ts'
 import { CALL } from './workloads.ts'
 
-export type Burst = {
+type Burst = {
   /** When the last call was sent that was not refused. */
   readonly lastBegunMs: number
   readonly refusedAtFirst: number

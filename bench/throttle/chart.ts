@@ -2,7 +2,7 @@
 import type { Run, Sample } from './simulate.ts'
 import type { Workload } from './workloads.ts'
 
-export type Shown = { readonly name: string; readonly run: Run }
+type Shown = { readonly name: string; readonly run: Run }
 
 const PANEL = { width: 300, height: 110, gap: 28, left: 44, top: 46 }
 /** What is above `clipped` is drawn at the edge: who hammers would hide the others. */

@@ -1,5 +1,5 @@
 // How pods decide whether to send. An entrant sees what a pod would see: its own sends and their ends.
-import type { End } from '../../packages/server/src/throttle/window.ts'
+import type { CallEnd } from '../../packages/server/src/throttle/window.ts'
 import type { Chance } from './chance.ts'
 import type { Timeline } from './timeline.ts'
 
@@ -13,17 +13,17 @@ export type Fleet = {
   join(pod: number): void
   maySend(pod: number): boolean
   sent(pod: number): void
-  ended(pod: number, end: End): void
+  ended(pod: number, end: CallEnd): void
   /** How much all pods together would have in flight. */
   limit(): number
 }
 export type Entrant = { readonly name: string; readonly open: (world: World) => Fleet }
 
 /** Pods that know nothing of each other, each with a limit that only its own calls change. */
-export function eachAlone(
+function eachAlone(
   name: string,
   start: number,
-  next: (limit: number, kind: End['kind']) => number,
+  next: (limit: number, kind: CallEnd['kind']) => number,
 ): Entrant {
   const open = ({ timeline }: World): Fleet => {
     const pods = new Map<number, { limit: number; held: number; pauseUntilMs: number }>()

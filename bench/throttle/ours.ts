@@ -4,7 +4,7 @@
 // more to send than it may.
 import { createGate, type Gate } from '../../packages/server/src/throttle/gate.ts'
 import { LEASE_MS } from '../../packages/server/src/throttle/lease.ts'
-import { isNews, nextRow, type Row, type Told } from '../../packages/server/src/throttle/ledger.ts'
+import { isNews, nextRow, type LedgerRow, type ToldLoad } from '../../packages/server/src/throttle/ledger.ts'
 import { START } from '../../packages/server/src/throttle/definition.ts'
 import { LEAST_MS, ROUND_MS } from '../../packages/server/src/throttle/rounds.ts'
 import { capOf, type Rules } from '../../packages/server/src/throttle/window.ts'
@@ -16,7 +16,7 @@ const WAY_MS = 5 // to the database, and from it
 const BACKGROUND = { start: START, most: 200 }
 const AWAITED = { start: 1_000, most: 1_000 } // an agent of its own: as many as a pod has slots for turns
 
-type Store = { row: Row | undefined; pauseUntilMs: number; readonly told: Map<number, Told> }
+type Store = { row: LedgerRow | undefined; pauseUntilMs: number; readonly told: Map<number, ToldLoad> }
 
 /** Work that nobody waits for. */
 export const OURS: Entrant = oursWith('ours', BACKGROUND)
@@ -30,7 +30,7 @@ function oursWith(name: string, rules: Rules): Entrant {
     lead(timeline, store, chance.unit() * ROUND_MS)
     return {
       join: (pod) => void pods.set(pod, gateOf({ timeline, chance, store, pod, rules })),
-      maySend: (pod) => pods.get(pod)!.line.pass(),
+      maySend: (pod) => pods.get(pod)!.waiters.tryEnter(),
       sent: () => undefined, // what passed has its permit
       ended: (pod, end) => pods.get(pod)!.end(end),
       limit: () => [...pods.values()].reduce((sum, gate) => sum + capOf(gate.window(), timeline.now()), 0),

@@ -17,7 +17,7 @@ export const CALL = {
   firstMs: { mean: 400, cv: 0.3 },
   refusedMs: 150,
 }
-export const CAPACITY = 80
+const CAPACITY = 80
 export const PODS = 8
 
 const [steady, eight] = [() => CAPACITY, () => PODS]

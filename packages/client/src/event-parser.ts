@@ -1,7 +1,7 @@
 // Bytes of `text/event-stream`, however they were split on the way, become events.
 
 export type ServerEvent = { readonly id: string | undefined; readonly data: string }
-export type EventParser = {
+type EventParser = {
   /** The events that are whole now. Throws if one is longer than any that a fleet sends. */
   readonly push: (bytes: Uint8Array) => ServerEvent[]
 }

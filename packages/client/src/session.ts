@@ -37,7 +37,7 @@ export type Session = {
 }
 export type Waking = { readonly wake: () => void }
 
-export type SessionDeps = {
+type SessionDeps = {
   readonly id: string
   readonly http: Http
   readonly clock: Clock

@@ -15,7 +15,7 @@ export type Snapshot = {
   /** Why the session cannot be followed, if `connection` is refused. */
   readonly refusal: Refusal | null
 }
-export type Link = Pick<Snapshot, 'connection' | 'refusal'>
+type Link = Pick<Snapshot, 'connection' | 'refusal'>
 
 export type Store = {
   readonly view: () => View

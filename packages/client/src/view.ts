@@ -82,7 +82,7 @@ export type Own =
   | { readonly type: 'retry'; readonly id: string }
   | { readonly type: 'discard'; readonly id: string }
 
-export type Effect =
+type Effect =
   /** Something was missed: it is to be told again what follows its head, and the live turn. */
   { readonly type: 'ask' } | { readonly type: 'sent'; readonly id: string; readonly seq: number }
 export type Step = { readonly view: View; readonly effects: readonly Effect[] }

@@ -1,7 +1,7 @@
 // The attempts of a reply, as a device saw them. Pure: a turn and its open reply go in as they change, with the time.
 import type { Snapshot } from '@fleetline/client'
 
-export type Attempt = {
+type Attempt = {
   readonly attempt: number
   readonly pod: string
   /** When the device heard of it. */
@@ -18,7 +18,7 @@ export type Trail = {
   readonly said: unknown
 }
 /** What is shown of an attempt: one that was lost, or the one that counts. */
-export type Mark = { readonly isLost: boolean; readonly text: string }
+type Mark = { readonly isLost: boolean; readonly text: string }
 
 export function follow(trail: Trail | null, { turn, messages }: Snapshot, nowMs: number): Trail | null {
   if (!turn) return null

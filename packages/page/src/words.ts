@@ -3,7 +3,7 @@ import type { Snapshot } from '@fleetline/client'
 import type { ScenePod } from '../../server/src/cli/dev/page/wire.ts'
 import { seconds } from './trail.ts'
 
-export type Tone = 'good' | 'warn' | 'bad'
+type Tone = 'good' | 'warn' | 'bad'
 /** The live turn, or the last; and since when its attempt is known here. */
 export type Reply = { readonly turn: Snapshot['turn']; readonly sinceMs: number }
 

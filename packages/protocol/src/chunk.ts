@@ -8,11 +8,11 @@ export type ProviderMetadata = { readonly [provider: string]: unknown }
 type Described = { readonly providerMetadata?: ProviderMetadata }
 type WithMetadata = { readonly messageMetadata?: Metadata | null }
 
-export type StartChunk = WithMetadata & { readonly type: 'start'; readonly messageId?: string }
-export type FinishChunk = WithMetadata & { readonly type: 'finish'; readonly finishReason?: FinishReason }
-export type MetadataChunk = WithMetadata & { readonly type: 'message-metadata' }
-export type AbortChunk = { readonly type: 'abort'; readonly reason?: string }
-export type ErrorChunk = { readonly type: 'error'; readonly errorText: string }
+type StartChunk = WithMetadata & { readonly type: 'start'; readonly messageId?: string }
+type FinishChunk = WithMetadata & { readonly type: 'finish'; readonly finishReason?: FinishReason }
+type MetadataChunk = WithMetadata & { readonly type: 'message-metadata' }
+type AbortChunk = { readonly type: 'abort'; readonly reason?: string }
+type ErrorChunk = { readonly type: 'error'; readonly errorText: string }
 export type StepChunk = { readonly type: 'start-step' | 'finish-step' | 'reset-step' }
 export type TextChunk =
   | (Described & { readonly type: 'text-start' | 'reasoning-start'; readonly id: string })
@@ -26,7 +26,7 @@ export type TextChunk =
 
 type OfCall = { readonly toolCallId: string }
 /** What stays with a call once it was said. */
-export type ToolFacts = {
+type ToolFacts = {
   readonly title?: string
   readonly toolMetadata?: { readonly [field: string]: unknown }
   readonly providerExecuted?: boolean

@@ -18,7 +18,7 @@ import type { Message } from './message.ts'
 
 type Fields = { readonly [field: string]: unknown }
 /** A chunk, if its part was one. */
-export type Condensed = Fields & { readonly type: string }
+type Condensed = Fields & { readonly type: string }
 
 const PIECE = 65_536 // characters
 

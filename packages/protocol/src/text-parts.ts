@@ -5,7 +5,7 @@ import { ChunkError, type TextChunk } from './chunk.ts'
 type Fields = Record<string, unknown>
 type OpenPart = { type: string; text: string; state: string; [field: string]: unknown }
 
-export type TextParts = {
+type TextParts = {
   readonly push: (chunk: TextChunk) => void
   /** Nothing is open any more. */
   readonly forget: () => void

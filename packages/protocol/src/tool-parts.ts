@@ -31,7 +31,7 @@ type InputChunk = Exclude<Extract<ToolChunk, { readonly toolName: string }>, Too
 type Called = Pick<InputChunk, 'toolCallId' | 'toolName' | 'dynamic'>
 type Growing = { readonly start: ToolInputStart; readonly text: string }
 
-export type ToolParts = {
+type ToolParts = {
   readonly push: (chunk: ToolChunk) => void
   /** A step begins behind the parts that are there. */
   readonly startStep: () => void

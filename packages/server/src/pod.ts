@@ -18,7 +18,8 @@ import { createFleet } from './fleet/fleet.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { createTenants, ONLY_TENANT } from './identity/tenants.ts'
 import { systemClock, within } from './lib/clock.ts'
-import { bounded, compose, type Service } from './lib/lifecycle.ts'
+import { limitStop, compose, type Service } from './lib/lifecycle.ts'
+import { pick } from './lib/pick.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
 import { machineDuties } from './machine/duties.ts'
@@ -97,33 +98,36 @@ type Options = {
 export function createPod(config: Config, options: Options = {}): Pod {
   const [clock, random, metrics, version] = [systemClock(), systemRandom(), createMetrics(), ownVersion()]
   const log = (options.log ?? createLog({ level: config.logLevel })).with({ version })
-  const url = config.databaseUrl
 
   const partMs = config.stopMs / PARTS
-  const database = createDatabase({ ...config, url, clock, metrics, stopMs: partMs / 2 }) //  connections, transactions
+  const database = createDatabase({
+    ...pick(config, 'databaseUrl', 'poolSize', 'transactionDeadlineMs', 'lockTimeoutMs', 'idleTransactionMs'),
+    stopMs: partMs / 2,
+    clock,
+    metrics,
+  }) // connections, transactions
   const schema = schemaGuard(database) //                                             the schema this release was written for
   const hints = createHints({
-    url,
+    ...pick(config, 'databaseUrl'),
+    pollMs: config.hintPollMs,
+    probeMs: PROBE_MS,
     clock,
     random,
     metrics,
     log,
-    pollMs: config.hintPollMs,
-    probeMs: PROBE_MS,
   }) // wake-ups
   const name = config.podName || hostname()
   const onReady = () => hints.send(TASKS_TOPIC)
   const duties = [
-    ...taskDuties({ ...config, database, clock, metrics, log, onReady }),
-    ...machineDuties({ ...config, database, clock, log, onReady }),
+    ...taskDuties({ ...pick(config, 'cell', 'beatMs'), database, clock, metrics, log, onReady }),
+    ...machineDuties({ ...pick(config, 'beatMs'), database, clock, log, onReady }),
     ...sessionDuties({ database, onReady, expireTurn: (turn) => sessions.expireTurn(turn) }),
     ...throttleDuties({ database, log }),
   ]
   const claimed = () => [...tracks.runners.keys()]
-  const among = {
-    ...config,
+  const fleet = createFleet({
+    ...pick(config, 'databaseUrl', 'beatMs', 'ttlMs'),
     stopMs: partMs,
-    url,
     database,
     clock,
     metrics,
@@ -132,18 +136,33 @@ export function createPod(config: Config, options: Options = {}): Pod {
     version,
     duties,
     tracks: claimed,
-  }
-  const fleet = createFleet(among) //                                                 who lives, who leads
+  }) // who lives, who leads
   const onNews = () => rounds.wake()
   const known = options.downstreams ?? []
-  const downstreams = createDownstreams({ ...config, defined: known, clock, random, metrics, onNews }) // how hard we may push
+  const downstreams = createDownstreams({
+    ...pick(config, 'throttle', 'turnSlots'),
+    defined: known,
+    clock,
+    random,
+    metrics,
+    onNews,
+  }) // how hard we may push
   const tenants = createTenants({ database }) //                                      whose rows
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const { permits, isOpen } = downstreams
-  const agents = createAgents({ ...config, defined, isOpen, database, clock, random, version }) // in code, and behind URLs
+  const agents = createAgents({
+    ...pick(config, 'secretsKey', 'agentHosts'),
+    defined,
+    isOpen,
+    database,
+    clock,
+    random,
+    version,
+  }) // in code, and behind URLs
   const onTurns = () => tasks.wake()
   const sessions: Sessions = createSessions({
-    ...config,
+    ...pick(config, 'cell', 'transactionDeadlineMs'),
+    ...pick(config, 'maxFollowers', 'stallMs', 'followBytes', 'openTurnBytes', 'openBytes'),
     database,
     hints,
     metrics,
@@ -155,11 +174,12 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const self = () => fleet.self()?.id
   const rounds: Rounds = createRounds({ database, clock, log, downstreams, self }) // our shares of that
   const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
-  const answering = { ...config, database, sessions, agents, halts, clock, random, metrics }
+  const limitsOfAgents = pick(config, 'cell', 'agentFirstMs', 'agentSilenceMs')
+  const answering = { ...limitsOfAgents, database, sessions, agents, halts, clock, random, metrics }
   const turns = options.agents || config.demoAgent ? createTurnMachines(answering, defined.keys()) : [] // who answers
   const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], turns }) // what it can run
-  const queue = {
-    ...config,
+  const tasks: Tasks = createTasks({
+    ...pick(config, 'cell', 'transactionDeadlineMs', 'slots', 'turnSlots', 'taskPollMs', 'drainMs'),
     stopMs: partMs,
     database,
     hints,
@@ -170,11 +190,13 @@ export function createPod(config: Config, options: Options = {}): Pod {
     clock,
     random,
     log,
-  }
-  const tasks: Tasks = createTasks(queue) //                                          the work
+  }) // the work
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
   const isDraining = () => readiness.isDraining()
-  const limits = { ...config, stopMs: partMs }
+  const limits = {
+    ...pick(config, 'bodyLimitBytes', 'headerTimeoutMs', 'requestTimeoutMs', 'requestsPerSocket', 'stallMs'),
+    stopMs: partMs,
+  }
   const door = { host: config.host, limits, clock, random, log, metrics, isDraining }
   const admin = createDoor({
     ...door,
@@ -216,7 +238,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   const leftMs = () => Math.max(LEAST_MS, Math.min(partMs + partMs / 2, ending.atMs - clock.monotonicMs()))
   const pod = compose(
     'pod',
-    parts.map((part) => bounded(part, { clock, stopMs: part === database ? () => partMs : leftMs })),
+    parts.map((part) => limitStop(part, { clock, stopMs: part === database ? () => partMs : leftMs })),
   )
   let [isServing, stopping] = [false, undefined as Promise<void> | undefined]
   const stop = async () => {

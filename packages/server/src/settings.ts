@@ -15,6 +15,8 @@ import {
 
 export type Setting<Value> = {
   readonly env: string
+  /** If it is not its name: `databaseUrl` is `--database-url`. */
+  readonly flag?: string
   readonly parse: (text: string) => Value | undefined
   readonly expects: string
   readonly fallback: string
@@ -52,8 +54,9 @@ export const SETTINGS = {
     fallback: '4401',
     reason: 'for probes and operators; apart, so that a firewall can tell them apart',
   },
-  url: {
+  apiUrl: {
     env: 'FLEETLINE_URL',
+    flag: '--url',
     parse: httpUrl,
     expects: 'a URL that begins with http:// or https://',
     fallback: 'http://localhost:4400',

@@ -12,7 +12,7 @@ type Sdk = {
     readonly validate: (value: unknown) => Promise<{ readonly success: boolean }>
   }
 }
-export type Release = {
+type Release = {
   readonly read: typeof readUIMessageStream
   readonly isKnown: (chunk: Chunk) => Promise<boolean>
   readonly later: Later

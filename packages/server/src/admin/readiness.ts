@@ -12,7 +12,7 @@ import type { Database } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import { codeNumber, outsideWindow, readSchema } from '../store/migrate.ts'
 
-export const checkSchema = z.object({
+const checkSchema = z.object({
   state: z.enum(['ok', 'degraded', 'failing']),
   ageMs: z.int(),
   reason: z.string().optional(),
@@ -21,11 +21,11 @@ export const reportSchema = z.object({
   state: z.enum(['ok', 'failing']),
   checks: z.record(z.string(), checkSchema),
 })
-export type Report = z.infer<typeof reportSchema>
+export type ReadinessReport = z.infer<typeof reportSchema>
 type Check = z.infer<typeof checkSchema>
 
 export type Readiness = Service & {
-  report(): Report
+  report(): ReadinessReport
   /** From now on the pod is not ready: it stops. */
   drain(): void
   isDraining(): boolean

@@ -8,13 +8,13 @@ import type { Clock } from '../lib/clock.ts'
 import type { Hosts } from '../lib/hosts.ts'
 import type { Random } from '../lib/random.ts'
 import type { AgentDefinition, DefinedAgents } from './agent.ts'
-import { createDirectory, type Directory } from './directory.ts'
+import { createDirectory, type AgentDirectory } from './directory.ts'
 import { createGuard } from './guard.ts'
 import { findInCode } from './in-code.ts'
 import { keyOfAgent, mayName } from '../throttle/key.ts'
 import { createWebhooks } from './webhook.ts'
 
-export type Agents = Pick<Directory, 'add' | 'list' | 'find' | 'remove'> & {
+export type Agents = Pick<AgentDirectory, 'add' | 'list' | 'find' | 'remove'> & {
   /** Whether a session may be made with it. */
   has(tenant: number, name: string): Promise<boolean>
   /** To be called, under the permits of that downstream. */

@@ -7,7 +7,7 @@ import { Rejected } from '../errors.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { keyOfAgent, mayName } from '../throttle/key.ts'
-import type { Guard } from './guard.ts'
+import type { AddressGuard } from './guard.ts'
 import { seal, unseal } from './seal.ts'
 import { isSecret, newSecret, SECRET_RULE } from './signature.ts'
 
@@ -41,7 +41,7 @@ export type Located = {
   readonly downstream: string
 }
 
-export type Directory = {
+export type AgentDirectory = {
   add(tenant: number, wanted: NewAgent): Promise<Added>
   list(tenant: number): Promise<readonly AgentEntry[]>
   find(tenant: number, name: string): Promise<AgentEntry | undefined>
@@ -54,7 +54,7 @@ type Deps = {
   readonly database: Transactions
   readonly random: Random
   readonly secretsKey: Uint8Array | null
-  readonly guard: Pick<Guard, 'check'>
+  readonly guard: Pick<AddressGuard, 'check'>
   readonly isOpen: (key: string) => boolean
 }
 
@@ -72,15 +72,15 @@ const FIND = `select ${COLUMNS}, secret from fleetline.agents where tenant = $1 
 const LIST = `select ${COLUMNS} from fleetline.agents where tenant = $1 order by name`
 const REMOVE = 'delete from fleetline.agents where tenant = $1 and name = $2 returning name'
 
-type Row = {
+type AgentRow = {
   readonly name: string
   readonly url: string
   readonly downstream: string | null
   readonly created_at: Date
 }
-type SealedRow = Row & { readonly secret: Buffer }
+type SealedRow = AgentRow & { readonly secret: Buffer }
 
-export function createDirectory({ database, random, secretsKey, guard, isOpen }: Deps): Directory {
+export function createDirectory({ database, random, secretsKey, guard, isOpen }: Deps): AgentDirectory {
   const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work), failed)
   const read = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
@@ -113,7 +113,7 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
       throw new Rejected('too_many', `There are ${AGENT_LIMITS.agents} agents: remove one first`)
     const secret = given ?? newSecret(random)
     const sealed = seal(secret, { key: keyFor(secretsKey), owner: ownerOf(tenant, name) }, random)
-    const [made] = await query<Row>(INSERT, [tenant, name, url, sealed, downstream])
+    const [made] = await query<AgentRow>(INSERT, [tenant, name, url, sealed, downstream])
     return { agent: entryOf(tenant, made!), secret }
   }
   return {
@@ -126,7 +126,7 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
       return run((query) => insert(query, tenant, checked), 'Whether the agent was added is not known')
     },
     list: async (tenant) =>
-      (await read((query) => query<Row>(LIST, [tenant]), 'The agents cannot be read')).map((row) =>
+      (await read((query) => query<AgentRow>(LIST, [tenant]), 'The agents cannot be read')).map((row) =>
         entryOf(tenant, row),
       ),
     find: async (tenant, name) => {
@@ -181,7 +181,7 @@ function ownerOf(tenant: number, name: string): string {
   return `agent ${tenant} ${name}`
 }
 
-function entryOf(tenant: number, { name, url, downstream, created_at }: Row): AgentEntry {
+function entryOf(tenant: number, { name, url, downstream, created_at }: AgentRow): AgentEntry {
   return {
     name,
     url,

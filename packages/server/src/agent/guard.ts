@@ -13,7 +13,7 @@ import { hostOf, rangeList, type Hosts } from '../lib/hosts.ts'
 import { AgentFault } from './fault.ts'
 import { createNames } from './names.ts'
 
-export type Guard = {
+export type AddressGuard = {
   /** Refuses what will not be called, as far as that is seen without asking for addresses. */
   check(url: URL): void
   /** Where to connect to; there is at least one. */
@@ -42,7 +42,7 @@ const OPENS = 'FLEETLINE_AGENT_HOSTS'
 const NOT_PUBLIC = `must not lead to an address that is not public, unless an operator opens it with ${OPENS}`
 const NOT_USUAL = `must begin with https:// and have no port, unless an operator opens its host with ${OPENS}`
 
-export function createGuard({ open, ...deps }: Deps): Guard {
+export function createGuard({ open, ...deps }: Deps): AddressGuard {
   const names = createNames(deps)
   const refusalOf = (url: URL, addresses: readonly string[]): string | undefined => {
     const closed = addresses.filter((address) => !open.hasAddress(address))

@@ -3,7 +3,7 @@
 import { lookup, Resolver } from 'node:dns/promises'
 import { within, type Clock } from '../lib/clock.ts'
 
-export type Names = {
+type Names = {
   /** Of a name that an operator chose: as every other program on this machine sees it. */
   trusted(name: string, signal: AbortSignal): Promise<readonly string[]>
   /** Of any other name: as the name servers say. */

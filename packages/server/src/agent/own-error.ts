@@ -13,7 +13,7 @@ import type { Retry } from '../errors.ts'
 import { AgentFault, busy } from './fault.ts'
 import { waitMs } from './retry-after.ts'
 
-export type OwnError = {
+type OwnError = {
   readonly code?: string
   readonly status?: number
   readonly retryAfterMs?: number

@@ -6,7 +6,7 @@ import type { Random } from '../lib/random.ts'
 const [FORM, NONCE_BYTES, TAG_BYTES] = [1, 12, 16]
 const CIPHER = 'aes-256-gcm'
 
-export type Seal = { readonly key: Uint8Array; /** Whose secret it is. */ readonly owner: string }
+type Seal = { readonly key: Uint8Array; /** Whose secret it is. */ readonly owner: string }
 
 export function seal(text: string, { key, owner }: Seal, random: Random): Buffer {
   const nonce = random.bytes(NONCE_BYTES)

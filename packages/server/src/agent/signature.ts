@@ -4,7 +4,7 @@
 import type { webcrypto } from 'node:crypto'
 import type { Random } from '../lib/random.ts'
 
-export type Signed = {
+type Signed = {
   /** Without a dot. */
   readonly id: string
   /** Decimal seconds since 1970, as the header has them. */

@@ -17,15 +17,15 @@ import type { AgentAnswer, AgentCall, AgentDefinition } from './agent.ts'
 import { chunksOf, TYPES } from './answer.ts'
 import type { Located } from './directory.ts'
 import { AgentFault, busy } from './fault.ts'
-import type { Guard } from './guard.ts'
+import type { AddressGuard } from './guard.ts'
 import { connectorTo } from './pin.ts'
 import { retryAfterMs } from './retry-after.ts'
 import { sign } from './signature.ts'
 
-type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: Guard }
+type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: AddressGuard }
 
 type Reached = Pick<Located, 'name' | 'url' | 'secret'>
-export type Webhooks = { agentAt(located: Reached): AgentDefinition }
+type Webhooks = { agentAt(located: Reached): AgentDefinition }
 
 const CONNECT_MS = 5_000
 const HEADER_BYTES = 16_384

@@ -1,7 +1,7 @@
 // fleetline agents ls | add | rm. What they do is loaded when it is wanted.
-import type { Call, Command } from './command.ts'
+import type { CommandCall, Command } from './command.ts'
 
-const verb = (name: 'list' | 'add' | 'remove') => async (call: Call) =>
+const verb = (name: 'list' | 'add' | 'remove') => async (call: CommandCall) =>
   (await import('./agents/verbs.ts'))[name](call)
 
 const AGENT = ['<agent>', 'its name'] as const
@@ -10,14 +10,14 @@ export const AGENTS: readonly Command[] = [
   {
     name: 'agents ls',
     summary: 'List the agents behind URLs.',
-    settings: ['url'],
+    settings: ['apiUrl'],
     run: verb('list'),
   },
   {
     name: 'agents add',
     summary: 'Add an agent behind a URL. The secret that signs its calls is shown now, and never again.',
     args: [AGENT, ['<where>', 'its URL: https://example.com/api/chat']],
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [
       ['--secret-file <path>', 'a file with the secret, whsec_…, if you have one (default: one is made)'],
       [
@@ -31,7 +31,7 @@ export const AGENTS: readonly Command[] = [
     name: 'agents rm',
     summary: 'Remove an agent. Its sessions stay, and fail to answer until it is added again.',
     args: [AGENT],
-    settings: ['url'],
+    settings: ['apiUrl'],
     run: verb('remove'),
   },
 ]

@@ -8,7 +8,7 @@ import { loadConfig, type Flags } from '../config.ts'
 import { refusalSchema } from '../door/refusal.ts'
 import { Abort, Rejected, Retry } from '../errors.ts'
 import { systemClock, within, type Clock } from '../lib/clock.ts'
-import type { Options } from './command.ts'
+import type { CommandOptions } from './command.ts'
 
 export type Api = {
   /** The body of the answer, checked. */
@@ -65,11 +65,11 @@ export function createApi(url: string, clock: Clock): Api {
 
 /** Of the fleet that the settings name. */
 export function apiOf(flags: Flags): Api {
-  return createApi(loadConfig({ flags }).url, systemClock())
+  return createApi(loadConfig({ flags }).apiUrl, systemClock())
 }
 
 /** Those options that were given, as they stand behind a path; empty without any. */
-export function queryOf(options: Options, names: readonly string[]): string {
+export function queryOf(options: CommandOptions, names: readonly string[]): string {
   const given = names.filter((name) => options[name] !== undefined)
   const query = new URLSearchParams(given.map((name) => [name, String(options[name])]))
   return given.length === 0 ? '' : `?${query.toString()}`

@@ -2,15 +2,15 @@
 import type { Config, Flags } from '../config.ts'
 import type { Output } from './output.ts'
 
-export type Options = Readonly<Record<string, string | boolean | undefined>>
+export type CommandOptions = Readonly<Record<string, string | boolean | undefined>>
 
-export type Call = {
+export type CommandCall = {
   /** Settings given as flags, as texts. */
   readonly flags: Flags
   /** The command's arguments, in the order of its table; one that was left out is undefined. */
   readonly args: readonly (string | undefined)[]
   /** The command's own options. */
-  readonly options: Options
+  readonly options: CommandOptions
   readonly output: Output
 }
 
@@ -25,5 +25,5 @@ export type Command = {
   /** Options that are no settings: how commander writes them, and what they do. */
   readonly options?: readonly (readonly [flags: string, text: string])[]
   /** Answers the exit code. */
-  readonly run: (call: Call) => Promise<number>
+  readonly run: (call: CommandCall) => Promise<number>
 }

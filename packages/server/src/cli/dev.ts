@@ -3,7 +3,7 @@ import { modelWishOf } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
 import { APP } from './app.ts'
-import type { Command, Options } from './command.ts'
+import type { Command, CommandOptions } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
 import { wholeOf } from './options.ts'
 import { EXIT } from './output.ts'
@@ -26,13 +26,13 @@ export const DEV: Command = {
     const clock = systemClock()
     const agentUrl = urlOf(options['agent'])
     const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })
-    const { createFleet } = await import('./dev/fleet.ts') // no other command needs any of it
+    const { createDevFleet } = await import('./dev/fleet.ts') // no other command needs any of it
     const { findModel } = await import('./dev/model.ts')
     const isModelWanted = agentUrl === undefined && options['model'] !== false
     const model = isModelWanted ? await findModel(modelWishOf()) : undefined
     const say = (message: string, fields = {}) =>
       showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
-    const fleet = createFleet({
+    const fleet = createDevFleet({
       flags,
       app,
       agentUrl,
@@ -57,7 +57,7 @@ export const DEV: Command = {
   },
 }
 
-function urlOf(text: Options[string]): string | undefined {
+function urlOf(text: CommandOptions[string]): string | undefined {
   if (text === undefined) return undefined
   if (typeof text === 'string' && /^https?:\/\//.test(text) && URL.canParse(text)) return text
   throw new Rejected('invalid', '--agent must be a URL that begins with http:// or https://')

@@ -9,7 +9,7 @@ const UP: Command = {
   summary: 'Apply the migrations that are missing; several may run it at once.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
-    const applied = await migrateUp({ url: loadConfig({ flags }).databaseUrl })
+    const applied = await migrateUp(loadConfig({ flags }))
     if (output.isJson) output.one({ applied })
     else
       output.list(
@@ -26,7 +26,7 @@ const STATUS: Command = {
   summary: 'List the migrations of this release, when each was applied, and which pods can run on it.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
-    const migrations = await migrationStatus({ url: loadConfig({ flags }).databaseUrl })
+    const migrations = await migrationStatus(loadConfig({ flags }))
     const rows = migrations.map(({ name, podsFrom, appliedAt }) => ({
       migration: name,
       state: appliedAt ? 'applied' : 'pending',

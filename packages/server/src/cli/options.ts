@@ -1,11 +1,11 @@
 // Options of commands, checked as they come in.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
-import type { Options } from './command.ts'
+import type { CommandOptions } from './command.ts'
 
 export function wholeOf(
   flag: string,
-  text: Options[string],
+  text: CommandOptions[string],
   { min, max }: { readonly min: number; readonly max: number },
 ): number {
   const value = typeof text === 'string' && /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN
@@ -13,6 +13,6 @@ export function wholeOf(
   throw new Rejected('invalid', `${flag} must be a whole number from ${min} to ${max}`)
 }
 
-export function seqOf(flag: string, text: Options[string]): number {
+export function seqOf(flag: string, text: CommandOptions[string]): number {
   return wholeOf(flag, text, { min: 0, max: PAGE_LIMITS.seq })
 }

@@ -35,16 +35,16 @@ const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {
 const CONTROLS = /[^\P{Cc}\t\n]/gu
 
 type Sink = { write(text: string): unknown; readonly isTTY?: boolean }
-type Row = Readonly<Record<string, unknown>>
+type OutputRow = Readonly<Record<string, unknown>>
 
 export type Output = {
   readonly isJson: boolean
   /** One thing: its fields, a line each. */
-  one(row: Row): void
+  one(row: OutputRow): void
   /** Many things under the named columns; JSON keeps every field. */
-  list(columns: readonly string[], rows: readonly Row[]): void
+  list(columns: readonly string[], rows: readonly OutputRow[]): void
   /** The next of things that come one by one: no header, no widths. */
-  next(cells: readonly unknown[], row: Row): void
+  next(cells: readonly unknown[], row: OutputRow): void
   /** A line of data that has a form of its own, without control characters. */
   line(text: string): void
   /** A piece of a text of many lines, as it comes: its control characters are left out, but for tabs and ends of lines. */

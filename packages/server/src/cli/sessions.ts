@@ -1,9 +1,9 @@
 // fleetline sessions create | ls | get | send | stop | tail. What they do is loaded when it is wanted: every other command
 // answers in half the time without it.
 import { PAGE_LIMITS } from '@fleetline/protocol'
-import type { Call, Command } from './command.ts'
+import type { CommandCall, Command } from './command.ts'
 
-const verb = (name: 'create' | 'list' | 'get' | 'stop') => async (call: Call) =>
+const verb = (name: 'create' | 'list' | 'get' | 'stop') => async (call: CommandCall) =>
   (await import('./sessions/verbs.ts'))[name](call)
 
 const SESSION = ['<session>', 'its id or alias'] as const
@@ -12,7 +12,7 @@ export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions create',
     summary: 'Make a session.',
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [
       ['--alias <alias>', 'what stands for its id; a session of this agent that has it already is shown'],
       ['--title <title>', 'what people call it'],
@@ -23,7 +23,7 @@ export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions ls',
     summary: 'List sessions, the newest first.',
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [
       ['--before <session>', 'only those made before this one'],
       ['--limit <number>', `at most so many, from 1 to ${PAGE_LIMITS.items} (default 50)`],
@@ -34,7 +34,7 @@ export const SESSIONS: readonly Command[] = [
     name: 'sessions get',
     summary: 'Show a session.',
     args: [SESSION],
-    settings: ['url'],
+    settings: ['apiUrl'],
     run: verb('get'),
   },
   {
@@ -42,7 +42,7 @@ export const SESSIONS: readonly Command[] = [
     summary:
       'Append a message, and print the reply while it comes, if an agent answers in the session. Ctrl-C stops the reply.',
     args: [SESSION, ['<text>', 'what it says']],
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [
       ['--author <user>', 'who says it'],
       ['--id <id>', 'of the message: sent twice under one id, it is there once (default: a new one)'],
@@ -56,14 +56,14 @@ export const SESSIONS: readonly Command[] = [
     name: 'sessions stop',
     summary: 'Stop the reply that is on its way, wherever it runs: what it has said so far is kept.',
     args: [SESSION],
-    settings: ['url'],
+    settings: ['apiUrl'],
     run: verb('stop'),
   },
   {
     name: 'sessions tail',
     summary: 'Follow a session: what is stored, then what comes. Ctrl-C stops it.',
     args: [SESSION],
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [['--after <seq>', 'begin behind this seq (default 0, at the first message)']],
     run: async (call) => (await import('./sessions/tail.ts')).tail(call),
   },

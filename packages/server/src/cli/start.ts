@@ -2,7 +2,7 @@
 // second request to stop is not waited for.
 import { loadConfig, POD_SETTINGS } from '../config.ts'
 import { APP, loadApp } from './app.ts'
-import type { Call, Command } from './command.ts'
+import type { CommandCall, Command } from './command.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 
@@ -16,7 +16,7 @@ export const START: Command = {
     process.exit(await untilStopped(call).catch((error: unknown) => call.output.fail(error))),
 }
 
-async function untilStopped({ flags, args: [path] }: Call): Promise<number> {
+async function untilStopped({ flags, args: [path] }: CommandCall): Promise<number> {
   const config = loadConfig({ flags })
   const app = path === undefined ? { agents: [] } : await loadApp(path) // a list, so that it takes turns: ADR 0018
   // Loaded when it is wanted: every other command answers in half the time without it.

@@ -1,7 +1,7 @@
 // The wish to stop: SIGINT, SIGTERM, or the end of the process that started us with a channel (`fleetline dev`). The
 // first is answered in order; a second ends the process at once.
 
-export type StopSignal = {
+type StopSignal = {
   /** What was the first: a signal's name, or `disconnect`. */
   readonly first: Promise<string>
   isAsked(): boolean

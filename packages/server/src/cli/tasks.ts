@@ -1,9 +1,9 @@
 // fleetline tasks ls | get | enqueue | retry. What they do is loaded when it is wanted: every other command answers in half
 // the time without it.
 import { PAGE_LIMITS, TASK_STATES } from '@fleetline/protocol'
-import type { Call, Command } from './command.ts'
+import type { CommandCall, Command } from './command.ts'
 
-const verb = (name: 'list' | 'get' | 'enqueue' | 'retry') => async (call: Call) =>
+const verb = (name: 'list' | 'get' | 'enqueue' | 'retry') => async (call: CommandCall) =>
   (await import('./tasks/verbs.ts'))[name](call)
 
 const TASK = ['<task>', 'its id'] as const
@@ -12,7 +12,7 @@ export const TASKS: readonly Command[] = [
   {
     name: 'tasks ls',
     summary: 'List tasks that live and tasks that ended, the newest first.',
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [
       ['--state <state>', `only those that are ${TASK_STATES.join(', ')}`],
       ['--queue <queue>', 'only those of a queue'],
@@ -26,7 +26,7 @@ export const TASKS: readonly Command[] = [
     name: 'tasks get',
     summary: 'Show a task: its input, its result, its last errors, its way through its machine.',
     args: [TASK],
-    settings: ['url'],
+    settings: ['apiUrl'],
     run: verb('get'),
   },
   {
@@ -36,7 +36,7 @@ export const TASKS: readonly Command[] = [
       ['<machine>', 'what is to run'],
       ['[input]', 'its input, as JSON (default null)'],
     ],
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [
       ['--queue <queue>', 'where that machine stands (default default)'],
       ['--priority <number>', '7 first, 0 last (default: that of the machine, or 3)'],
@@ -53,7 +53,7 @@ export const TASKS: readonly Command[] = [
     name: 'tasks retry',
     summary: 'Make a task ready again that is dead or held, with all its attempts.',
     args: [TASK],
-    settings: ['url'],
+    settings: ['apiUrl'],
     options: [
       [
         '--from <transition>',

@@ -6,7 +6,7 @@ export const TURNS: readonly Command[] = [
     name: 'turns get',
     summary: 'Show a turn: whether it waits, runs, and on which pod, or how it ended.',
     args: [['<turn>', 'its id']],
-    settings: ['url'],
+    settings: ['apiUrl'],
     run: async (call) => (await import('./turns/verbs.ts')).get(call),
   },
 ]

@@ -6,13 +6,13 @@
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../lib/clock.ts'
 
-export type Event = { readonly id: string; readonly data: { readonly type: string } }
+export type SentEvent = { readonly id: string; readonly data: { readonly type: string } }
 
 /** Who is told: the source is asked for nothing more once the signal is aborted; `cut` closes the stream at once. */
 export type Listener = { readonly signal: AbortSignal; readonly cut: () => void }
 
 /** What a handler answers with. */
-export type Events = (listener: Listener) => AsyncIterable<Event>
+export type Events = (listener: Listener) => AsyncIterable<SentEvent>
 
 type Options = {
   readonly events: Events
@@ -85,6 +85,6 @@ async function keepAlive(raw: ServerResponse, clock: Clock, signal: AbortSignal)
   while (await pause()) if (!raw.writableNeedDrain) raw.write(COMMENT)
 }
 
-function textOf({ id, data }: Event): string {
+function textOf({ id, data }: SentEvent): string {
   return `event: ${data.type}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`
 }

@@ -3,15 +3,15 @@ import { z } from 'zod'
 import { refusalSchema } from './refusal.ts'
 import { route, type AnswerShape, type Route } from './route.ts'
 
-type Json = Record<string, unknown>
+type JsonObject = Record<string, unknown>
 type Facts = { readonly title: string; readonly version: string }
 
 const REFUSAL = { $ref: '#/components/schemas/Error' }
 
 export const openapiSchema = z.looseObject({ openapi: z.literal('3.1.0'), paths: z.looseObject({}) })
 
-export function openapiOf(routes: readonly Route[], { title, version }: Facts): Json {
-  const paths: Record<string, Json> = {}
+export function openapiOf(routes: readonly Route[], { title, version }: Facts): JsonObject {
+  const paths: Record<string, JsonObject> = {}
   for (const entry of routes) {
     const path = entry.path.replaceAll(/:(\w+)/g, '{$1}')
     paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(entry) }
@@ -44,7 +44,7 @@ export function withOpenapi(
   return all
 }
 
-function operationOf({ summary, access, params, query, headers, body, answers }: Route): Json {
+function operationOf({ summary, access, params, query, headers, body, answers }: Route): JsonObject {
   const parameters = [
     ...parametersOf('path', params),
     ...parametersOf('query', query),
@@ -68,10 +68,10 @@ function operationOf({ summary, access, params, query, headers, body, answers }:
   }
 }
 
-function parametersOf(place: 'path' | 'query' | 'header', schema: z.ZodType | undefined): Json[] {
+function parametersOf(place: 'path' | 'query' | 'header', schema: z.ZodType | undefined): JsonObject[] {
   if (!schema) return []
   const { properties = {}, required = [] } = schemaOf(schema, 'input') as {
-    properties?: Record<string, Json>
+    properties?: Record<string, JsonObject>
     required?: string[]
   }
   return Object.entries(properties).map(([name, shape]) => ({
@@ -82,18 +82,18 @@ function parametersOf(place: 'path' | 'query' | 'header', schema: z.ZodType | un
   }))
 }
 
-function answerOf(shape: AnswerShape): Json {
+function answerOf(shape: AnswerShape): JsonObject {
   return { description: shape.means, content: contentOf(shape) }
 }
 
-function contentOf(shape: AnswerShape): Json {
+function contentOf(shape: AnswerShape): JsonObject {
   if ('json' in shape) return { 'application/json': { schema: schemaOf(shape.json) } }
   if ('text' in shape) return { [shape.text]: { schema: { type: 'string' } } }
   // OpenAPI 3.1 has no word for a stream: the schema is that of one event's data.
   return { 'text/event-stream': { schema: schemaOf(shape.events) } }
 }
 
-function schemaOf(schema: z.ZodType, io: 'input' | 'output' = 'output'): Json {
+function schemaOf(schema: z.ZodType, io: 'input' | 'output' = 'output'): JsonObject {
   const { $schema: _, ...shape } = z.toJSONSchema(schema, { io })
   return shape
 }

@@ -1,12 +1,12 @@
 // A route as a value: what it answers, to whom, in whose name. The door refuses to open over a route whose access is
 // not declared, or is declared wrongly (S2, security §4.1): `brokenRules` is that refusal, and it is pure.
 import type { z } from 'zod'
-import type { Event } from './events.ts'
+import type { SentEvent } from './events.ts'
 
 /** `probe`: anyone who reaches the port. `key`: an application. `admin`: an operator. */
 export type Audience = 'probe' | 'key' | 'admin'
 
-export type Access = {
+export type RouteAccess = {
   readonly audience: Audience
   /** Whose data: nobody's, or that of the caller, whose tenant the door has found out. */
   readonly tenant: 'none' | 'caller'
@@ -14,7 +14,7 @@ export type Access = {
 
 export type Principal = { readonly tenant: string }
 
-export type Call<Params, Query, Body, Headers> = {
+export type RouteCall<Params, Query, Body, Headers> = {
   /** Null where the route has no tenant. */
   readonly principal: Principal | null
   readonly params: Params
@@ -28,25 +28,25 @@ export type Call<Params, Query, Body, Headers> = {
 export type AnswerShape = { readonly means: string } & (
   | { readonly json: z.ZodType }
   | { readonly text: string }
-  | { readonly events: z.ZodType<Event['data']> }
+  | { readonly events: z.ZodType<SentEvent['data']> }
 )
 
 /** The body of an answer with events is an `Events`. */
-export type Answer = { readonly status: number; readonly body: unknown }
+export type RouteAnswer = { readonly status: number; readonly body: unknown }
 
 export type Route = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Parameters as Fastify writes them: `/v1/things/:id`. */
   readonly path: string
   readonly summary: string
-  readonly access: Access
+  readonly access: RouteAccess
   readonly params?: z.ZodType
   readonly query?: z.ZodType
   /** Those that it reads, in lower case; no other reaches the handler. */
   readonly headers?: z.ZodType
   readonly body?: z.ZodType
   readonly answers: Readonly<Record<number, AnswerShape>>
-  readonly handle: (call: Call<never, never, never, never>) => Answer | Promise<Answer>
+  readonly handle: (call: RouteCall<never, never, never, never>) => RouteAnswer | Promise<RouteAnswer>
 }
 
 type Input<Params, Query, Body, Headers> = {
@@ -54,7 +54,7 @@ type Input<Params, Query, Body, Headers> = {
   readonly query?: z.ZodType<Query>
   readonly headers?: z.ZodType<Headers>
   readonly body?: z.ZodType<Body>
-  readonly handle: (call: Call<Params, Query, Body, Headers>) => Answer | Promise<Answer>
+  readonly handle: (call: RouteCall<Params, Query, Body, Headers>) => RouteAnswer | Promise<RouteAnswer>
 }
 
 /** Ties what a handler is given to the route's schemas. */
@@ -80,7 +80,7 @@ export function nameOf({ method, path }: Pick<Route, 'method' | 'path'>): string
 }
 
 function brokenRule(
-  { access }: { readonly access?: Partial<Access> },
+  { access }: { readonly access?: Partial<RouteAccess> },
   audiences: readonly Audience[],
 ): string | undefined {
   if (!access?.audience) return 'does not declare who may call it'

@@ -17,12 +17,12 @@ import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { sendEvents, type Event, type Events } from './events.ts'
+import { sendEvents, type SentEvent, type Events } from './events.ts'
 import { isLoopbackHost, isLoopbackOrigin } from './loopback.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
 import { brokenRules, nameOf, type Audience, type Principal, type Route } from './route.ts'
 
-export type Door = Service & {
+type Door = Service & {
   /** The one that it listens on, also when 0 was asked for. */
   port(): number
 }
@@ -205,7 +205,7 @@ type Opened = { readonly deps: Deps; readonly stopping: AbortSignal }
 function stream(
   reply: FastifyReply,
   events: Events,
-  shape: z.ZodType<Event['data']>,
+  shape: z.ZodType<SentEvent['data']>,
   { deps, stopping }: Opened,
 ) {
   reply.hijack() // no time limit of the library: a stream lasts
@@ -224,9 +224,9 @@ function stream(
 }
 
 async function* declared(
-  events: AsyncIterable<Event>,
-  shape: z.ZodType<Event['data']>,
-): AsyncGenerator<Event> {
+  events: AsyncIterable<SentEvent>,
+  shape: z.ZodType<SentEvent['data']>,
+): AsyncGenerator<SentEvent> {
   for await (const { id, data } of events) yield { id, data: shape.parse(data) }
 }
 

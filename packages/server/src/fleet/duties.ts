@@ -5,17 +5,10 @@
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
-import { createTurnstile } from '../lib/turnstile.ts'
+import { createSlots } from '../lib/waiters.ts'
+import type { Duty, Term } from '../store/leader.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import type { Term } from './pods.ts'
-
-export type Duty = {
-  readonly name: string
-  readonly everyMs: number
-  /** `hasTime`: for another step? */
-  readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
-}
 
 type Deps = {
   readonly clock: Clock
@@ -31,7 +24,7 @@ const STEPS_MS = 2_000
 const LEADS_MS = 200 // how soon a pod that leads begins
 
 export function createDuties({ clock, log, metrics, duties, term }: Deps): Service {
-  const places = createTurnstile(AT_ONCE)
+  const slots = createSlots(AT_ONCE)
   const perform = async ({ name, run }: Duty, held: Term) => {
     const startMs = clock.monotonicMs()
     const tell = (outcome: string) =>
@@ -49,7 +42,7 @@ export function createDuties({ clock, log, metrics, duties, term }: Deps): Servi
     const everyMs = Math.min(LEADS_MS, duty.everyMs)
     return every({ clock, name: duty.name, everyMs, onError: () => undefined }, async (signal) => {
       if (!term() || clock.monotonicMs() - lastMs < duty.everyMs) return
-      const leave = await places.enter(signal)
+      const leave = await slots.take(signal)
       const held = term()
       if (held) await perform(duty, held)
       if (held) lastMs = clock.monotonicMs()

@@ -27,9 +27,9 @@ export type View = {
 }
 
 /** What a pod knows of itself. */
-export type Self = { readonly id: number; readonly mayJudge: boolean }
+type Self = { readonly id: number; readonly mayJudge: boolean }
 
-export type Decision = 'lead' | 'give-up' | 'follow' | 'take' | 'wait'
+type Decision = 'lead' | 'give-up' | 'follow' | 'take' | 'wait'
 
 export function decide(view: View, self: Self, ttlMs: number): Decision {
   const isHealthy = (member: Member) => member.state === 'live' && member.silentMs <= ttlMs

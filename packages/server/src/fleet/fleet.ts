@@ -13,16 +13,15 @@ import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
+import type { Incarnation } from '../store/incarnation.ts'
+import type { Duty } from '../store/leader.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { createDuties, type Duty } from './duties.ts'
+import { createDuties } from './duties.ts'
 import { createLeader, ownDuties } from './leader.ts'
 import { createLink } from './link.ts'
 import { beat, drain, join, leave, list, type PodRow } from './pods.ts'
 import { createTrust } from './trust.ts'
-
-/** One life of this process: what is done in its name ends with `signal`. */
-export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
 
 export type Fleet = Service & {
   /** Undefined before the start, and once it is buried while it drains. */
@@ -36,7 +35,7 @@ export type Fleet = Service & {
   pods(): Promise<PodRow[]>
 }
 type Deps = {
-  readonly url: string
+  readonly databaseUrl: string
   readonly database: Transactions
   readonly clock: Clock
   readonly metrics: Metrics
@@ -62,7 +61,7 @@ export function createFleet(deps: Deps): Fleet {
     throw new Rejected('invalid', `FLEETLINE_TTL_MS must be at least ${LEAST_BEATS} times FLEETLINE_BEAT_MS`)
   const trust = createTrust(deps, clock)
   const leader = createLeader({ ...deps, trust })
-  const link = createLink({ url: deps.url, clock, statementMs: Math.min(ttlMs, stopMs) })
+  const link = createLink({ databaseUrl: deps.databaseUrl, clock, statementMs: Math.min(ttlMs, stopMs) })
   const newcomer = () => ({ name: deps.name, version: deps.version, tracks: deps.tracks() })
   let life: Life | undefined
   let isDraining = false

@@ -2,16 +2,16 @@
 // that beat no more, all on the connection on which it beats: no other work holds that up. A take whose answer was lost is
 // found at the next look: the leader's row names this incarnation. Forgetting those long dead is a duty like others.
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
+import type { Duty, Term } from '../store/leader.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import type { Duty } from './duties.ts'
 import { decide, type Member, type View } from './election.ts'
 import type { Clock } from '../lib/clock.ts'
-import { bury, forget, giveUp, look, take, type Term } from './pods.ts'
+import { bury, forget, giveUp, look, take } from './pods.ts'
 import { createSilence } from './silence.ts'
 import type { Trust } from './trust.ts'
 
-export type Leader = {
+type Leader = {
   /** Looks, and acts on what it saw in the name of this pod. */
   follow(query: Query, me: number): Promise<void>
   /** The term that it holds, as far as it knows. */

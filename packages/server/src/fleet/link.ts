@@ -6,14 +6,14 @@ import { valueOf, type Query } from '../store/database.ts'
 import { closeNow, connect } from '../store/connection.ts'
 import { runTransaction } from '../store/transaction.ts'
 
-export type Link = {
+type Link = {
   /** What it rejects with says nothing about what was written. */
   use<T>(work: (query: Query) => Promise<T>): Promise<T>
   close(): void
 }
-type Deps = { readonly url: string; readonly clock: Clock; readonly statementMs: number }
+type Deps = { readonly databaseUrl: string; readonly clock: Clock; readonly statementMs: number }
 
-export function createLink({ url, clock, statementMs }: Deps): Link {
+export function createLink({ databaseUrl, clock, statementMs }: Deps): Link {
   const limits = { clock, deadlineMs: statementMs, lockTimeoutMs: statementMs, idleMs: statementMs }
   let client: pg.Client | undefined
   const close = () => {
@@ -36,7 +36,9 @@ export function createLink({ url, clock, statementMs }: Deps): Link {
     use: async (work) => {
       try {
         return await work(
-          queryOn((client ??= await connect({ url, name: 'fleetline beat', connectMs: statementMs }))),
+          queryOn(
+            (client ??= await connect({ databaseUrl, name: 'fleetline beat', connectMs: statementMs })),
+          ),
         )
       } catch (error) {
         close()

@@ -1,13 +1,14 @@
 // The rows of pods and of the leader. A beat counts because it changes, not for the time that it tells (`silence`); ages are
 // shown to people, and judge nobody. Every write of a leader names its term and its pod in the WHERE: under an older term it
 // changes no row (P2).
+import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
+import { IS_LEADER, type Term } from '../store/leader.ts'
 import type { View } from './election.ts'
 import type { Beat } from './silence.ts'
 
 type SeenPod = Beat & { readonly state: 'live' | 'draining' }
-export type Seen = Omit<View, 'members'> & { readonly members: readonly SeenPod[] }
-export type Term = { readonly term: number; readonly pod: number }
+export type SeenFleet = Omit<View, 'members'> & { readonly members: readonly SeenPod[] }
 export type PodRow = {
   readonly pod: number
   readonly name: string
@@ -31,7 +32,7 @@ const LOOK = `
 
 // The compare-and-set: of all who saw the same term one takes the next. The fleet was without a leader since the last
 // one's last beat, or since it gave up, or since this pod was born.
-export const TAKE = `
+const TAKE = `
   update fleetline.leader l set term = l.term + 1, pod = $1, since = clock_timestamp()
     from fleetline.leader o left join fleetline.pods p on p.id = o.pod, fleetline.pods me
    where l.term = $2 and me.id = $1 and me.state = 'live'
@@ -44,18 +45,18 @@ const LEAVE = `update fleetline.pods set state = 'dead', ended_at = clock_timest
 
 // $1 term · $2 the leader's pod · $3, $4 pods, each with the beat that has not changed. One that comes while this waits for
 // its row, or for a server that stood still, is seen: the condition is checked on the row as it is then.
-export const BURY = `
+const BURY = `
   update fleetline.pods p set state = 'dead', ended_at = clock_timestamp()
     from unnest($3::int[], $4::text[]) s(id, beat)
    where p.id = s.id and p.state <> 'dead' and p.beat_at = s.beat::timestamptz
-     and exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)
+     and ${IS_LEADER}
   returning p.id`
 
 // Dead pods are kept for an hour: people look, and what they held is looked for again and again.
-export const FORGET = `
+const FORGET = `
   delete from fleetline.pods p
    where p.state = 'dead' and p.ended_at < clock_timestamp() - interval '1 hour'
-     and exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)
+     and ${IS_LEADER}
   returning p.id`
 
 const LIST = `
@@ -66,7 +67,7 @@ const LIST = `
    order by p.state = 'dead', case when p.state = 'dead' then -p.id else p.id end limit 1000`
 
 /** `tracks`: what it claims. */
-export type Newcomer = {
+type Newcomer = {
   readonly name: string
   readonly version: string
   readonly tracks: readonly number[]
@@ -84,7 +85,7 @@ export async function beat(query: Query, pod: number): Promise<boolean> {
 }
 
 /** Without how long they have been silent: that is for who looks again and again. */
-export async function look(query: Query): Promise<Seen> {
+export async function look(query: Query): Promise<SeenFleet> {
   type Row = SeenPod & { readonly term: string; readonly leader: number | null }
   const rows = await query<Row | (Row & { readonly id: null })>(LOOK)
   const { term, leader } = rows[0]!
@@ -120,12 +121,7 @@ export async function leave(query: Query, pod: number): Promise<void> {
 
 /** Those whose beat is still the same; answers their ids. */
 export async function bury(query: Query, { term, pod }: Term, silent: readonly Beat[]): Promise<number[]> {
-  const rows = await query<{ id: number }>(BURY, [
-    term,
-    pod,
-    silent.map(({ id }) => id),
-    silent.map(({ beat }) => beat),
-  ])
+  const rows = await query<{ id: number }>(BURY, [term, pod, ...columnsOf(silent, 'id', 'beat')])
   return rows.map(({ id }) => id)
 }
 

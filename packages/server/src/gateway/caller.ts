@@ -1,9 +1,9 @@
 // In whose name a request of an application comes.
-import type { Access, Principal } from '../door/route.ts'
+import type { RouteAccess, Principal } from '../door/route.ts'
 import { Bug } from '../errors.ts'
 import type { Tenants } from '../identity/tenants.ts'
 
-export const CALLER_ACCESS = { audience: 'key', tenant: 'caller' } as const satisfies Access
+export const CALLER_ACCESS = { audience: 'key', tenant: 'caller' } as const satisfies RouteAccess
 
 /** The number of the caller's tenant. */
 export type TenantOf = (principal: Principal | null) => Promise<number>

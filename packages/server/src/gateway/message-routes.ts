@@ -8,13 +8,13 @@ import {
   type Message,
   type Role,
 } from '@fleetline/protocol'
-import type { Event, Listener } from '../door/events.ts'
+import type { SentEvent, Listener } from '../door/events.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import { draftOf } from '../session/draft.ts'
-import type { Told } from '../session/follow.ts'
+import type { ToldFrame } from '../session/follow.ts'
 import type { Appended } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { CALLER_ACCESS } from './caller.ts'
@@ -117,7 +117,7 @@ function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
       const following = await sessions.follow(key, from)
       if (!following) throw notFound()
       const session = formatId('session', cell, key.session)
-      const eventOf = ({ frame, at }: Told): Event => {
+      const eventOf = ({ frame, at }: ToldFrame): SentEvent => {
         const data = { ...frame, session }
         return { id: formatCursor(at), data }
       }

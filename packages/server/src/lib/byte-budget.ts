@@ -9,11 +9,11 @@ export type ByteBudget = {
   /** What one may take without being greedy: much while much is left, at least its part of all. */
   readonly fair: () => number
   /** `cut` ends its holder, who then gives back what it holds. */
-  readonly open: (cut: () => void) => Share
+  readonly open: (cut: () => void) => BudgetShare
 }
 
 /** Of one holder. */
-export type Share = {
+export type BudgetShare = {
   /** Instead of what it held before. Rejects with the reason of the signal if that comes first. */
   readonly take: (bytes: number, signal: AbortSignal) => Promise<void>
   /** Gives back all but so many. From now on it is its holder's affair how long that takes. */

@@ -1,6 +1,6 @@
 // Bytes that come in pieces, kept as copies: a piece may be a view into memory many times its size.
 
-export type Bytes = { add(piece: Uint8Array): void; all(): Uint8Array }
+type Bytes = { add(piece: Uint8Array): void; all(): Uint8Array }
 
 export function createBytes(): Bytes {
   let [bytes, length] = [new Uint8Array(1024), 0]

@@ -1,7 +1,7 @@
 // Things that are late after the same time, with one timer for all: they begin in the order in which they will be late.
 import type { Clock } from './clock.ts'
 
-export type Deadlines<Thing> = {
+type Deadlines<Thing> = {
   readonly size: number
   begin(thing: Thing): void
   readonly has: (thing: Thing) => boolean

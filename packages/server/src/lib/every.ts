@@ -6,7 +6,7 @@ import type { Clock } from './clock.ts'
 import type { Service } from './lifecycle.ts'
 import type { Random } from './random.ts'
 
-type Beat = {
+type Repeated = {
   readonly clock: Clock
   readonly name: string
   readonly everyMs: number
@@ -15,7 +15,7 @@ type Beat = {
 }
 
 export function every(
-  { clock, name, everyMs, random, onError }: Beat,
+  { clock, name, everyMs, random, onError }: Repeated,
   work: (signal: AbortSignal) => Promise<void>,
 ): Service {
   const stopping = new AbortController()

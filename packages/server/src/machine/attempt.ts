@@ -4,7 +4,7 @@ import type { Clock } from '../lib/clock.ts'
 import { GRACE_MS } from '../task/runner.ts'
 import type { Log } from '../telemetry/log.ts'
 
-export type Outcome =
+export type AttemptOutcome =
   | { readonly type: 'returned'; readonly value: unknown }
   | { readonly type: 'thrown'; readonly error: unknown }
   | { readonly type: 'timeout' }
@@ -20,7 +20,7 @@ export async function attempt(
   { clock, log, ending }: Around,
   timeoutMs: number,
   body: (signal: AbortSignal) => unknown,
-): Promise<Outcome> {
+): Promise<AttemptOutcome> {
   if (ending.signal.aborted) return { type: 'aborted' }
   const own = new AbortController()
   const over = new AbortController()
@@ -45,7 +45,7 @@ export async function attempt(
 }
 
 /** Without a limit of time. */
-export async function outcomeOf(body: () => unknown): Promise<Outcome> {
+export async function outcomeOf(body: () => unknown): Promise<AttemptOutcome> {
   try {
     return { type: 'returned', value: await body() }
   } catch (error) {

@@ -1,7 +1,7 @@
 // What a body gets to see of its task.
 import { formatId, type Id } from '@fleetline/protocol'
 import type { Claim } from '../task/claim.ts'
-import { storable } from '../task/draft.ts'
+import { toStorableJson } from '../task/draft.ts'
 import type { Call, Surroundings } from '../task/runner.ts'
 
 export type Json =
@@ -65,7 +65,7 @@ export function contextOf(claim: Claim, { cell, log }: Surroundings, given: Give
 }
 
 /** What a body handed off, if that is what it returned. */
-export function handedBy(value: unknown): { readonly result: unknown } | undefined {
+export function readHandoff(value: unknown): { readonly result: unknown } | undefined {
   try {
     if (typeof value !== 'object' || value === null || !(HANDED in value)) return undefined
     return { result: value[HANDED] }
@@ -76,7 +76,7 @@ export function handedBy(value: unknown): { readonly result: unknown } | undefin
 
 function loggable(data: Json): unknown {
   try {
-    return JSON.parse(storable('data', data, LOG_BYTES))
+    return JSON.parse(toStorableJson('data', data, LOG_BYTES))
   } catch {
     return `not shown: over ${LOG_BYTES} bytes, or no JSON`
   }

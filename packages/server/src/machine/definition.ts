@@ -5,7 +5,7 @@ import { DEFAULT_QUEUE, isWithin } from '../task/draft.ts'
 import { asMachine, type Machine } from '../task/machine.ts'
 import { keyOf } from '../throttle/key.ts'
 import type { Handoff, Json, TaskContext, TransitionContext } from './context.ts'
-import { LIMITS, limitsOf, refuseUnless, type Limits } from './limits.ts'
+import { LIMITS, limitsOf, refuseUnless, type TransitionLimits } from './limits.ts'
 import { PLAIN, shapeOf, transitionsOf, type Plan, type Step } from './plan.ts'
 import { openRunner } from './run.ts'
 import { parse, type Schema } from './schema.ts'
@@ -23,11 +23,11 @@ export type Free<Name extends string, Out> = string extends Name
 /** Never for a union. */
 type One<Name, All = Name> = Name extends unknown ? ([All] extends [Name] ? Name : never) : never
 /** Flat, so that 64 transitions are no tower of intersections. */
-export type Plus<Out, Name extends string, Value> = {
-  readonly [K in keyof Out | Name]: K extends keyof Out ? Out[K] : Stored<Value>
+type Plus<Out, Name extends string, Value> = {
+  readonly [K in keyof Out | Name]: K extends keyof Out ? Out[K] : StoredValue<Value>
 }
 /** Nothing is stored as null; what is stored cannot be changed. */
-type Stored<Value> = Value extends void ? null : Fixed<Value>
+type StoredValue<Value> = Value extends void ? null : Fixed<Value>
 /** Primitives first: one with a brand is an object to the compiler, too. */
 type Fixed<Value> = unknown extends Value
   ? Value
@@ -50,27 +50,27 @@ export type Chain<Raw, Input, Out, Given, Result> = {
   to<Name extends string, Value extends Json | void>(
     name: Free<Name, Out>,
     body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Promise<Value | Handoff<Fixed<Given>>>,
-    limits?: Limits,
+    limits?: TransitionLimits,
   ): Chain<Raw, Input, Plus<Out, Name, Value>, Given, Result>
   /** An output, as it is, may be the result. */
   end(result: (c: EndContext<Input, Out>) => Fixed<Given>): Machine<Raw, Result>
 }
 type EndContext<Input, Out> = Pick<TransitionContext<Input, Out, never>, 'id' | 'input' | 'out'>
 
-type Placed = {
+type PlacingOptions = {
   readonly queue?: string
   /** 7 first, 0 last. */
   readonly priority?: number
   /** What its transitions call, if that has a limit, by its key: no more are claimed than there is room for there. */
   readonly downstream?: string
 }
-export type MachineOptions<Raw, Input, Given, Result> = Placed & {
+export type MachineOptions<Raw, Input, Given, Result> = PlacingOptions & {
   /** Checked when a task is enqueued through a pod that knows it, and before each attempt. */
   readonly input: Schema<Raw, Input>
   readonly output: Schema<Given, Result>
 }
-export type TaskOptions<Raw, Input> = Placed &
-  Omit<Limits, 'maxBytes' | 'downstream'> & { readonly input?: Schema<Raw, Input> }
+export type TaskOptions<Raw, Input> = PlacingOptions &
+  Omit<TransitionLimits, 'maxBytes' | 'downstream'> & { readonly input?: Schema<Raw, Input> }
 
 export function machine<Raw, Input, Given, Result extends Json>(
   name: string,
@@ -110,7 +110,11 @@ export function task<Raw = unknown, Input = Raw, Result extends Json | void = Js
 
 type Base = Pick<Machine, 'name' | 'queue' | 'priority'> & Pick<Plan, 'downstream'>
 
-function placed(kind: string, name: string, { queue = DEFAULT_QUEUE, priority, downstream }: Placed): Base {
+function placed(
+  kind: string,
+  name: string,
+  { queue = DEFAULT_QUEUE, priority, downstream }: PlacingOptions,
+): Base {
   refuseUnless(TASK_NAME.test(name), `${kind} ${name}: its name must match ${TASK_NAME.source}`)
   refuseUnless(TASK_NAME.test(queue), `${kind} ${name}: queue must match ${TASK_NAME.source}`)
   refuseUnless(

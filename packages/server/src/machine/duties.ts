@@ -1,14 +1,10 @@
 // What the leader does for machines: it sees to tasks whose shape no pod runs any more.
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
+import type { Duty, Term } from '../store/leader.ts'
 import type { Log } from '../telemetry/log.ts'
-import { createOrphans, type Term } from './orphans.ts'
+import { createOrphans } from './orphans.ts'
 
-type Duty = {
-  readonly name: string
-  readonly everyMs: number
-  readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
-}
 type Deps = {
   readonly database: Transactions
   readonly clock: Clock

@@ -6,7 +6,7 @@ import { isWithin } from '../task/draft.ts'
 import { keyOf } from '../throttle/key.ts'
 import type { Transition } from './plan.ts'
 
-export type Limits = {
+export type TransitionLimits = {
   /** Of one attempt. */
   readonly timeout?: string
   readonly attempts?: number
@@ -32,7 +32,13 @@ const MOST = { timeoutMs: 86_400_000, concurrency: 10_000 }
 /** Refuses, saying which of `what`, what cannot be meant. */
 export function limitsOf(
   what: string,
-  { timeout, attempts = LIMITS.attempts, maxBytes = LIMITS.maxBytes, concurrency, downstream }: Limits,
+  {
+    timeout,
+    attempts = LIMITS.attempts,
+    maxBytes = LIMITS.maxBytes,
+    concurrency,
+    downstream,
+  }: TransitionLimits,
 ): Omit<Transition, 'kind' | 'name' | 'body'> {
   const timeoutMs = timeout === undefined ? LIMITS.timeoutMs : durationMs(`${what}: timeout`, timeout)
   refuseUnless(isWithin(timeoutMs, 1, MOST.timeoutMs), `${what}: timeout must be from 1ms to 1d`)

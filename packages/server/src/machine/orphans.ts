@@ -15,15 +15,14 @@
 //   is not, and no other shape is               as they are: nobody runs this machine now
 // A suspect that was held is one again when it is released, at its time.
 import type { Clock } from '../lib/clock.ts'
+import { columnsOf } from '../store/columns.ts'
 import type { Outcome, Query, Transactions } from '../store/database.ts'
-import { positionsKept } from './continue.ts'
+import { IS_LEADER, type Term } from '../store/leader.ts'
 import { PLAIN } from './plan.ts'
-
-/** Under which a leader writes. */
-export type Term = { readonly term: number; readonly pod: number }
+import { findKeptPositions } from './shape-fit.ts'
 
 /** What was done to how many, and whether there is nothing more to do. */
-export type Moved = {
+type Moved = {
   readonly released: number
   readonly continued: number
   readonly held: number
@@ -65,11 +64,10 @@ export const TRACKS = `
      cross join lateral (
        select exists (select from fleetline.pods p
                        where p.state = 'live' and (k.id = any (p.tracks) or p.tracks is null and k.shape = '')) as "isRun") r
-     where k.max_attempts < 32767 offset 0) k
+     where not k.is_internal offset 0) k
    where k."isRun" or k."isOpen" or k."isHeld"
    order by k.id desc`
 
-const LEADS = 'exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)'
 // $3 the track · $4, $5, $6 its heirs, one a position. Attempts are counted for a transition: of another one, none was made.
 const HEIRS = 'unnest($4::int[], $5::int[], $6::boolean[]) h(position, track, is_other)'
 const SPENT = 'case when h.is_other then 0 else t.spent end'
@@ -84,11 +82,11 @@ const WAS = `t.error ->> 'was'`
 export const MOVE = `
   with ready as (
     select ctid as tid from fleetline.tasks
-     where track = $3 and state = 'ready' and ${LEADS}
+     where track = $3 and state = 'ready' and ${IS_LEADER}
      order by priority desc, place limit ${STEP} for update skip locked),
   suspects as (
     select ctid as tid from fleetline.tasks
-     where track = $3 and state = 'waiting' and reason = 'suspect' and ${LEADS}
+     where track = $3 and state = 'waiting' and reason = 'suspect' and ${IS_LEADER}
      order by run_at limit ${STEP} for update skip locked)
   update fleetline.tasks t
      set track = coalesce(h.track, t.track), spent = ${SPENT},
@@ -103,7 +101,7 @@ export const MOVE = `
 export const RELEASE = `
   with looked as materialized (
     select ctid as tid, id from fleetline.tasks
-     where track = $3 and state = 'held' and reason = 'shape' and id > $7 and ${LEADS}
+     where track = $3 and state = 'held' and reason = 'shape' and id > $7 and ${IS_LEADER}
      order by id limit ${STEP} for update skip locked),
   released as (
     update fleetline.tasks t
@@ -136,9 +134,9 @@ export function createOrphans({ database, clock }: Deps): (term: Term) => Promis
   }
 }
 
-type Step = { readonly query: Query; readonly term: Term; readonly nowMs: number }
+type OrphanStep = { readonly query: Query; readonly term: Term; readonly nowMs: number }
 
-async function takeStep(step: Step, memory: Memory): Promise<Moved & { readonly memory: Memory }> {
+async function takeStep(step: OrphanStep, memory: Memory): Promise<Moved & { readonly memory: Memory }> {
   const tracks = await step.query<Track>(TRACKS)
   const run = tracks.filter(({ isRun }) => isRun)
   const of = `${step.term.term}: ${run.map(({ id }) => id).join()}`
@@ -177,32 +175,35 @@ function nextLook(known: Look | undefined, nowMs: number): Look | undefined {
   return known && nowMs - known.endedMs < LOOK_AGAIN_MS ? undefined : anew
 }
 
-type Held = { readonly track: Track; readonly heirs: readonly Heir[]; readonly look: Look }
+type HeldTrack = { readonly track: Track; readonly heirs: readonly Heir[]; readonly look: Look }
 type Looked = { readonly looked: number; readonly upTo: string | null; readonly released: number }
 
-async function release({ query, term }: Step, { track, heirs, look }: Held): Promise<Looked> {
+async function release({ query, term }: OrphanStep, { track, heirs, look }: HeldTrack): Promise<Looked> {
   const some = heirs.filter((heir) => heir.track !== null)
   if (some.length === 0) return { looked: 0, upTo: null, released: 0 }
-  const values = [term.term, term.pod, track.id, ...columnsOf(some), look.upTo]
+  const values = [
+    term.term,
+    term.pod,
+    track.id,
+    ...columnsOf(some, 'position', 'track', 'isOther'),
+    look.upTo,
+  ]
   return (await query<Looked>(RELEASE, values))[0]!
 }
 
 async function move(
-  { query, term }: Step,
+  { query, term }: OrphanStep,
   { id }: Track,
   heirs: readonly Heir[],
 ): Promise<{ readonly continued: number; readonly held: number }> {
-  const rows = await query<{ hasHeir: boolean }>(MOVE, [term.term, term.pod, id, ...columnsOf(heirs)])
+  const rows = await query<{ hasHeir: boolean }>(MOVE, [
+    term.term,
+    term.pod,
+    id,
+    ...columnsOf(heirs, 'position', 'track', 'isOther'),
+  ])
   const continued = rows.filter(({ hasHeir }) => hasHeir).length
   return { continued, held: rows.length - continued }
-}
-
-function columnsOf(heirs: readonly Heir[]): unknown[][] {
-  return [
-    heirs.map(({ position }) => position),
-    heirs.map(({ track }) => track),
-    heirs.map(({ isOther }) => isOther),
-  ]
 }
 
 /** Who goes on with a task of the track, by its position: the track itself if it is run, else the newest shape into which it
@@ -216,7 +217,7 @@ function heirsOf(track: Track, run: readonly Track[]): readonly Heir[] | undefin
   // What a task of one handler runs has no name that a machine could share.
   const alike = candidates.filter((other) => (other.shape === PLAIN.shape) === (shape === PLAIN.shape))
   return [...names.keys(), names.length].map((position) => {
-    const heir = alike.find((other) => positionsKept(names, other.names).includes(position))
+    const heir = alike.find((other) => findKeptPositions(names, other.names).includes(position))
     return {
       position,
       track: heir?.id ?? null,

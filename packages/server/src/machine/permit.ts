@@ -3,10 +3,10 @@
 // queue, where it is seen.
 import { readThrown } from '../task/fault.ts'
 import { GRACE_MS, type Call, type Surroundings } from '../task/runner.ts'
-import { attempt, outcomeOf, type Outcome } from './attempt.ts'
+import { attempt, outcomeOf, type AttemptOutcome } from './attempt.ts'
 import type { Transition } from './plan.ts'
 
-type Done = { readonly outcome: Outcome; readonly ms: number }
+type Done = { readonly outcome: AttemptOutcome; readonly ms: number }
 
 const WAIT_MS = 2_000
 
@@ -48,7 +48,7 @@ export async function perform(
 }
 
 /** What a body has decided by itself holds, also if it was refused before. */
-function mayBeRefused(outcome: Outcome): boolean {
+function mayBeRefused(outcome: AttemptOutcome): boolean {
   if (outcome.type !== 'thrown') return false
   const { kind, delayMs, code } = readThrown(outcome.error, { now: () => 0 })
   return kind !== 'Abort' && (delayMs === undefined || code === 'rate_limited')
@@ -58,7 +58,7 @@ function mayBeRefused(outcome: Outcome): boolean {
 export const UNHEARD: Omit<Call, 'signal'> = { firstToken: () => undefined, response: () => undefined }
 
 /** As the downstream is told: whoever spoke, and took too long, is not ill. */
-function failureOf(outcome: Exclude<Outcome, { type: 'returned' }>, hasSpoken: boolean): unknown {
+function failureOf(outcome: Exclude<AttemptOutcome, { type: 'returned' }>, hasSpoken: boolean): unknown {
   if (outcome.type === 'thrown') return outcome.error
   const error = new Error(`The body ended as ${outcome.type}`)
   return outcome.type === 'timeout' && !hasSpoken ? Object.assign(error, { name: 'TimeoutError' }) : error

@@ -4,7 +4,7 @@ import type { Context } from './context.ts'
 
 type Body = (context: Context) => unknown
 
-export type Check = { readonly kind: 'check'; readonly name: string; readonly body: Body }
+export type CheckStep = { readonly kind: 'check'; readonly name: string; readonly body: Body }
 export type Transition = {
   readonly kind: 'transition'
   readonly name: string
@@ -18,7 +18,7 @@ export type Transition = {
   /** What the body calls, if that has a limit: it runs under a permit. */
   readonly downstream: string | undefined
 }
-export type Step = Check | Transition
+export type Step = CheckStep | Transition
 
 export type Plan = {
   readonly name: string

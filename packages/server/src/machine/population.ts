@@ -14,9 +14,9 @@ export type Population = {
   readonly pods: number
   /** Some of the numbers below come from a sample, which may have missed what is rare. */
   readonly estimated: boolean
-  readonly transitions: readonly Standing[]
+  readonly transitions: readonly TransitionCount[]
 }
-type Standing = {
+type TransitionCount = {
   readonly name: string
   readonly ready: number
   readonly waiting: number

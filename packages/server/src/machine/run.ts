@@ -19,27 +19,27 @@
 //   the pod stops, or was counted as dead            back, from where it stands
 // A pod that drains begins no further body: the task goes on elsewhere.
 import { formatId, TASK_LIMITS } from '@fleetline/protocol'
-import { createTurnstile, type Turnstile } from '../lib/turnstile.ts'
+import { createSlots, type Slots } from '../lib/waiters.ts'
 import type { Claim } from '../task/claim.ts'
-import { storable } from '../task/draft.ts'
+import { toStorableJson } from '../task/draft.ts'
 import { faultOf, readThrown, retryMs, type Thrown } from '../task/fault.ts'
-import type { Call, Ended, Runner, Surroundings } from '../task/runner.ts'
-import type { Entry, Settlement } from '../task/settle.ts'
-import { attempt, outcomeOf, type Outcome } from './attempt.ts'
-import { contextOf, handedBy, type Context } from './context.ts'
+import type { Call, SettledEnd, Runner, Surroundings } from '../task/runner.ts'
+import type { DoneTransition, Settlement } from '../task/settle.ts'
+import { attempt, outcomeOf, type AttemptOutcome } from './attempt.ts'
+import { contextOf, readHandoff, type Context } from './context.ts'
 import { LIMITS } from './limits.ts'
 import { perform, UNHEARD } from './permit.ts'
-import { asStored } from './stored.ts'
-import { stepsFrom, transitionsOf, type Check, type Plan, type Step, type Transition } from './plan.ts'
+import { toCanonical } from './canonical-json.ts'
+import { stepsFrom, transitionsOf, type CheckStep, type Plan, type Step, type Transition } from './plan.ts'
 
 type Run = {
   readonly plan: Plan
-  readonly gates: ReadonlyMap<string, Turnstile>
+  readonly slots: ReadonlyMap<string, Slots>
   readonly claim: Claim
   readonly around: Surroundings
 }
 /** Where the task stands, which only this attempt changes. */
-type Place = {
+type Position = {
   position: number
   spent: number
   resumed: boolean
@@ -47,8 +47,8 @@ type Place = {
   /** Of all outputs, as JSON. */
   bytes: number
 }
-type Work = Run & { readonly at: Place; readonly input: unknown }
-type End = Settlement | Ended
+type Work = Run & { readonly at: Position; readonly input: unknown }
+type End = Settlement | SettledEnd
 
 const LATE: Thrown = { code: 'timeout', message: 'The attempt took too long' }
 const USED_UP: Thrown = { code: 'attempts_used_up', message: 'The attempts of this transition are used up' }
@@ -56,8 +56,8 @@ const BACK: Settlement = { type: 'back' }
 
 export function openRunner(plan: Plan): Runner {
   const limited = transitionsOf(plan.steps).filter(({ concurrency }) => concurrency !== undefined)
-  const gates = new Map(limited.map(({ name, concurrency }) => [name, createTurnstile(concurrency!)]))
-  const run: Runner['run'] = (claim, around) => pass({ plan, gates, claim, around })
+  const slots = new Map(limited.map(({ name, concurrency }) => [name, createSlots(concurrency!)]))
+  const run: Runner['run'] = (claim, around) => pass({ plan, slots, claim, around })
   return { machine: plan.name, downstream: plan.downstream, run }
 }
 
@@ -83,13 +83,13 @@ async function walk(work: Work): Promise<End> {
   return finish(work, () => plan.end(endContext(work)))
 }
 
-function placeOf({ position, spent, attempt: count, carry }: Claim): Place {
-  const values = Object.entries(carry ?? {}).map(([name, { value }]) => [name, asStored(value)] as const)
+function placeOf({ position, spent, attempt: count, carry }: Claim): Position {
+  const values = Object.entries(carry ?? {}).map(([name, { value }]) => [name, toCanonical(value)] as const)
   const bytes = values.reduce((sum, [, value]) => sum + Buffer.byteLength(JSON.stringify(value)), 0)
   return { position, spent, resumed: count > 1, out: Object.freeze(Object.fromEntries(values)), bytes }
 }
 
-async function check(work: Work, step: Check): Promise<End | undefined> {
+async function check(work: Work, step: CheckStep): Promise<End | undefined> {
   if (mustStop(work)) return BACK
   const outcome = await attempt(work.around, LIMITS.timeoutMs, (signal) =>
     call(work, step, { ...UNHEARD, signal }),
@@ -102,7 +102,7 @@ async function check(work: Work, step: Check): Promise<End | undefined> {
 async function transit(work: Work, step: Transition): Promise<End | undefined> {
   const { at, around, plan } = work
   const { metrics } = around
-  const leave = await enter(work, step)
+  const leave = await takeSlot(work, step)
   if (!leave || mustStop(work)) {
     leave?.()
     return BACK
@@ -118,17 +118,17 @@ async function transit(work: Work, step: Transition): Promise<End | undefined> {
 }
 
 /** Undefined if the pod stops, or drains, while it waits. */
-async function enter({ gates, around }: Work, { name }: Transition): Promise<(() => void) | undefined> {
-  const gate = gates.get(name)
-  if (!gate) return () => undefined
+async function takeSlot({ slots, around }: Work, { name }: Transition): Promise<(() => void) | undefined> {
+  const own = slots.get(name)
+  if (!own) return () => undefined
   const stopped = AbortSignal.any([around.ending.signal, around.draining])
-  return gate.enter(stopped).catch(() => undefined)
+  return own.take(stopped).catch(() => undefined)
 }
 
 async function afterBody(
   work: Work,
   step: Transition,
-  outcome: Outcome,
+  outcome: AttemptOutcome,
   ms: number,
 ): Promise<End | undefined> {
   if (outcome.type !== 'returned') return afterFault(work, outcome, step.name)
@@ -163,7 +163,7 @@ function call(work: Work, { name, body }: Step, sent: Call): unknown {
 
 /** Undefined if the body did something else. */
 function handOff(work: Work, { name }: Step, value: unknown): Promise<End> | undefined {
-  const handed = handedBy(value)
+  const handed = readHandoff(value)
   return handed && finish(work, () => handed.result, { via: 'handoff' }, name)
 }
 
@@ -171,18 +171,18 @@ async function advance(work: Work, step: Transition, value: unknown, ms: number)
   const { plan, at } = work
   let text: string
   try {
-    text = storable(step.name, value ?? null, Math.min(step.maxBytes, LIMITS.carryBytes - at.bytes))
+    text = toStorableJson(step.name, value ?? null, Math.min(step.maxBytes, LIMITS.carryBytes - at.bytes))
   } catch (error) {
     return dead(work, readThrown(error), step.name)
   }
-  at.out = Object.freeze({ ...at.out, [step.name]: asStored(JSON.parse(text)) })
+  at.out = Object.freeze({ ...at.out, [step.name]: toCanonical(JSON.parse(text)) })
   const entry = { name: step.name, position: at.position + 1, value: text, ms }
   if (step === plan.steps.at(-1)) return finish(work, () => plan.end(endContext(work)), { last: entry })
   return record(work, entry)
 }
 
 /** Undefined if it stands: the task goes on from there. */
-async function record({ at, around }: Work, entry: Entry): Promise<End | undefined> {
+async function record({ at, around }: Work, entry: DoneTransition): Promise<End | undefined> {
   const end = await around.record(entry)
   if (end) return end
   const bytes = at.bytes + Buffer.byteLength(entry.value)
@@ -193,12 +193,12 @@ async function record({ at, around }: Work, entry: Entry): Promise<End | undefin
 async function finish(
   work: Work,
   resultOf: () => unknown,
-  more: { readonly via?: 'handoff'; readonly last?: Entry } = {},
+  more: { readonly via?: 'handoff'; readonly last?: DoneTransition } = {},
   name = 'end',
 ): Promise<End> {
   const { plan, around } = work
   const { parseResult } = plan
-  const textOf = (result: unknown) => storable('result', result ?? null, TASK_LIMITS.resultBytes)
+  const textOf = (result: unknown) => toStorableJson('result', result ?? null, TASK_LIMITS.resultBytes)
   const outcome = parseResult
     ? await attempt(around, LIMITS.timeoutMs, async () => textOf(await parseResult(resultOf())))
     : await outcomeOf(() => textOf(resultOf()))
@@ -223,7 +223,11 @@ function limitOf({ plan, claim, at }: Work): number {
   return plan.isPlain ? claim.maxAttempts : Math.min(claim.maxAttempts, next?.attempts ?? plan.maxAttempts)
 }
 
-function afterFault(work: Work, outcome: Exclude<Outcome, { type: 'returned' }>, name?: string): Settlement {
+function afterFault(
+  work: Work,
+  outcome: Exclude<AttemptOutcome, { type: 'returned' }>,
+  name?: string,
+): Settlement {
   const { around } = work
   if (outcome.type === 'aborted') return BACK
   if (outcome.type === 'timeout') return again(work, LATE, name)
@@ -255,11 +259,11 @@ function fault({ plan, claim, around }: Work, thrown: Thrown, name?: string): st
   return faultOf({ ...thrown, attempt: claim.attempt, transition, clock: around.clock })
 }
 
-function isRejected(outcome: Outcome): outcome is Extract<Outcome, { type: 'thrown' }> {
+function isRejected(outcome: AttemptOutcome): outcome is Extract<AttemptOutcome, { type: 'thrown' }> {
   return outcome.type === 'thrown' && readThrown(outcome.error).kind === 'Rejected'
 }
 
-function onlyHandsOff({ name }: Check): Thrown {
+function onlyHandsOff({ name }: CheckStep): Thrown {
   return {
     code: 'invalid',
     message: `The check ${name} returned a value: it may return c.handoff(…), or nothing`,

@@ -19,6 +19,7 @@ import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
+import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions, type Outcome, type Query } from '../store/database.ts'
 import { isDataFault, isHeldUp, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
@@ -40,11 +41,11 @@ import {
   type SessionState,
   type Stop,
   type Stopped,
-  type Stored,
+  type StoredMessage,
   type TurnEnd,
   type TurnEnded,
 } from './place.ts'
-import { AUTHOR_KINDS, ROLES, STATUSES } from './stored.ts'
+import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
 import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
 export type Appender = Service & {
@@ -266,13 +267,17 @@ async function findHeld(query: Query, items: readonly Item[], locked: Locked): P
   return new Set(rows.map(nameOf))
 }
 
-function keysOf(items: readonly SessionKey[]): [number[], string[]] {
+function keysOf(items: readonly SessionKey[]): unknown[][] {
   const sessions = [...new Map(items.map((item) => [nameOf(item), item])).values()]
-  return [sessions.map(({ tenant }) => tenant), sessions.map(({ session }) => session)]
+  return columnsOf(sessions, 'tenant', 'session')
 }
 
 /** Of messages, and of the replies of turns that are to be stopped. */
-async function findStored(query: Query, items: readonly Item[], cell: number): Promise<Map<number, Stored>> {
+async function findStored(
+  query: Query,
+  items: readonly Item[],
+  cell: number,
+): Promise<Map<number, StoredMessage>> {
   const keys = new Map<number, SessionKey & { readonly key: string }>()
   for (const [place, { draft, ...item }] of placesOf(items, 'message'))
     keys.set(place, { ...item, key: draft.key })
@@ -280,29 +285,19 @@ async function findStored(query: Query, items: readonly Item[], cell: number): P
     keys.set(place, { ...item, key: keyOf(formatId('message', cell, item.turn)) })
   if (keys.size === 0) return new Map()
   const [places, list] = [[...keys.keys()], [...keys.values()]]
-  const rows = await query<Stored & { n: number }>(SESSION_SEEN, [
-    list.map(({ tenant }) => tenant),
-    list.map(({ session }) => session),
-    list.map(({ key }) => key),
-  ])
+  const rows = await query<StoredMessage & { n: number }>(
+    SESSION_SEEN,
+    columnsOf(list, 'tenant', 'session', 'key'),
+  )
   return new Map(rows.map(({ n, seq, digest }) => [places[n - 1]!, { seq, digest }]))
 }
 
 async function write(query: Query, { changed, written }: Placed): Promise<void> {
   const drafts = written.map(({ draft }) => draft)
   await query(SESSION_WRITE, [
-    changed.map(({ tenant }) => tenant),
-    changed.map(({ session }) => session),
-    changed.map(({ head }) => head),
-    changed.map(({ turn }) => turn),
-    changed.map(({ epoch }) => epoch),
-    changed.map(({ asked }) => asked),
-    changed.map(({ answered }) => answered),
-    written.map(({ tenant }) => tenant),
-    written.map(({ session }) => session),
-    written.map(({ seq }) => seq),
-    drafts.map(({ key }) => key),
-    drafts.map(({ digest }) => digest),
+    ...columnsOf(changed, 'tenant', 'session', 'head', 'turn', 'epoch', 'asked', 'answered'),
+    ...columnsOf(written, 'tenant', 'session', 'seq'),
+    ...columnsOf(drafts, 'key', 'digest'),
     drafts.map(({ role }) => ROLES.indexOf(role)),
     drafts.map(({ author }) => AUTHOR_KINDS.indexOf(author.kind)),
     drafts.map(({ id }) => id),

@@ -5,6 +5,7 @@
 //   S1  rows are found by (tenant, turn)
 import { MESSAGE_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
+import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
@@ -12,7 +13,7 @@ export type TurnKey = { readonly tenant: number; readonly turn: string }
 
 /** Chunks `index` to `index` + `count` - 1 of an attempt, as a JSON array in which deltas are merged; of none, a question. */
 export type Batch = { readonly index: number; readonly count: number; readonly body: string }
-export type Flushed = TurnKey & Batch & { readonly attempt: number; readonly pod: number }
+type Flushed = TurnKey & Batch & { readonly attempt: number; readonly pod: number }
 
 // The claim is looked at, not locked: a lock would make the end of the turn wait for its words. Sent again after an unknown
 // outcome, a batch is the same and changes nothing. One that was transient comes again, empty, when it was seen.
@@ -31,7 +32,7 @@ export type Chunks = {
   /** By their places: whose attempt is current. Of the others nothing is written. */
   readonly flush: (batches: readonly Flushed[]) => Promise<ReadonlySet<number>>
   /** By their places; one that is missing is no turn. */
-  readonly read: (wanted: readonly Wanted[]) => Promise<ReadonlyMap<number, Read>>
+  readonly read: (wanted: readonly WantedChunks[]) => Promise<ReadonlyMap<number, ChunksRead>>
 }
 type Deps = {
   readonly database: Transactions
@@ -54,24 +55,19 @@ export function createChunks({ database, clock, metrics }: Deps): Chunks {
 }
 
 async function flush(query: Query, batches: readonly Flushed[]): Promise<ReadonlySet<number>> {
-  const rows = await query<{ readonly n: number }>(CHUNKS_FLUSH, [
-    batches.map(({ tenant }) => tenant),
-    batches.map(({ turn }) => turn),
-    batches.map(({ attempt }) => attempt),
-    batches.map(({ pod }) => pod),
-    batches.map(({ index }) => index),
-    batches.map(({ count }) => count),
-    batches.map(({ body }) => body),
-  ])
+  const rows = await query<{ readonly n: number }>(
+    CHUNKS_FLUSH,
+    columnsOf(batches, 'tenant', 'turn', 'attempt', 'pod', 'index', 'count', 'body'),
+  )
   return new Set(rows.map(({ n }) => n - 1))
 }
 
 /** Up to where a reader is. */
-export type Wanted = TurnKey & { readonly attempt: number; readonly next: number }
+export type WantedChunks = TurnKey & { readonly attempt: number; readonly next: number }
 /** Who runs the turn, null if it has ended, and what the current attempt has said behind that. */
-export type Standing = { readonly attempt: number; readonly state: string; readonly pod: string | null }
-export type Read = {
-  readonly standing: Standing | null
+type AttemptState = { readonly attempt: number; readonly state: string; readonly pod: string | null }
+export type ChunksRead = {
+  readonly standing: AttemptState | null
   /** It was stopped, and its agent may still be at work. */
   readonly isHalting: boolean
   readonly batches: readonly Batch[]
@@ -99,22 +95,19 @@ const CHUNKS_READ = `
     ) c on c.bytes_before < $5::float8
    order by w.n, c.index`
 
-type Row = (Standing | { readonly attempt: null }) &
-  Pick<Read, 'isHalting'> & { readonly n: number } & (Batch | { readonly index: null })
+type ChunkRow = (AttemptState | { readonly attempt: null }) &
+  Pick<ChunksRead, 'isHalting'> & { readonly n: number } & (Batch | { readonly index: null })
 
-async function read(query: Query, wanted: readonly Wanted[]): Promise<ReadonlyMap<number, Read>> {
-  const rows = await query<Row>(CHUNKS_READ, [
-    wanted.map(({ tenant }) => tenant),
-    wanted.map(({ turn }) => turn),
-    wanted.map(({ attempt }) => attempt),
-    wanted.map(({ next }) => next),
+async function read(query: Query, wanted: readonly WantedChunks[]): Promise<ReadonlyMap<number, ChunksRead>> {
+  const rows = await query<ChunkRow>(CHUNKS_READ, [
+    ...columnsOf(wanted, 'tenant', 'turn', 'attempt', 'next'),
     Math.max(LEAST_BYTES, READ_BYTES / wanted.length),
   ])
   const found = Map.groupBy(rows, ({ n }) => n - 1)
   return new Map(Array.from(found, ([place, its]) => [place, readOf(its)]))
 }
 
-function readOf(rows: readonly Row[]): Read {
+function readOf(rows: readonly ChunkRow[]): ChunksRead {
   const first = rows[0]!
   const { attempt, isHalting } = first
   return {
@@ -136,14 +129,12 @@ const SAID = `
 const SAID_BYTES = 2 * MESSAGE_LIMITS.replyBytes // more than a reply may have
 
 /** By their places: what the attempts have said, as far as it has come through and can be stored. */
-export async function readSaid(
+export async function readSpoken(
   query: Query,
   attempts: readonly (TurnKey & { readonly attempt: number })[],
 ): Promise<readonly (readonly Batch[])[]> {
   const rows = await query<Batch & { readonly n: number }>(SAID, [
-    attempts.map(({ tenant }) => tenant),
-    attempts.map(({ turn }) => turn),
-    attempts.map(({ attempt }) => attempt),
+    ...columnsOf(attempts, 'tenant', 'turn', 'attempt'),
     SAID_BYTES,
   ])
   const found = Map.groupBy(rows, ({ n }) => n - 1)
@@ -156,7 +147,7 @@ const DELETE = `
 
 /** After the commit in which they ended: no end waits for its words, and who reads them looks at the task. */
 export async function deleteChunks(query: Query, turns: readonly TurnKey[]): Promise<void> {
-  await query(DELETE, [turns.map(({ tenant }) => tenant), turns.map(({ turn }) => turn)])
+  await query(DELETE, columnsOf(turns, 'tenant', 'turn'))
 }
 
 // A turn's task is there before its first chunk, and goes when it ends. Steps from turn to turn along the key: there are

@@ -7,14 +7,14 @@ import type { Random } from '../lib/random.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { SessionKey } from './place.ts'
 
-export type NewSession = {
+type NewSession = {
   readonly alias: string | null
   readonly title: string | null
   readonly agent: string | null
   readonly members: readonly string[]
 }
 
-export type Directory = {
+export type SessionDirectory = {
   /**
    * With an alias that is taken: the session that has it, as it is. Without one, a repeat after an unknown outcome makes
    * another session; the first then stays empty.
@@ -27,8 +27,8 @@ export type Directory = {
   list(tenant: number, range: ListRange): Promise<readonly Session[]>
 }
 
-export type Made = { readonly session: Session; /** Now, not before. */ readonly isNew: boolean }
-export type ListRange = { readonly before?: string; readonly limit: number }
+type Made = { readonly session: Session; /** Now, not before. */ readonly isNew: boolean }
+type ListRange = { readonly before?: string; readonly limit: number }
 
 type Deps = {
   readonly database: Transactions
@@ -61,7 +61,7 @@ const LIST = `
   select ${COLUMNS} from fleetline.sessions where tenant = $1 and id < $2 order by id desc limit $3`
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
-type Row = {
+type SessionRow = {
   readonly id: string
   readonly alias: string | null
   readonly title: string | null
@@ -73,8 +73,8 @@ type Row = {
   readonly updated_at: Date
 }
 
-export function createDirectory({ database, clock, random, cell }: Deps): Directory {
-  const sessionOf = ({ id, turn, created_at, updated_at, ...row }: Row): Session => ({
+export function createDirectory({ database, clock, random, cell }: Deps): SessionDirectory {
+  const sessionOf = ({ id, turn, created_at, updated_at, ...row }: SessionRow): Session => ({
     session: formatId('session', cell, id),
     ...row,
     state: turn === null ? 'idle' : 'working',
@@ -84,13 +84,13 @@ export function createDirectory({ database, clock, random, cell }: Deps): Direct
   })
   const insert = async (query: Query, tenant: number, { alias, title, agent, members }: NewSession) => {
     const id = uuidV7(clock.now(), random.bytes(10))
-    const [made] = await query<Row>(CREATE, [tenant, id, alias, title, agent])
+    const [made] = await query<SessionRow>(CREATE, [tenant, id, alias, title, agent])
     if (made && members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
-    const [row] = made ? [made] : await query<Row>(MADE_BEFORE, [tenant, alias])
+    const [row] = made ? [made] : await query<SessionRow>(MADE_BEFORE, [tenant, alias])
     return { row: row!, isNew: made !== undefined }
   }
   const read = async (sql: string, values: unknown[]) => {
-    const outcome = await database.transaction((query) => query<Row>(sql, values), { access: 'read' })
+    const outcome = await database.transaction((query) => query<SessionRow>(sql, values), { access: 'read' })
     return valueOf(outcome, 'The session cannot be read')[0]
   }
   return {
@@ -105,9 +105,12 @@ export function createDirectory({ database, clock, random, cell }: Deps): Direct
       return row && sessionOf(row)
     },
     list: async (tenant, { before = BEHIND_ALL, limit }) => {
-      const outcome = await database.transaction((query) => query<Row>(LIST, [tenant, before, limit]), {
-        access: 'read',
-      })
+      const outcome = await database.transaction(
+        (query) => query<SessionRow>(LIST, [tenant, before, limit]),
+        {
+          access: 'read',
+        },
+      )
       return valueOf(outcome, 'The sessions cannot be read').map(sessionOf)
     },
   }

@@ -3,7 +3,7 @@
 import { hash } from 'node:crypto'
 import type { Author, Message, Role } from '@fleetline/protocol'
 
-export type Draft = {
+export type MessageDraft = {
   readonly id: string
   readonly key: string
   /** A signed 64-bit number as PostgreSQL writes it. */
@@ -14,7 +14,7 @@ export type Draft = {
   readonly bytes: number
 }
 
-export function draftOf(message: Message & { readonly author: Author }): Draft {
+export function draftOf(message: Message & { readonly author: Author }): MessageDraft {
   const { id, role, author, parts, metadata } = message
   const body = JSON.stringify({ parts, metadata })
   return {

@@ -3,13 +3,12 @@
 // has written late: nobody reads those. Neither an expiry nor a sweep names the term: whoever leads, only a turn that is live,
 // too old and without a pod expires, which is looked at again under its session's lock.
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
+import { IS_LEADER, type Duty, type Term } from '../store/leader.ts'
 import type { Appender } from './append.ts'
 import { sweepChunks } from './chunks.ts'
 import type { Stop, TurnError } from './place.ts'
 import { TURN_DEADLINE_MS, TURN_TRACK } from './turns.ts'
 
-type Term = { readonly term: number; readonly pod: number }
-type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
 type Deps = {
   readonly database: Transactions
   readonly expireTurn: Appender['expireTurn']
@@ -34,7 +33,7 @@ const MOVE = `
             join fleetline.tasks w on w.track = l.id and w.state = 'ready'
             join fleetline.turns u on u.tenant = w.tenant and u.id = w.id
             join fleetline.agents a on a.tenant = u.tenant and a.name = u.agent
-           where exists (select from fleetline.leader e where e.term = $1 and e.pod = $2)
+           where ${IS_LEADER}
            limit ${STEP} for update of w skip locked) m
    where t.id = m.id and t.state = 'ready'
   returning t.id`

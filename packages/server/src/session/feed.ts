@@ -15,27 +15,28 @@
 //
 // A log that was cut and has grown past the old head between two lookups is not noticed here.
 import type { Clock } from '../lib/clock.ts'
+import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { nameOf, type SessionKey } from './place.ts'
 
 /** Where a session stands. Both numbers only grow. */
-export type Standing = { readonly head: number; readonly phase: number }
-type Head = SessionKey & Standing
+export type Progress = { readonly head: number; readonly phase: number }
+type Head = SessionKey & Progress
 
 /** Resolves when the session may stand elsewhere than there, or the signal is aborted. */
-export type Beyond = (seen: Standing, signal: AbortSignal) => Promise<void>
+export type Beyond = (seen: Progress, signal: AbortSignal) => Promise<void>
 
 /** Of one follower. */
-export type Place = {
+export type FeedPlace = {
   readonly join: (key: SessionKey) => Beyond
   readonly leave: () => void
 }
 
 export type Feed = {
   /** Counted from now until it leaves; undefined: there are as many followers as it takes. */
-  readonly reserve: () => Place | undefined
+  readonly reserve: () => FeedPlace | undefined
   /** After commit only. */
   readonly grown: (sessions: Iterable<SessionKey & Moving>) => void
 }
@@ -49,9 +50,9 @@ type Deps = {
 }
 
 type Moving = { readonly head: number; readonly epoch: number; readonly turn: string | null }
-type Waiting = { readonly seen: Standing; readonly wake: () => void }
+type Waiting = { readonly seen: Progress; readonly wake: () => void }
 type Joined = SessionKey & {
-  stands: Standing
+  stands: Progress
   followers: number
   readonly waiting: Set<Waiting>
   readonly unlisten: () => void
@@ -136,11 +137,11 @@ function headOf({ tenant, session, head, ...conversation }: SessionKey & Moving)
 }
 
 /** In one of the two: what moves one never moves the other back. */
-function isBeyond(a: Standing, b: Standing): boolean {
+function isBeyond(a: Progress, b: Progress): boolean {
   return a.head > b.head || a.phase > b.phase
 }
 
-async function beyond(joined: Joined, seen: Standing, signal: AbortSignal): Promise<void> {
+async function beyond(joined: Joined, seen: Progress, signal: AbortSignal): Promise<void> {
   if (isBeyond(joined.stands, seen) || signal.aborted) return
   const { promise, resolve } = Promise.withResolvers<void>()
   const wake = () => resolve()
@@ -163,11 +164,7 @@ function createLookup(
   metrics.gauge('lookupLag', () => [[{}, sinceMs === undefined ? 0 : (clock.monotonicMs() - sinceMs) / 1000]])
   const read = async (keys: readonly SessionKey[]) => {
     const outcome = await database.transaction(
-      (query) =>
-        query<SessionKey & Moving>(HEADS, [
-          keys.map(({ tenant }) => tenant),
-          keys.map(({ session }) => session),
-        ]),
+      (query) => query<SessionKey & Moving>(HEADS, columnsOf(keys, 'tenant', 'session')),
       { access: 'read' },
     )
     return valueOf(outcome, 'Heads cannot be read').map(headOf)

@@ -24,10 +24,10 @@ import {
 } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { Bug, Retry } from '../errors.ts'
-import { createByteBudget, type ByteBudget, type Share } from '../lib/byte-budget.ts'
+import { createByteBudget, type ByteBudget, type BudgetShare } from '../lib/byte-budget.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { phaseOf, type Beyond, type Feed, type Place, type Standing } from './feed.ts'
+import { phaseOf, type Beyond, type Feed, type FeedPlace, type Progress } from './feed.ts'
 import type { Live, Watch } from './live.ts'
 import type { Spot } from './open-message.ts'
 import type { SessionKey } from './place.ts'
@@ -49,13 +49,13 @@ export type Cursor = {
   /** How much it has of what the next epoch says. */
   readonly open?: Spot | undefined
 }
-export type Told = { readonly frame: Nameless; /** Once it has the frame. */ readonly at: Cursor }
+export type ToldFrame = { readonly frame: Nameless; /** Once it has the frame. */ readonly at: Cursor }
 
 /** Who is told: the signal is aborted when it has gone; `cut` makes it go. */
-export type Listener = { readonly signal: AbortSignal; readonly cut: () => void }
+export type FollowListener = { readonly signal: AbortSignal; readonly cut: () => void }
 
 /** Ends when the signal is aborted. It holds a place among the followers, which it gives back when it is asked and ends. */
-export type Following = (listener: Listener) => AsyncGenerator<Told, void, undefined>
+type Following = (listener: FollowListener) => AsyncGenerator<ToldFrame, void, undefined>
 
 export type Follow = {
   /** Undefined: there is no such session; nobody is registered before that is known (S4). */
@@ -97,7 +97,7 @@ export function createFollow(deps: Deps): Follow {
 }
 
 type Start = Deps &
-  Listener & { readonly place: Place; readonly budget: ByteBudget; readonly key: SessionKey }
+  FollowListener & { readonly place: FeedPlace; readonly budget: ByteBudget; readonly key: SessionKey }
 
 async function* tell(start: Start, { seq, ended, open }: Cursor): ReturnType<Following> {
   const { place, key, signal } = start
@@ -122,7 +122,7 @@ async function* tell(start: Start, { seq, ended, open }: Cursor): ReturnType<Fol
 
 /** One who is told, and where it is by now. */
 type Reader = Start & {
-  readonly share: Share
+  readonly share: BudgetShare
   seq: number
   ended: Cursor['ended']
   open: Cursor['open']
@@ -136,7 +136,7 @@ type Reader = Start & {
 type Standpoint = Omit<LogPage, 'items' | 'bytes'>
 type Watched = { readonly watch: Watch; version: number; shown: string }
 
-function told({ seq, ended, open }: Reader, frame: Nameless): Told {
+function told({ seq, ended, open }: Reader, frame: Nameless): ToldFrame {
   return { frame, at: { seq, ended, open } }
 }
 
@@ -147,7 +147,7 @@ function close(reader: Reader): void {
 }
 
 /** Undefined: there is no such session any more. */
-async function* tellLog(reader: Reader): AsyncGenerator<Told, Standpoint | undefined> {
+async function* tellLog(reader: Reader): AsyncGenerator<ToldFrame, Standpoint | undefined> {
   const page = await readPage(reader)
   if (!page) return undefined
   const { head, epoch, turn } = page
@@ -179,7 +179,7 @@ async function readWithin(
   return bytes > room ? bytes : page
 }
 
-function* tellPage(reader: Reader, page: LogPage): Generator<Told> {
+function* tellPage(reader: Reader, page: LogPage): Generator<ToldFrame> {
   if (reader.seq > page.head) {
     const from = reader.seq + 1
     close(reader)
@@ -195,7 +195,7 @@ function* tellPage(reader: Reader, page: LogPage): Generator<Told> {
 }
 
 /** All that there is at the head, until the session stands elsewhere. */
-async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): AsyncGenerator<Told> {
+async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): AsyncGenerator<ToldFrame> {
   yield* tellEnds(reader, page)
   if (page.turn !== null) yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
   else if (reader.halting === undefined) await beyond(standingOf(page), reader.signal)
@@ -203,7 +203,7 @@ async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): Asyn
 }
 
 /** What these turns wrote is in the log, and was told before. */
-async function* tellEnds(reader: Reader, page: Standpoint): AsyncGenerator<Told> {
+async function* tellEnds(reader: Reader, page: Standpoint): AsyncGenerator<ToldFrame> {
   const to = endedOf(page)
   const { ended: after = to } = reader
   if (after !== to) close(reader)
@@ -226,7 +226,7 @@ async function* tellOpen(
   reader: Reader,
   page: Standpoint & { readonly turn: string },
   beyond: Beyond,
-): AsyncGenerator<Told> {
+): AsyncGenerator<ToldFrame> {
   const { turn } = page
   const watched = (reader.watched ??= watchedBy(reader, turn))
   const { watch } = watched
@@ -314,7 +314,7 @@ function endedOf({ turn, epoch }: Standpoint): number {
   return turn === null ? epoch : epoch - 1
 }
 
-function standingOf({ head, ...conversation }: Standpoint): Standing {
+function standingOf({ head, ...conversation }: Standpoint): Progress {
   return { head, phase: phaseOf(conversation) }
 }
 

@@ -22,7 +22,7 @@ import type { Transactions } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { createChunks, type Chunks, type Read, type TurnKey } from './chunks.ts'
+import { createChunks, type Chunks, type ChunksRead, type TurnKey } from './chunks.ts'
 import {
   createOpenMessages,
   pieceOf,
@@ -72,7 +72,7 @@ type Deps = Pick<TurnView, 'readTurn'> &
 export const TICK_MS = 50
 const AGAIN = { baseMs: TICK_MS, capMs: 2_000 }
 const NO_INDEX = 2_147_483_647
-const NOTHING: Read = { standing: null, isHalting: false, batches: [] }
+const NOTHING: ChunksRead = { standing: null, isHalting: false, batches: [] }
 
 export function createLive(deps: Deps): Live & Service {
   const messages = createOpenMessages(deps)
@@ -237,7 +237,7 @@ function createEntry({ readTurn, open }: EntryDeps, { tenant, turn }: TurnKey) {
       next: isBlind ? NO_INDEX : message.end(),
     }),
     /** What the tables say; undefined: there is no such turn. */
-    take: (read: Read | undefined) => {
+    take: (read: ChunksRead | undefined) => {
       if (source !== undefined) return
       const { standing: now, isHalting, batches } = read ?? NOTHING
       if (now) begin(now.attempt)

@@ -27,7 +27,7 @@ export type Piece = {
 }
 /** Up to where a reader has the message: all below `next` of that attempt. */
 export type Spot = { readonly attempt: number; readonly next: number }
-export type Taken = { readonly attempt: number } & Pick<Piece, 'index' | 'count' | 'chunks'>
+type Taken = { readonly attempt: number } & Pick<Piece, 'index' | 'count' | 'chunks'>
 
 export type OpenMessage = {
   readonly attempt: () => number

@@ -21,18 +21,18 @@ import {
   type Part,
 } from '@fleetline/protocol'
 import type { Batch } from './chunks.ts'
-import { draftOf, type Draft } from './draft.ts'
+import { draftOf, type MessageDraft } from './draft.ts'
 
 const STOPPED = 'stopped'
 
 /** Undefined: it had said nothing, or nothing that can be stored. */
-export function partialOf(id: string, agent: string, batches: readonly Batch[]): Draft | undefined {
+export function partialOf(id: string, agent: string, batches: readonly Batch[]): MessageDraft | undefined {
   const said = assembled(id, batches)
-  return said && sealed(said, agent)
+  return said && draftOfSaid(said, agent)
 }
 
 /** The same, of all that was said. */
-export function sealed(said: Assembler, agent: string): Draft | undefined {
+export function draftOfSaid(said: Assembler, agent: string): MessageDraft | undefined {
   const open = said.message()
   const message = { ...open, parts: open.parts.map(ended) }
   if (!hasContent(message) || messageFault(message) !== undefined) return undefined

@@ -36,12 +36,12 @@ import {
   type LiveTurn,
   type TurnStart,
 } from '../conversation/step.ts'
-import type { Draft } from './draft.ts'
+import type { MessageDraft } from './draft.ts'
 
 export type SessionKey = { readonly tenant: number; readonly session: string }
 
 export type Append = SessionKey & {
-  readonly draft: Draft
+  readonly draft: MessageDraft
   /** Append only if the head is this. */
   readonly ifHead?: number
   /** It wants a reply: in a session that has an agent, a turn answers it. */
@@ -62,12 +62,15 @@ export type TurnEnd = SessionKey &
     readonly attempt: number
     readonly pod: number
   } & (
-    | { readonly outcome: 'done'; /** Nothing: it had nothing to say. */ readonly draft: Draft | undefined }
+    | {
+        readonly outcome: 'done'
+        /** Nothing: it had nothing to say. */ readonly draft: MessageDraft | undefined
+      }
     | {
         readonly outcome: 'failed'
         readonly error: TurnError
         /** What it had said. */
-        readonly draft: Draft | undefined
+        readonly draft: MessageDraft | undefined
       }
   )
 export type TurnError = { readonly code: string; readonly message: string }
@@ -92,7 +95,7 @@ export type Result = Appended | TurnEnded | Stopped
 
 export type SessionState = SessionKey &
   Conversation & { readonly head: number; readonly agent: string | null }
-export type Stored = { readonly seq: number; readonly digest: string }
+export type StoredMessage = { readonly seq: number; readonly digest: string }
 /** Of a turn: up to where it has read, which attempt ended it or was stopped, and how. */
 export type TurnRow = Pick<SessionKey, 'session'> & {
   readonly epoch: number
@@ -102,11 +105,15 @@ export type TurnRow = Pick<SessionKey, 'session'> & {
   readonly outcome: Closed['outcome'] | null
 }
 /** Of a live turn that is to be stopped, or to expire: who has it, and what it has said so far. */
-export type Open = { readonly attempt: number; readonly pod: number | null; readonly said: Draft | undefined }
+export type Open = {
+  readonly attempt: number
+  readonly pod: number | null
+  readonly said: MessageDraft | undefined
+}
 
-export type Written = SessionKey & {
+type Written = SessionKey & {
   readonly seq: number
-  readonly draft: Draft
+  readonly draft: MessageDraft
   readonly turn?: string
   /** The last seq that it answers. */
   readonly answers?: number
@@ -135,11 +142,11 @@ export type Placed = {
   readonly closed: readonly Closed[]
 }
 
-export type Found = {
+export type BatchFindings = {
   /** By nameOf: those that are there. */
   readonly sessions: ReadonlyMap<string, SessionState>
   /** By the item's place in the batch: what is stored under its message's id, or that of the stopped turn's reply. */
-  readonly stored: ReadonlyMap<number, Stored>
+  readonly stored: ReadonlyMap<number, StoredMessage>
   /** By the place of an end, a stop or an expiry: its turn. */
   readonly turns: ReadonlyMap<number, TurnRow>
   /** By the place of a stop or an expiry whose turn is live. */
@@ -153,7 +160,7 @@ export function nameOf({ tenant, session }: SessionKey): string {
 }
 
 /** `newTurn` makes the id of a turn that starts. */
-export function place(items: readonly Item[], found: Found, newTurn: () => string): Placed {
+export function place(items: readonly Item[], found: BatchFindings, newTurn: () => string): Placed {
   const batch = createBatch(found, newTurn)
   const results = items.map((item, index) => {
     switch (item.type) {
@@ -171,15 +178,15 @@ export function place(items: readonly Item[], found: Found, newTurn: () => strin
   return { results, changed: [...batch.changed.values()], written, started, closed }
 }
 
-type Batch = ReturnType<typeof createBatch>
+type PlacingBatch = ReturnType<typeof createBatch>
 
-function createBatch(found: Found, newTurn: () => string) {
+function createBatch(found: BatchFindings, newTurn: () => string) {
   const changed = new Map<string, SessionState>()
-  const inBatch = new Map<string, Stored>()
+  const inBatch = new Map<string, StoredMessage>()
   const written: Written[] = []
   const started: Started[] = []
   const closed: Closed[] = []
-  const nameIn = (key: SessionKey, draft: Pick<Draft, 'key'>) => `${nameOf(key)}/${draft.key}`
+  const nameIn = (key: SessionKey, draft: Pick<MessageDraft, 'key'>) => `${nameOf(key)}/${draft.key}`
   return {
     found,
     changed,
@@ -187,7 +194,7 @@ function createBatch(found: Found, newTurn: () => string) {
     started,
     closed,
     session: (key: SessionKey) => changed.get(nameOf(key)) ?? found.sessions.get(nameOf(key)),
-    storedAs: (key: SessionKey, draft: Draft | undefined, index: number) =>
+    storedAs: (key: SessionKey, draft: MessageDraft | undefined, index: number) =>
       found.stored.get(index) ?? (draft && inBatch.get(nameIn(key, draft))),
     /** At the next seq: the session with its new head. */
     write: (state: SessionState, message: Omit<Written, keyof SessionKey | 'seq'>): SessionState => {
@@ -216,7 +223,7 @@ function createBatch(found: Found, newTurn: () => string) {
 }
 type WithoutId<Event> = Event extends unknown ? Omit<Event, 'newTurn'> : never
 
-function placeMessage(batch: Batch, item: Append, index: number): Appended {
+function placeMessage(batch: PlacingBatch, item: Append, index: number): Appended {
   const { draft, ifHead, asks = false } = item
   const state = batch.session(item)
   if (!state) return { type: 'not-found' }
@@ -232,7 +239,7 @@ function placeMessage(batch: Batch, item: Append, index: number): Appended {
   return { type: 'stored', seq: grown.head, deduped: false, ...liveFor(grown.head, stepped) }
 }
 
-function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
+function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   const { turn, epoch } = end
   const state = batch.session(end)
   const row = batch.found.turns.get(index)
@@ -256,7 +263,7 @@ function placeEnd(batch: Batch, end: TurnEnd, index: number): TurnEnded {
   return { type: 'ended' }
 }
 
-function placeStop(batch: Batch, stop: Stop, index: number): Stopped {
+function placeStop(batch: PlacingBatch, stop: Stop, index: number): Stopped {
   const { tenant, session, turn, epoch } = stop
   const state = batch.session(stop)
   if (!state) return { type: 'not-found' }
@@ -278,7 +285,7 @@ function placeStop(batch: Batch, stop: Stop, index: number): Stopped {
   return { type: 'stopped', seq: draft ? stopped.head : null, isRepeat: false }
 }
 
-function placeExpiry(batch: Batch, expiry: Expiry, index: number): TurnEnded {
+function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEnded {
   const { tenant, session, turn, epoch, error } = expiry
   const [state, row, open] = [
     batch.session(expiry),
@@ -300,6 +307,6 @@ function liveFor(seq: number, { turn, epoch, asked, answered }: Conversation): {
 }
 
 /** A reply has the id of its turn. While that is live, nobody else may take it. */
-export function isReplyOf(turn: string, { id }: Draft): boolean {
+export function isReplyOf(turn: string, { id }: MessageDraft): boolean {
   return parseId('message', id)?.uuid === turn
 }

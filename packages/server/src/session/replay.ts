@@ -3,11 +3,11 @@
 import { formatId, jsonEntries, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
-import { AUTHOR_KINDS, ROLES, STATUSES } from './stored.ts'
+import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
 import type { SessionKey } from './place.ts'
 
 /** The items behind a seq, or the last ones before it. */
-export type Range = ({ readonly after: number } | { readonly before: number }) & {
+type Range = ({ readonly after: number } | { readonly before: number }) & {
   readonly limit: number
   readonly maxBytes?: number
 }
@@ -33,7 +33,7 @@ const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
 const AFTER = pageOf('>', 'asc')
 const BEFORE = pageOf('<', 'desc')
 
-type Row = { readonly head: number; readonly epoch: number; readonly live: string | null } & (
+type ReplayRow = { readonly head: number; readonly epoch: number; readonly live: string | null } & (
   | { readonly seq: null }
   | {
       readonly seq: number
@@ -59,7 +59,7 @@ export function createReplay({ database, cell }: Deps): Replay {
       const { limit, maxBytes = PAGE_LIMITS.bytes } = range
       const [text, seq] = 'after' in range ? [AFTER, range.after] : [BEFORE, range.before]
       const outcome = await database.transaction(
-        (query) => query<Row>(text, [tenant, session, seq, limit, maxBytes]),
+        (query) => query<ReplayRow>(text, [tenant, session, seq, limit, maxBytes]),
         { access: 'read' },
       )
       const rows = valueOf(outcome, 'The session cannot be read')
@@ -75,7 +75,7 @@ function bytesOf(body: string): number {
   return ITEM_BYTES + body.length + ENTRY_BYTES * jsonEntries(body)
 }
 
-function itemOf(row: Row, cell: number): Item[] {
+function itemOf(row: ReplayRow, cell: number): Item[] {
   if (row.seq === null) return []
   const { seq, id, author, at, turn, answers } = row
   const [role, kind] = [ROLES[row.role], AUTHOR_KINDS[row.author_kind]]

@@ -10,7 +10,7 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createAppender, type Appender } from './append.ts'
 import { deleteChunks } from './chunks.ts'
-import { createDirectory, type Directory } from './directory.ts'
+import { createDirectory, type SessionDirectory } from './directory.ts'
 import { createFeed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
 import { createLive, stopTopic, type Live } from './live.ts'
@@ -20,7 +20,7 @@ import { createReplay, type Replay } from './replay.ts'
 import { createTurnView, type TurnView } from './turn-view.ts'
 
 export type Sessions = Service &
-  Directory &
+  SessionDirectory &
   Members &
   Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn'> &
   Replay &

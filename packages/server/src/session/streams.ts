@@ -24,7 +24,7 @@ export type OwnStream = {
   /** Nothing more of it is written, but for what is on its way. */
   readonly close: () => void
 }
-export type Streams = {
+type Streams = {
   readonly open: (of: Streaming) => OwnStream
   readonly flush: () => Promise<void>
   readonly size: () => number
@@ -113,7 +113,7 @@ export function createStreams({ flush, clock, openTurnBytes, openBytes }: Deps):
 
 function createSource(of: Streaming) {
   // Doubted at first, too: it was looked at before anybody could be told about it here.
-  let [sending, bytes, isDoubted]: [readonly Row[], number, boolean] = [[], 0, true]
+  let [sending, bytes, isDoubted]: [readonly StreamRow[], number, boolean] = [[], 0, true]
   let waiting: PromiseWithResolvers<void> | undefined
   let shown: Shown[] = []
   const pending: Piece[] = []
@@ -154,11 +154,11 @@ function createSource(of: Streaming) {
   }
 }
 
-type Row = Batch & { /** Of its pieces. */ readonly bytes: number; readonly isTransient?: boolean }
+type StreamRow = Batch & { /** Of its pieces. */ readonly bytes: number; readonly isTransient?: boolean }
 /** A transient row that is written. */
 type Shown = Pick<Batch, 'index' | 'count'> & { readonly length: number; readonly sinceMs: number }
 
-const QUESTION: Row = { index: 0, count: 0, body: '[]', bytes: 0 }
+const QUESTION: StreamRow = { index: 0, count: 0, body: '[]', bytes: 0 }
 
 /** Of these, the first: they were shown for long enough, or there are too many. */
 function seenOf(shown: readonly Shown[], nowMs: number): Shown[] {
@@ -172,8 +172,8 @@ function seenOf(shown: readonly Shown[], nowMs: number): Shown[] {
 }
 
 /** Takes what goes into the next rows out of what waits. */
-function rowsOf(pending: Piece[]): Row[] {
-  const rows: Row[] = []
+function rowsOf(pending: Piece[]): StreamRow[] {
+  const rows: StreamRow[] = []
   for (let left = PIECES_LENGTH; left > 0 && pending.length > 0 && rows.length < ROWS;) {
     const row = rowOf(pending, left)
     left -= row.body.length
@@ -183,7 +183,7 @@ function rowsOf(pending: Piece[]): Row[] {
 }
 
 /** Transient chunks and others never share one. */
-function rowOf(pending: Piece[], most: number): Row {
+function rowOf(pending: Piece[], most: number): StreamRow {
   const isShown = pending[0]!.chunks.some(isTransient)
   let [length, bytes, count] = [0, 0, 0]
   for (const piece of pending) {

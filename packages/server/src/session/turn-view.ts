@@ -33,7 +33,7 @@ const ENDED = `
   ${VIEW} where t.tenant = $1 and t.session = $2 and t.epoch > $3 and t.epoch <= $4 and t.ended_at is not null
    order by t.epoch`
 
-type Row = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error' | 'waitsFor'> & {
+type TurnViewRow = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error' | 'waitsFor'> & {
   readonly id: string
   readonly session: string
   readonly state: TurnState
@@ -46,7 +46,7 @@ type Row = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error' | 'waitsFo
 }
 
 export function createTurnView({ database, cell }: Deps): TurnView {
-  const turnOf = (row: Row): Turn => ({
+  const turnOf = (row: TurnViewRow): Turn => ({
     id: formatId('turn', cell, row.id),
     session: formatId('session', cell, row.session),
     state: row.state,
@@ -64,7 +64,7 @@ export function createTurnView({ database, cell }: Deps): TurnView {
     ...(row.halted === null ? {} : { halted: row.halted }),
   })
   const readTurn = async ({ tenant, turn }: TurnKey) => {
-    const outcome = await database.transaction((query) => query<Row>(FIND, [tenant, turn]), {
+    const outcome = await database.transaction((query) => query<TurnViewRow>(FIND, [tenant, turn]), {
       access: 'read',
     })
     const [row] = valueOf(outcome, 'The turn cannot be read')
@@ -73,9 +73,12 @@ export function createTurnView({ database, cell }: Deps): TurnView {
   return {
     readTurn,
     readEnded: async ({ tenant, session }, { after, to }) => {
-      const outcome = await database.transaction((query) => query<Row>(ENDED, [tenant, session, after, to]), {
-        access: 'read',
-      })
+      const outcome = await database.transaction(
+        (query) => query<TurnViewRow>(ENDED, [tenant, session, after, to]),
+        {
+          access: 'read',
+        },
+      )
       return valueOf(outcome, 'The turns cannot be read').map(turnOf)
     },
     findTurn: async (tenant, text) => {

@@ -2,25 +2,28 @@
 // session ends a turn (E1): its task has more attempts than recovery will ever count, and ends where the turn does.
 import { formatId } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
+import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 import type { Machine } from '../task/machine.ts'
-import { cancelTasks, endClaims, holdClaims, lockTasks, type Held } from '../task/settle.ts'
-import { readSaid, type TurnKey } from './chunks.ts'
+import { cancelTasks, endClaims, holdClaims, lockTasks, type HeldClaim } from '../task/settle.ts'
+import { readSpoken, type TurnKey } from './chunks.ts'
 import { partialOf } from './partial.ts'
 import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './place.ts'
 
 // Of turns whose agents are in the directory, which every pod that runs turns may call. A migration has made it, so that it is
-// there before any pod. `maxAttempts` is above what anybody may ask for: only its session ends a turn, and nobody enqueues
-// one by name. Before plain tasks: somebody waits for the first word.
-type TurnTrack = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts'> & {
+// there before any pod. Only its session ends a turn, so its attempts have no limit. Before plain tasks: somebody waits for the
+// first word.
+type TurnTrack = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts' | 'isInternal'> & {
   readonly priority: number
 }
+const NO_LIMIT = 32_767 // the largest of its column
 export const TURN_TRACK: TurnTrack = {
   queue: 'turns',
   name: 'turn',
   shape: 'session',
   transitions: ['reply'],
-  maxAttempts: 32_767,
+  maxAttempts: NO_LIMIT,
+  isInternal: true,
   priority: 5,
 }
 
@@ -33,7 +36,7 @@ const FIND = `
     join fleetline.turns t on t.tenant = k.tenant and t.id = k.id`
 
 // A statement of its own, before the next turn starts: of two that are live at once the index would refuse the second.
-export const TURN_CLOSE = `
+const TURN_CLOSE = `
   update fleetline.turns t
      set ended_at = statement_timestamp(), ended_by = c.attempt, outcome = c.outcome, error = c.error::jsonb,
          read_to = c.read_to, halting = c.halting
@@ -49,16 +52,16 @@ export const TURN_START = `
 export const TURN_TASKS = `
   with asked as materialized (
     select tenant, agent, fleetline.turn_track(tenant, agent) as track
-      from (select distinct * from unnest($3::int[], $4::text[]) d(tenant, agent)) d)
+      from (select distinct * from unnest($1::int[], $2::text[]) d(tenant, agent)) d)
   insert into fleetline.tasks (id, tenant, track, priority, max_attempts, input, state)
-  select t.id, t.tenant, k.id, $1, k.max_attempts, t.input::jsonb, 'ready'
-    from unnest($2::uuid[], $3::int[], $4::text[], $5::text[]) t(id, tenant, agent, input)
+  select t.id, t.tenant, k.id, $3, k.max_attempts, t.input::jsonb, 'ready'
+    from unnest($1::int[], $2::text[], $4::uuid[], $5::text[]) t(tenant, agent, id, input)
     join asked a on a.tenant = t.tenant and a.agent = t.agent
     join fleetline.tracks k on k.id = a.track
   returning id`
 
 // The claim goes back to the queue, on the track where pods that have its agent look. Uncounted: nobody was called.
-export const TURN_PASS_ON = `
+const TURN_PASS_ON = `
   update fleetline.tasks t
      set track = r.track, state = 'ready', pod = null, claimed_at = null, spent = t.spent - 1
     from (select fleetline.turn_track($1, $2) as track) r
@@ -89,7 +92,11 @@ export type OpenTurn = {
 }
 
 /** Undefined: the claim, or the turn, is not the attempt's any more. */
-export async function openTurn(query: Query, tenant: number, claim: Held): Promise<OpenTurn | undefined> {
+export async function openTurn(
+  query: Query,
+  tenant: number,
+  claim: HeldClaim,
+): Promise<OpenTurn | undefined> {
   const rows = await query<OpenTurn>(TURN_OPEN, [tenant, claim.id, claim.attempt, claim.pod])
   return rows[0]
 }
@@ -98,7 +105,7 @@ export async function openTurn(query: Query, tenant: number, claim: Held): Promi
 export async function passOnTurn(
   query: Query,
   agent: string,
-  { tenant, ...claim }: Held & { readonly tenant: number },
+  { tenant, ...claim }: HeldClaim & { readonly tenant: number },
 ): Promise<boolean> {
   const rows = await query(TURN_PASS_ON, [tenant, agent, claim.id, claim.attempt, claim.pod])
   return rows.length > 0
@@ -130,7 +137,7 @@ export async function findStops(
     query,
     live.map(([, { tenant, turn }]) => ({ tenant, id: turn })),
   )
-  const said = await readSaid(
+  const said = await readSpoken(
     query,
     live.map(([, { tenant, turn }], index) => ({ tenant, turn, attempt: tasks[index]?.attempt ?? 0 })),
   )
@@ -148,21 +155,14 @@ async function findRows(
   named: ReadonlyMap<number, TurnKey>,
 ): Promise<ReadonlyMap<number, TurnRow>> {
   const [places, list] = [[...named.keys()], [...named.values()]]
-  const rows = await query<TurnRow & { readonly n: number }>(FIND, [
-    list.map(({ tenant }) => tenant),
-    list.map(({ turn }) => turn),
-  ])
+  const rows = await query<TurnRow & { readonly n: number }>(FIND, columnsOf(list, 'tenant', 'turn'))
   return new Map(rows.map(({ n, ...row }) => [places[n - 1]!, row]))
 }
 
 export async function closeTurns(query: Query, closed: readonly Closed[]): Promise<void> {
   if (closed.length === 0) return
   const rows = await query(TURN_CLOSE, [
-    closed.map(({ tenant }) => tenant),
-    closed.map(({ turn }) => turn),
-    closed.map(({ attempt }) => attempt),
-    closed.map(({ readTo }) => readTo),
-    closed.map(({ outcome }) => outcome),
+    ...columnsOf(closed, 'tenant', 'turn', 'attempt', 'readTo', 'outcome'),
     closed.map((one) => (one.outcome === 'failed' ? JSON.stringify(one.error) : null)),
     closed.map((one) => (one.outcome === 'stopped' ? one.pod : null)),
   ])
@@ -182,19 +182,11 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
 
 export async function startTurns(query: Query, started: readonly Started[], cell: number): Promise<void> {
   if (started.length === 0) return
-  await query(TURN_START, [
-    started.map(({ turn }) => turn),
-    started.map(({ session }) => session),
-    started.map(({ tenant }) => tenant),
-    started.map(({ epoch }) => epoch),
-    started.map(({ readFrom }) => readFrom),
-    started.map(({ agent }) => agent),
-  ])
+  await query(TURN_START, columnsOf(started, 'turn', 'session', 'tenant', 'epoch', 'readFrom', 'agent'))
   const rows = await query(TURN_TASKS, [
+    ...columnsOf(started, 'tenant', 'agent'),
     TURN_TRACK.priority,
-    started.map(({ turn }) => turn),
-    started.map(({ tenant }) => tenant),
-    started.map(({ agent }) => agent),
+    ...columnsOf(started, 'turn'),
     // Names only: whoever reads tasks, their history and the dead reads no conversation.
     started.map(({ session, epoch }) =>
       JSON.stringify({ session: formatId('session', cell, session), epoch }),
@@ -203,19 +195,19 @@ export async function startTurns(query: Query, started: readonly Started[], cell
   if (rows.length !== started.length) throw new Bug('There is no track for a turn')
 }
 
-function claimOf({ turn, attempt, pod }: Pick<TurnEnd, 'turn' | 'attempt' | 'pod'>): Held {
+function claimOf({ turn, attempt, pod }: Pick<TurnEnd, 'turn' | 'attempt' | 'pod'>): HeldClaim {
   return { id: turn, attempt, pod }
 }
 
-type Ended = Extract<Closed, { readonly outcome: 'done' | 'failed' }> & { readonly pod: number }
+type EndedTurn = Extract<Closed, { readonly outcome: 'done' | 'failed' }> & { readonly pod: number }
 
 /** Else its task ends without one: its turn was stopped, or its time was over. */
-function isByItsClaim(one: Closed): one is Ended {
+function isByItsClaim(one: Closed): one is EndedTurn {
   return one.outcome !== 'stopped' && one.pod !== null
 }
 
 /** Of an error its code alone: its message may quote what was said. */
-function settlementOf(end: Ended) {
+function settlementOf(end: EndedTurn) {
   if (end.outcome === 'done') return { type: 'done', result: 'null' } as const
   return { type: 'failed', error: JSON.stringify({ code: end.error.code }) } as const
 }

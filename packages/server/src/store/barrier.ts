@@ -13,14 +13,14 @@ import { closeNow, connect } from './connection.ts'
 import { valueOf } from './outcome.ts'
 import { runTransaction, Unusable } from './transaction.ts'
 
-export type Barrier = {
+type Barrier = {
   /** Nothing if that start of a server may be read from; else what ends once it may be. */
   admit(incarnation: string): Promise<void> | undefined
   isClosed(): boolean
   stop(): void
 }
 type Deps = {
-  readonly url: string
+  readonly databaseUrl: string
   readonly clock: Clock
   readonly connectMs: number
 }
@@ -29,12 +29,12 @@ const NEVER_MS = 2 ** 31 - 1
 const NO_LIMITS = { deadlineMs: NEVER_MS, lockTimeoutMs: 0, idleMs: 0 } // keep-alive finds a server that is gone
 const MARK = `select pg_logical_emit_message(true, 'fleetline', '')` // it writes no row, and waits for standbys like one
 
-export function createBarrier({ url, clock, connectMs }: Deps): Barrier {
+export function createBarrier({ databaseUrl, clock, connectMs }: Deps): Barrier {
   const known = new Set<string>()
   let [passing, client] = [undefined as Promise<void> | undefined, undefined as pg.Client | undefined]
   const pass = async () => {
     try {
-      client = await connect({ url, name: 'fleetline barrier', connectMs })
+      client = await connect({ databaseUrl, name: 'fleetline barrier', connectMs })
       const incarnation = await writeMark(client, clock)
       known.add(incarnation)
     } catch (cause) {

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { Retry } from '../errors.ts'
 
 type Options = {
-  readonly url: string
+  readonly databaseUrl: string
   readonly name: string
   readonly connectMs: number
   /** The most that we wait for a statement; without it one may take its time, and keep-alive finds a dead peer. */
@@ -13,9 +13,9 @@ type Options = {
 const KEEP_ALIVE_MS = 10_000
 
 /** A failure between statements is met by the next one: nothing is thrown beside it. */
-export async function connect({ url, name, connectMs, statementMs }: Options): Promise<pg.Client> {
+export async function connect({ databaseUrl, name, connectMs, statementMs }: Options): Promise<pg.Client> {
   const client = new pg.Client({
-    connectionString: url,
+    connectionString: databaseUrl,
     connectionTimeoutMillis: connectMs,
     ...(statementMs === undefined ? {} : { query_timeout: statementMs }),
     keepAlive: true,
@@ -24,7 +24,7 @@ export async function connect({ url, name, connectMs, statementMs }: Options): P
   })
   client.on('error', () => undefined)
   await client.connect().catch((cause: unknown) => {
-    throw cannotConnect(url, cause)
+    throw cannotConnect(databaseUrl, cause)
   })
   return client
 }
@@ -36,8 +36,8 @@ export function closeNow(client: pg.ClientBase): void {
 }
 
 /** The failure to connect as a person can act on it; who goes there, and by which password, is left out. */
-export function cannotConnect(url: string, cause: unknown): Retry {
-  const { hostname, port, pathname } = new URL(url)
+export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
+  const { hostname, port, pathname } = new URL(databaseUrl)
   const place = `${decodeURIComponent(hostname) || 'localhost'}${port && `:${port}`}${pathname}`
   const text =
     cause instanceof pg.DatabaseError

@@ -8,9 +8,9 @@ import type { Echoes } from './echoes.ts'
 export const HINT_CHANNEL = 'fleetline_hints'
 export const HINT_NAME = 'fleetline hints'
 
-export type Sender = Service & { send(topic: string): void }
+type Sender = Service & { send(topic: string): void }
 type Deps = {
-  readonly url: string
+  readonly databaseUrl: string
   readonly metrics: Metrics
   readonly echoes: Pick<Echoes, 'next' | 'sent'>
 }
@@ -21,7 +21,7 @@ const MAX_TOPICS = 120 // NOTIFY carries less than 8,000 bytes, a topic has up t
 // For this transaction alone: the connection may be another's next.
 const NOTIFY = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 
-export function createSender({ url, metrics, echoes }: Deps): Sender {
+export function createSender({ databaseUrl, metrics, echoes }: Deps): Sender {
   const topics = new Set<string>()
   let [client, sending, stopped] = [
     undefined as pg.Client | undefined,
@@ -33,7 +33,7 @@ export function createSender({ url, metrics, echoes }: Deps): Sender {
       const batch = [...topics].slice(0, MAX_TOPICS)
       batch.forEach((topic) => topics.delete(topic))
       try {
-        client ??= await connect({ url, name: HINT_NAME, connectMs: SEND_MS, statementMs: SEND_MS })
+        client ??= await connect({ databaseUrl, name: HINT_NAME, connectMs: SEND_MS, statementMs: SEND_MS })
         await client.query(NOTIFY, [HINT_CHANNEL, [echoes.next(), ...batch].join(' ')])
         echoes.sent()
         metrics.count('hintsSent', { outcome: 'sent' }, batch.length)

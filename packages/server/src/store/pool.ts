@@ -4,13 +4,13 @@
 import { once } from 'node:events'
 import pg from 'pg'
 import { within, type Clock } from '../lib/clock.ts'
-import { createTurnstile } from '../lib/turnstile.ts'
+import { createSlots } from '../lib/waiters.ts'
 import { closeNow } from './connection.ts'
 import { LATE } from './transaction.ts'
 
 export type Access = 'read' | 'write'
 export type CheckedOut = { readonly client: pg.PoolClient; readonly release: (close: boolean) => void }
-export type Pool = {
+type Pool = {
   /** The wait for a place and for a connection ends after `deadlineMs`. */
   checkOut(access: Access, deadlineMs: number): Promise<CheckedOut>
   counts(): { readonly open: number; readonly idle: number; readonly awaited: number }
@@ -19,7 +19,7 @@ export type Pool = {
   end(): Promise<void>
 }
 type Deps = {
-  readonly url: string
+  readonly databaseUrl: string
   readonly poolSize: number
   readonly transactionDeadlineMs: number
   readonly stopMs: number
@@ -28,9 +28,9 @@ type Deps = {
 
 const FOR_READS = 2
 
-export function createPool({ url, poolSize, transactionDeadlineMs, clock, stopMs }: Deps): Pool {
+export function createPool({ databaseUrl, poolSize, transactionDeadlineMs, clock, stopMs }: Deps): Pool {
   const pool = new pg.Pool({
-    connectionString: url,
+    connectionString: databaseUrl,
     max: poolSize,
     connectionTimeoutMillis: transactionDeadlineMs,
     keepAlive: true,
@@ -39,14 +39,14 @@ export function createPool({ url, poolSize, transactionDeadlineMs, clock, stopMs
   pool.on('error', () => undefined) // an idle connection broke: the pool has already let it go
   // A connection can break after the pool has handed it out and before the transaction listens: unheard, its error ends the process.
   pool.on('connect', (client) => client.on('error', () => undefined))
-  const places = {
-    write: createTurnstile(Math.max(1, poolSize - FOR_READS)),
-    read: createTurnstile(poolSize),
+  const slots = {
+    write: createSlots(Math.max(1, poolSize - FOR_READS)),
+    read: createSlots(poolSize),
   }
   const waits = new Set<{ readonly sinceMs: number }>()
   const enter = (access: Access, deadlineMs: number) => {
     const over = new AbortController()
-    const entering = places[access].enter(over.signal)
+    const entering = slots[access].take(over.signal)
     return within(clock, deadlineMs, entering, LATE).finally(() => over.abort(LATE))
   }
   const connect = (deadlineMs: number) => {

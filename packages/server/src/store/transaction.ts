@@ -18,14 +18,14 @@ import type { Clock } from '../lib/clock.ts'
 import type { Outcome, Query } from './outcome.ts'
 import { classify, isOfServerItself, isReadOnlyServer, type FailureClass } from './sqlstate.ts'
 
-export type Limits = {
+export type TransactionLimits = {
   readonly clock: Clock
   readonly deadlineMs: number
   readonly lockTimeoutMs: number
   /** The most that a transaction may wait for its next statement, or for its answer to be taken. */
   readonly idleMs: number
 }
-type Options = Limits & {
+type Options = TransactionLimits & {
   readonly access: 'read' | 'write'
   /** May this server be read from now? It resolves when it may. */
   readonly admit: (incarnation: string) => Promise<void> | undefined
@@ -84,7 +84,10 @@ type Within = <V>(step: Promise<V>) => Promise<V>
 type Guard = { readonly within: Within; readonly end: () => void }
 
 /** Steps end with the deadline or the connection, whichever comes first. */
-function guard(client: pg.ClientBase, { clock, deadlineMs }: Pick<Limits, 'clock' | 'deadlineMs'>): Guard {
+function guard(
+  client: pg.ClientBase,
+  { clock, deadlineMs }: Pick<TransactionLimits, 'clock' | 'deadlineMs'>,
+): Guard {
   const over = new AbortController()
   const broken = Promise.withResolvers<never>()
   broken.promise.catch(() => undefined) // raced below, or no longer of interest
@@ -108,7 +111,7 @@ function guard(client: pg.ClientBase, { clock, deadlineMs }: Pick<Limits, 'clock
 async function begin(
   client: pg.ClientBase,
   within: Within,
-  { access, deadlineMs, lockTimeoutMs, idleMs }: Omit<Limits, 'clock'> & Pick<Options, 'access'>,
+  { access, deadlineMs, lockTimeoutMs, idleMs }: Omit<TransactionLimits, 'clock'> & Pick<Options, 'access'>,
 ): Promise<Server> {
   const text = `begin${access === 'read' ? ' read only' : ''};
     set local lock_timeout = ${lockTimeoutMs}; set local statement_timeout = ${deadlineMs};

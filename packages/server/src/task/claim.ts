@@ -5,11 +5,12 @@
 //   a claim reads ready rows of its tracks, and suspects that are due, in the order of an index, and no more of them than
 //   it takes; of groups with little room as many more as they have windows (track, priority)
 //   a pod that drains, or was buried, takes nothing
+import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 
 /** By the names of transitions; `at` is of the database's clock. */
 export type Carry = Readonly<Record<string, Recorded>>
-export type Recorded = {
+type Recorded = {
   readonly value: unknown
   readonly at: string
   readonly attempt: number
@@ -35,11 +36,11 @@ export type Claim = {
 }
 
 /** Of the tracks of one group no more than `room` are taken. */
-export type Ask = { readonly track: number; readonly group: number; readonly room: number }
+export type ClaimAsk = { readonly track: number; readonly group: number; readonly room: number }
 
-export type Wish = {
+type Wish = {
   readonly pod: number
-  readonly asks: readonly Ask[]
+  readonly asks: readonly ClaimAsk[]
   readonly most: number
   /** How many of them may be suspects. */
   readonly suspects: number
@@ -56,26 +57,26 @@ const PRIORITIES = [7, 6, 5, 4, 3, 2, 1, 0]
 const claimOf = (taken: string) => `
   with suspects as (
     select s.tid, k.grp, k.room
-      from unnest($6::int[], $7::int[], $8::int[]) k(track, grp, room)
+      from unnest($1::int[], $2::int[], $3::int[]) k(track, grp, room)
      cross join lateral (
        select ctid as tid from fleetline.tasks
         where track = k.track and state = 'waiting' and reason = 'suspect' and run_at <= now()
-        order by run_at limit $5 for update skip locked) s
-     where exists (select from fleetline.pods where id = $1 and state = 'live')
-     limit $5),
+        order by run_at limit $4 for update skip locked) s
+     where exists (select from fleetline.pods where id = $5 and state = 'live')
+     limit $4),
   picked as (
     select tid, grp, room, 8 as priority, 0 as place from suspects
     union all
     select r.tid, w.grp, w.room, w.priority, r.place
-      from unnest($2::int[], $3::smallint[], $9::int[], $10::int[]) w(track, priority, grp, room)
+      from unnest($6::int[], $7::smallint[], $8::int[], $9::int[]) w(track, priority, grp, room)
      cross join lateral (
        select ctid as tid, place from fleetline.tasks
         where track = w.track and priority = w.priority and state = 'ready'
         order by place limit w.room for update skip locked) r
-     where exists (select from fleetline.pods where id = $1 and state = 'live')
-     limit $4)
+     where exists (select from fleetline.pods where id = $5 and state = 'live')
+     limit $10)
   update fleetline.tasks t
-     set state = 'claimed', pod = $1, attempt = t.attempt + 1, spent = t.spent + 1, claimed_at = clock_timestamp()
+     set state = 'claimed', pod = $5, attempt = t.attempt + 1, spent = t.spent + 1, claimed_at = clock_timestamp()
    where t.ctid = any (array(${taken}))
   returning t.id, t.track, t.tenant, t.priority, t.place, t.attempt, t.spent, t.max_attempts as "maxAttempts", t.reason,
             t.input, t.position, t.carry, (extract(epoch from t.claimed_at - greatest(t.run_at, t.created_at)) * 1000)::float8 as "waitedMs",
@@ -85,7 +86,7 @@ export const CLAIM: string = claimOf('select tid from picked')
 
 // A window stops at the room of its group, and a group may have several: what is over is left as it was, and unlocked when
 // this transaction ends.
-export const CLAIM_WITHIN: string = claimOf(`
+const CLAIM_WITHIN: string = claimOf(`
     select tid from (
       select tid, room, row_number() over (partition by grp order by priority desc, place) as n from picked) p
      where n <= room`)
@@ -99,7 +100,7 @@ export async function claim(query: Query, wish: Wish): Promise<Claim[]> {
   const { claims, looked } = await take(query, wish)
   if (looked < most || claims.length === most) return claims
   // What was over the room of its group has used up the look: groups that are full now are left out of another.
-  const isOf = (ask: Ask) =>
+  const isOf = (ask: ClaimAsk) =>
     new Set(asks.filter(({ group }) => group === ask.group).map(({ track }) => track))
   const left = asks.map((ask) => {
     const tracks = isOf(ask)
@@ -125,24 +126,18 @@ async function take(
   const windows = PRIORITIES.flatMap((priority) => turned.map((ask) => ({ ...ask, priority })))
   const text = asks.every(({ room }) => room >= most) ? CLAIM : CLAIM_WITHIN
   const rows = await query<Claim & { readonly place: string; readonly looked: number }>(text, [
-    pod,
-    windows.map(({ track }) => track),
-    windows.map(({ priority }) => priority),
-    most,
+    ...columnsOf(turned, 'track', 'group', 'room'),
     Math.min(most, suspects),
-    ...columnsOf(turned),
-    ...columnsOf(windows).slice(1),
+    pod,
+    ...columnsOf(windows, 'track', 'priority', 'group', 'room'),
+    most,
   ])
   const claims = rows.toSorted((a, b) => b.priority - a.priority || Number(BigInt(a.place) - BigInt(b.place)))
   return { claims, looked: rows[0]?.looked ?? 0 }
 }
 
-function columnsOf(asks: readonly Ask[]): number[][] {
-  return [asks.map(({ track }) => track), asks.map(({ group }) => group), asks.map(({ room }) => room)]
-}
-
 /** What PostgreSQL says that a pod holds: after a claim without an answer it may be more than the pod knows of. */
-export async function heldBy(
+export async function readHeldClaims(
   query: Query,
   pod: number,
 ): Promise<readonly Pick<Claim, 'id' | 'attempt' | 'track'>[]> {

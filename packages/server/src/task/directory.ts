@@ -6,10 +6,10 @@ import { Rejected } from '../errors.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Carry } from './claim.ts'
 import { createTaskLister, type TaskFilter, type TaskPage } from './list.ts'
-import { OF_ENDED, OF_LIVE, summaryOf, TRACKED, type Row } from './summary.ts'
+import { OF_ENDED, OF_LIVE, summaryOf, TRACKED, type TaskRow } from './summary.ts'
 import { timelineOf } from './timeline.ts'
 
-export type Directory = {
+export type TaskDirectory = {
   find(tenant: number, id: string): Promise<Task | undefined>
   /** The newest first. */
   list(tenant: number, filter?: TaskFilter): Promise<TaskPage>
@@ -29,23 +29,23 @@ const WAY = `k.shape, coalesce(s.names, array['run']) as names, t.position, t.ca
 
 const FIND = `
   select ${OF_LIVE}, ${WAY}, t.input, null::jsonb as result, null::text as via, t.error from fleetline.tasks t ${TRACKED}
-   where t.id = $2 and t.tenant = $1
+   where t.tenant = $1 and t.id = $2
   union all
   select ${OF_ENDED}, ${WAY}, t.input, t.result, t.via, t.error from fleetline.task_history t ${TRACKED}
-   where t.id = $2 and t.tenant = $1`
+   where t.tenant = $1 and t.id = $2`
 
-// $3 the position from which it goes on · $4 what is forgotten. Its error stays, its attempts are counted anew; `attempt`
+// $1 the position from which it goes on · $2 what is forgotten. Its error stays, its attempts are counted anew; `attempt`
 // counts on, so that the fence of older attempts holds. Asked twice, the second finds none to change.
 const RETRY = `
   update fleetline.tasks t
      set state = 'ready', spent = 0, reason = null, run_at = now(), place = nextval('fleetline.place'),
-         position = $3, carry = t.carry - $4::text[]
-   where t.id = $2 and t.tenant = $1 and t.state in ('dead', 'held') and t.position >= $3 returning t.id`
+         position = $1, carry = t.carry - $2::text[]
+   where t.tenant = $3 and t.id = $4 and t.state in ('dead', 'held') and t.position >= $1 returning t.id`
 
 type Way = { readonly names: readonly string[]; readonly position: number; readonly carry: Carry | null }
-type Whole = Row & Way & Pick<Task, 'shape' | 'input' | 'result' | 'via' | 'error'>
+type Whole = TaskRow & Way & Pick<Task, 'shape' | 'input' | 'result' | 'via' | 'error'>
 
-export function createDirectory({ database, cell, onReady }: Deps): Directory {
+export function createDirectory({ database, cell, onReady }: Deps): TaskDirectory {
   const uuidOf = (text: string) => {
     const id = parseId('task', text)
     return id?.cell === cell ? id.uuid : undefined
@@ -82,7 +82,7 @@ export function createDirectory({ database, cell, onReady }: Deps): Directory {
         const row = await rowOf(query, tenant, uuid)
         if (!row) return { isRetried: false, task: undefined }
         const position = from === undefined ? row.position : positionOf(row, from)
-        const changed = await query(RETRY, [tenant, uuid, position, row.names.slice(position)])
+        const changed = await query(RETRY, [position, row.names.slice(position), tenant, uuid])
         return { isRetried: changed.length > 0, task: await find(query, tenant, uuid) }
       })
       const { isRetried, task } = valueOf(outcome, 'Whether the task was made ready is not known')

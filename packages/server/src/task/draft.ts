@@ -21,7 +21,7 @@ export type TaskSpec = {
 /** With the shape of its machine, where that is known; else it gets one that is run. */
 export type Shaped = TaskSpec & { readonly shape?: string }
 
-export type Draft = {
+export type TaskDraft = {
   readonly id: string
   /** Whether the caller chose the id, so that it may come again. */
   readonly isNamed: boolean
@@ -41,7 +41,7 @@ type Deps = { readonly clock: Clock; readonly random: Random; readonly cell: num
 export const DEFAULT_QUEUE = 'default'
 const LAST_MS = Date.parse('9999-12-31T00:00:00Z')
 
-export function draftOf(deps: Deps, tenant: number, spec: Shaped): Draft {
+export function draftOf(deps: Deps, tenant: number, spec: Shaped): TaskDraft {
   const {
     machine,
     input = null,
@@ -77,12 +77,12 @@ export function draftOf(deps: Deps, tenant: number, spec: Shaped): Draft {
     priority,
     runAt,
     maxAttempts,
-    input: storable('input', input, TASK_LIMITS.inputBytes),
+    input: toStorableJson('input', input, TASK_LIMITS.inputBytes),
   }
 }
 
 /** As JSON text; refuses what PostgreSQL could not store, or what is over its limit. */
-export function storable(name: string, value: unknown, bytes: number): string {
+export function toStorableJson(name: string, value: unknown, bytes: number): string {
   let text: string | undefined
   try {
     text = JSON.stringify(value, finite) as string | undefined // a function, say, has none

@@ -5,7 +5,7 @@ import type { Query } from '../store/database.ts'
 
 const MOST = 1_000
 
-export const PROMOTE = `
+const PROMOTE = `
   with due as (
     select ctid as tid from fleetline.tasks
      where state = 'waiting' and reason is distinct from 'suspect' and run_at <= now()

@@ -3,17 +3,13 @@
 import { formatId } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
+import type { Duty } from '../store/leader.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { dropPartitions, makePartitions } from './partitions.ts'
-import { MOST_RETURNED, recover, type Returned, type Term } from './recover.ts'
-import { standing, type Standing } from './standing.ts'
+import { MOST_RETURNED, recover, type Returned } from './recover.ts'
+import { readQueueStats, type QueueStats } from './queue-stats.ts'
 
-type Duty = {
-  readonly name: string
-  readonly everyMs: number
-  readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
-}
 type Deps = {
   readonly database: Transactions
   readonly clock: Clock
@@ -64,9 +60,9 @@ function rescuer({ database, log, metrics, cell, onReady }: Deps): Duty['run'] {
 
 /** A pod that leads no more soon says nothing about it. */
 function observer({ database, clock, metrics }: Deps): Duty['run'] {
-  let seen: { readonly tracks: readonly Standing[]; readonly ms: number } = { tracks: [], ms: -Infinity }
+  let seen: { readonly tracks: readonly QueueStats[]; readonly ms: number } = { tracks: [], ms: -Infinity }
   const tracks = () => (clock.monotonicMs() - seen.ms < 3 * STANDING_MS ? seen.tracks : [])
-  const each = (value: (track: Standing) => number) => () =>
+  const each = (value: (track: QueueStats) => number) => () =>
     tracks().map((track) => [{ queue: track.queue, machine: track.machine }, value(track)] as const)
   metrics.gauge(
     'queueOldest',
@@ -82,7 +78,7 @@ function observer({ database, clock, metrics }: Deps): Duty['run'] {
     ),
   )
   return async () => {
-    const outcome = await database.transaction(standing, { access: 'read' })
+    const outcome = await database.transaction(readQueueStats, { access: 'read' })
     seen = { tracks: valueOf(outcome, 'How the queue stands is not known'), ms: clock.monotonicMs() }
   }
 }

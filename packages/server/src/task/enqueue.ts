@@ -11,15 +11,16 @@ import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
+import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions, type Outcome, type Query } from '../store/database.ts'
 import { isDataFault, isHeldUp, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
-import { draftOf, type Draft, type Shaped } from './draft.ts'
+import { draftOf, type TaskDraft, type Shaped } from './draft.ts'
 
 /** `created` is false for a task that was there already under this id. */
 export type Enqueued = { readonly id: Id<'task'>; readonly created: boolean }
 
-export type Enqueuer = Service & {
+type Enqueuer = Service & {
   enqueue(tenant: number, spec: Shaped): Promise<Enqueued>
   /** All of them, or none. */
   enqueueAll(tenant: number, specs: readonly Shaped[]): Promise<Enqueued[]>
@@ -89,7 +90,7 @@ const COMPARE = `
    group by k.n`
 
 export function createEnqueuer(deps: Deps): Enqueuer {
-  const batcher = createBatcher<Draft, Answer>({
+  const batcher = createBatcher<TaskDraft, Answer>({
     name: 'enqueue',
     clock: deps.clock,
     deadlineMs: deps.deadlineMs,
@@ -105,7 +106,7 @@ export function createEnqueuer(deps: Deps): Enqueuer {
     isRefusal: isDataFault,
     isHeldUp,
   })
-  const accepted = (draft: Draft, answer: Answer): Enqueued => {
+  const accepted = (draft: TaskDraft, answer: Answer): Enqueued => {
     if (answer === 'no-track')
       throw new Rejected(
         'not_found',
@@ -122,7 +123,7 @@ export function createEnqueuer(deps: Deps): Enqueuer {
       throw new Rejected('conflict', 'Two tasks of the list have one id')
     return drafts
   }
-  const insertAll = async (query: Query, drafts: readonly Draft[], isRepeat: boolean) => {
+  const insertAll = async (query: Query, drafts: readonly TaskDraft[], isRepeat: boolean) => {
     const answers = await insert(query, drafts, isRepeat)
     if (answers.some(isRefused)) await takeBack(query, drafts, answers)
     return drafts.map((draft, index) => accepted(draft, answers[index]!))
@@ -166,28 +167,36 @@ function isRefused(answer: Answer): boolean {
 }
 
 /** If one of a list is refused, none of it is there: also if it is the caller's transaction, and that goes on. */
-async function takeBack(query: Query, drafts: readonly Draft[], answers: readonly Answer[]): Promise<void> {
+async function takeBack(
+  query: Query,
+  drafts: readonly TaskDraft[],
+  answers: readonly Answer[],
+): Promise<void> {
   const made = drafts.filter((_, index) => answers[index] === 'made')
   await query('delete from fleetline.tasks where id = any ($1::uuid[])', [made.map(({ id }) => id)])
 }
 
-async function insert(query: Query, drafts: readonly Draft[], isRepeat: boolean): Promise<Answer[]> {
-  const rows = await query<{ n: number; made: boolean }>(ENQUEUE, [
-    drafts.map(({ id }) => id),
-    drafts.map(({ tenant }) => tenant),
-    drafts.map(({ queue }) => queue),
-    drafts.map(({ machine }) => machine),
-    drafts.map(({ shape }) => shape),
-    drafts.map(({ priority }) => priority),
-    drafts.map(({ runAt }) => runAt),
-    drafts.map(({ maxAttempts }) => maxAttempts),
-    drafts.map(({ input }) => input),
-  ])
+async function insert(query: Query, drafts: readonly TaskDraft[], isRepeat: boolean): Promise<Answer[]> {
+  const rows = await query<{ n: number; made: boolean }>(
+    ENQUEUE,
+    columnsOf(
+      drafts,
+      'id',
+      'tenant',
+      'queue',
+      'machine',
+      'shape',
+      'priority',
+      'runAt',
+      'maxAttempts',
+      'input',
+    ),
+  )
   const known = new Set(rows.map(({ n }) => drafts[n - 1]!))
   const made = firstMade(rows, drafts)
   const mayHaveEnded = [...made.values()].filter(({ isNamed }) => isRepeat || isNamed)
   for (const id of await endedBefore(query, mayHaveEnded)) made.delete(id)
-  const isMade = (draft: Draft) => made.get(draft.id) === draft
+  const isMade = (draft: TaskDraft) => made.get(draft.id) === draft
   const there = drafts.filter((draft) => known.has(draft) && !isMade(draft))
   const same = await compare(query, there)
   return drafts.map((draft) => {
@@ -199,27 +208,24 @@ async function insert(query: Query, drafts: readonly Draft[], isRepeat: boolean)
 /** By id. Of two with one id the first was stored, as the statement goes by the order of the list. */
 function firstMade(
   rows: readonly { readonly n: number; readonly made: boolean }[],
-  drafts: readonly Draft[],
-): Map<string, Draft> {
+  drafts: readonly TaskDraft[],
+): Map<string, TaskDraft> {
   const numbers = rows.filter((row) => row.made).map(({ n }) => n)
   const lastFirst = numbers.toSorted((a, b) => b - a).map((n) => drafts[n - 1]!)
   return new Map(lastFirst.map((draft) => [draft.id, draft]))
 }
 
-async function endedBefore(query: Query, drafts: readonly Draft[]): Promise<string[]> {
+async function endedBefore(query: Query, drafts: readonly TaskDraft[]): Promise<string[]> {
   if (drafts.length === 0) return []
   const rows = await query<{ id: string }>(ENDED_BEFORE, [drafts.map(({ id }) => id)])
   return rows.map(({ id }) => id)
 }
 
-async function compare(query: Query, drafts: readonly Draft[]): Promise<Set<Draft>> {
+async function compare(query: Query, drafts: readonly TaskDraft[]): Promise<Set<TaskDraft>> {
   if (drafts.length === 0) return new Set()
-  const rows = await query<{ n: number; same: boolean }>(COMPARE, [
-    drafts.map(({ id }) => id),
-    drafts.map(({ tenant }) => tenant),
-    drafts.map(({ queue }) => queue),
-    drafts.map(({ machine }) => machine),
-    drafts.map(({ input }) => input),
-  ])
+  const rows = await query<{ n: number; same: boolean }>(
+    COMPARE,
+    columnsOf(drafts, 'id', 'tenant', 'queue', 'machine', 'input'),
+  )
   return new Set(rows.filter(({ same }) => same).map(({ n }) => drafts[n - 1]!))
 }

@@ -14,7 +14,7 @@ import {
 import { Rejected } from '../errors.ts'
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import { isWithin } from './draft.ts'
-import { OF_ENDED, OF_LIVE, summaryOf, TRACKED, type Row } from './summary.ts'
+import { OF_ENDED, OF_LIVE, summaryOf, TRACKED, type TaskRow } from './summary.ts'
 
 export type TaskFilter = {
   readonly state?: TaskState | undefined
@@ -79,7 +79,7 @@ function buildQuery(state: TaskState | undefined, isTracked: boolean): string {
      order by f.id desc limit $3`
 }
 
-type Found = { readonly edge: string | null } & (Row | { readonly id: null })
+type Found = { readonly edge: string | null } & (TaskRow | { readonly id: null })
 
 export function createTaskLister({ database, cell }: Deps) {
   return async (tenant: number, filter: TaskFilter = {}): Promise<TaskPage> => {
@@ -105,7 +105,9 @@ function pageOf(
   { before, limit, cell }: { readonly before: string; readonly limit: number; readonly cell: number },
 ): TaskPage {
   const edge = maskId(found[0]?.edge ?? null, before)
-  const rows = found.filter((row): row is Found & Row => row.id !== null && (edge === null || row.id >= edge))
+  const rows = found.filter(
+    (row): row is Found & TaskRow => row.id !== null && (edge === null || row.id >= edge),
+  )
   const tasks = rows.slice(0, limit).map((row) => summaryOf(cell, row))
   if (rows.length > limit) return { tasks, next: tasks.at(-1)!.id }
   return { tasks, next: edge === null ? null : formatId('task', cell, edge) }

@@ -10,6 +10,8 @@ export type Machine<Raw = unknown, Result = unknown> = {
   readonly shape: string
   readonly transitions: readonly string[]
   readonly maxAttempts: number
+  /** Only Fleetline writes its tasks, and only what wrote them ends them: nobody enqueues one by name. */
+  readonly isInternal?: boolean
   readonly priority: number | undefined
   /** What its bodies get to see of an input; rejects one that does not fit. Without a schema: the input itself. */
   readonly parse: ((input: unknown) => Promise<unknown>) | undefined

@@ -8,9 +8,8 @@
 //   is the second or later in a row         waiting, longer each time, as a suspect: it may be what kills the pods
 //   any other                               ready at once, at the place that it had
 import type { Query } from '../store/database.ts'
+import { IS_LEADER, type Term } from '../store/leader.ts'
 
-/** Under which a leader writes. */
-export type Term = { readonly term: number; readonly pod: number }
 export type Returned = {
   readonly id: string
   readonly attempt: number
@@ -23,7 +22,7 @@ export const MOST_RETURNED = 1_000
 // however many claims the living have, they are not read. Gone is who is dead or forgotten; both are for ever, so that a
 // row found under that number, also after waiting for it, is a claim of the dead. State and pod stand in the UPDATE
 // too: a row that was settled meanwhile is left alone, whatever way the plan found it.
-export const RECOVER = `
+const RECOVER = `
   with recursive holders as (
     (select pod from fleetline.tasks where state = 'claimed' order by pod limit 1)
     union all
@@ -50,7 +49,7 @@ export const RECOVER = `
            'at', to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')))
    where t.ctid = any (array(select tid from lost))
      and t.state = 'claimed' and t.pod = any (array(select pod from gone))
-     and exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)
+     and ${IS_LEADER}
   returning t.id, t.attempt, t.state`
 
 /** One step: at most so many of them. */

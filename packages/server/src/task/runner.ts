@@ -5,16 +5,19 @@ import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Claim } from './claim.ts'
-import type { Entry, Settled, Settlement, Settling } from './settle.ts'
+import type { DoneTransition, Settled, Settlement, Settling } from './settle.ts'
 
 export type Runner = {
   readonly machine: string
   /** What every attempt calls: no more are claimed than there is room for there. */
   readonly downstream?: string | undefined
   /** How to settle the attempt; or, from a runner that has written its end by itself, what came of that. Never rejects. */
-  readonly run: (claim: Claim, around: Surroundings) => Promise<Settlement | Ended>
+  readonly run: (claim: Claim, around: Surroundings) => Promise<Settlement | SettledEnd>
 }
-export type Ended = { readonly type: Settling['settlement']['type']; readonly answer: Settled | 'unanswered' }
+export type SettledEnd = {
+  readonly type: Settling['settlement']['type']
+  readonly answer: Settled | 'unanswered'
+}
 
 export type Surroundings = {
   readonly clock: Clock
@@ -34,7 +37,7 @@ export type Surroundings = {
   /** Aborted when the pod waits no longer for answers about attempts. */
   readonly gaveUp: AbortSignal
   /** Writes a transition that is done, until there is an answer. Undefined if it stands and the attempt may go on. */
-  readonly record: (entry: Entry) => Promise<Ended | undefined>
+  readonly record: (entry: DoneTransition) => Promise<SettledEnd | undefined>
   readonly permits: Permits
 }
 
@@ -54,7 +57,7 @@ export type Permits = {
   /** Whether the queue had as many as there was room for. */
   readonly claimed: (key: string, hasMore: boolean) => void
 }
-export type PermitLimits = {
+type PermitLimits = {
   /** Somebody waits for the answer: it is not held back before there was a sign of a limit. */
   readonly isAwaited?: boolean
   /** For a permit. */

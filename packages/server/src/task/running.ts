@@ -5,21 +5,20 @@
 //   an incarnation that ends aborts what ran under it; what comes of it is still sent, since rows decide what it is worth
 import { formatId } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
-import { insist } from '../lib/insist.ts'
+import { retryUntilAnswered } from '../lib/retry-until-answered.ts'
 import type { Random } from '../lib/random.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { Incarnation } from '../store/incarnation.ts'
 import { faultOf, readThrown } from './fault.ts'
 import type { Claim } from './claim.ts'
-import type { Ended, Permits, Runner, Surroundings } from './runner.ts'
+import type { SettledEnd, Permits, Runner, Surroundings } from './runner.ts'
 import type { Recording, Settlement, Settler, Settling } from './settle.ts'
 
-/** The pod as which it claims: what is done in its name ends with `signal`. */
-export type Incarnation = { readonly id: number; readonly signal: AbortSignal }
 type Attempt = Pick<Claim, 'id' | 'attempt'>
 
-export type Running = {
+type Running = {
   count(): number
   /** Of those whose runner calls this downstream, and that have not asked for any permit yet. */
   coming(downstream: string): number
@@ -29,10 +28,10 @@ export type Running = {
   /** Gives a claim up that is not run here. */
   handBack(pod: Incarnation, attempt: Attempt, machine: string): void
   /** Resolves when nothing runs. What has not ended by itself in time is aborted and handed back. */
-  drain(limits: Patience): Promise<void>
+  drain(limits: DrainLimits): Promise<void>
 }
 /** For what runs to end by itself; then for what was aborted to end, and to be handed back. */
-type Patience = { readonly runMs: number; readonly endMs: number }
+type DrainLimits = { readonly runMs: number; readonly endMs: number }
 type Deps = {
   readonly settler: Pick<Settler, 'settle'>
   readonly clock: Clock
@@ -110,7 +109,7 @@ export function createRunning(deps: Deps): Running {
     }
   }
   /** Whether the attempt ran, and its row says so. */
-  const report = ({ answer, type }: Ended, machine: string, log: Log): boolean => {
+  const report = ({ answer, type }: SettledEnd, machine: string, log: Log): boolean => {
     metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? type : answer })
     if (answer === 'fenced') log.info('an attempt that was taken over or cancelled changed nothing')
     if (answer === 'unanswered')
@@ -180,7 +179,7 @@ function faultFields(error: string): { readonly code: string } {
 
 type Sender = Pick<Deps, 'settler' | 'clock' | 'random' | 'log'> & { readonly signal: AbortSignal }
 
-async function untilAnswered({ settler, log, ...sender }: Sender, settling: Settling): Promise<Ended> {
+async function untilAnswered({ settler, log, ...sender }: Sender, settling: Settling): Promise<SettledEnd> {
   let item = settling
   const onFailure = (error: unknown, failures: number) => {
     if (failures === 0) log.warn('an attempt could not be settled yet', { error })
@@ -190,11 +189,11 @@ async function untilAnswered({ settler, log, ...sender }: Sender, settling: Sett
     tell(log, settlement)
     item = { ...settling, settlement }
   }
-  const answer = await insist({ ...sender, onFailure }, () => settler.settle(item))
+  const answer = await retryUntilAnswered({ ...sender, onFailure }, () => settler.settle(item))
   return { answer: answer ?? 'unanswered', type: item.settlement.type }
 }
 
-/** What `storable` let through and PostgreSQL does not. */
+/** What `toStorableJson` let through and PostgreSQL does not. */
 function unstorable({ attempt, settlement }: Settling, cause: unknown, clock: Clock): Settlement {
   const thrown = readThrown(new Error('PostgreSQL cannot store the result', { cause }))
   const transition = settlement.type === 'record' ? settlement.entry.name : undefined

@@ -25,14 +25,20 @@ import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
+import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { isDataFault, isHeldUp } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { withPartitions } from './partitions.ts'
 
-/** JSON texts that `storable` has let through. */
+/** JSON texts that `toStorableJson` has let through. */
 export type Settlement =
-  | { readonly type: 'done'; readonly result: string; readonly via?: 'handoff'; readonly last?: Entry }
+  | {
+      readonly type: 'done'
+      readonly result: string
+      readonly via?: 'handoff'
+      readonly last?: DoneTransition
+    }
   | { readonly type: 'failed'; readonly error: string }
   | { readonly type: 'retry'; readonly delayMs: number; readonly error: string }
   | { readonly type: 'later'; readonly delayMs: number; readonly error: string }
@@ -41,18 +47,18 @@ export type Settlement =
   | { readonly type: 'dead'; readonly error: string }
 
 /** A transition that is done: at which position the task stands with it, what came of it, and how long it took. */
-export type Entry = {
+export type DoneTransition = {
   readonly name: string
   readonly position: number
   readonly value: string
   readonly ms: number
 }
-export type Recording = { readonly type: 'record'; readonly entry: Entry }
+export type Recording = { readonly type: 'record'; readonly entry: DoneTransition }
 
 /** What a pod holds, while (id, attempt, pod) are in the row. */
-export type Held = { readonly pod: number; readonly id: string; readonly attempt: number }
+export type HeldClaim = { readonly pod: number; readonly id: string; readonly attempt: number }
 
-export type Settling = Held & {
+export type Settling = HeldClaim & {
   readonly settlement: Settlement | Recording
   /** It was sent before, and what came of that is not known. */
   readonly isRepeat?: boolean
@@ -112,7 +118,7 @@ const HOLD = `
     join fleetline.tasks t on t.id = h.id and t.attempt = h.attempt and t.pod = h.pod
    order by t.id for update of t`
 
-export const CHANGE = `
+const CHANGE = `
   update fleetline.tasks t
      set state = (case when c.state = 'ready' and t.reason = 'suspect' then 'waiting' else c.state end)::fleetline.task_state,
          pod = null, claimed_at = null, spent = t.spent - c.given_back,
@@ -178,12 +184,8 @@ export function createSettler(deps: Deps): Settler {
 }
 
 /** For what ends together with rows of others: which claims are held, and stay so until the transaction ends. */
-export async function holdClaims(query: Query, claims: readonly Held[]): Promise<boolean[]> {
-  const rows = await query<{ n: number }>(HOLD, [
-    claims.map(({ pod }) => pod),
-    claims.map(({ id }) => id),
-    claims.map(({ attempt }) => attempt),
-  ])
+export async function holdClaims(query: Query, claims: readonly HeldClaim[]): Promise<boolean[]> {
+  const rows = await query<{ n: number }>(HOLD, columnsOf(claims, 'pod', 'id', 'attempt'))
   const held = new Set(rows.map(({ n }) => claims[n - 1]))
   return claims.map((claim) => held.has(claim))
 }
@@ -194,7 +196,7 @@ export async function endClaims(query: Query, items: readonly Settling[]): Promi
 }
 
 type TaskKey = { readonly tenant: number; readonly id: string }
-export type Locked = { readonly attempt: number; readonly pod: number | null }
+type Locked = { readonly attempt: number; readonly pod: number | null }
 
 /** By their places: those that are there, and who has them, which stays so until the transaction ends. */
 export async function lockTasks(
@@ -211,8 +213,8 @@ export async function cancelTasks(query: Query, tasks: readonly TaskKey[]): Prom
   return tasks.length === 0 ? 0 : (await query(CANCEL, keysOf(tasks))).length
 }
 
-function keysOf(tasks: readonly TaskKey[]): unknown[] {
-  return [tasks.map(({ tenant }) => tenant), tasks.map(({ id }) => id)]
+function keysOf(tasks: readonly TaskKey[]): unknown[][] {
+  return columnsOf(tasks, 'tenant', 'id')
 }
 
 async function settleAll(query: Query, items: readonly Settling[], isRepeat: boolean): Promise<Settled[]> {
@@ -240,7 +242,7 @@ function isChange(item: Settling): boolean {
   return !isEnd(item) && !isRecord(item)
 }
 
-type Attempt = Pick<Held, 'id' | 'attempt'>
+type Attempt = Pick<HeldClaim, 'id' | 'attempt'>
 
 /** A batch may hold two attempts of one task: of these, one at most is current. */
 function nameOf({ id, attempt }: Attempt): string {
@@ -255,12 +257,7 @@ async function each(
   rest: readonly (readonly unknown[])[],
 ): Promise<string[]> {
   if (items.length === 0) return []
-  const rows = await query<Attempt>(text, [
-    items.map(({ pod }) => pod),
-    items.map(({ id }) => id),
-    items.map(({ attempt }) => attempt),
-    ...rest,
-  ])
+  const rows = await query<Attempt>(text, [...columnsOf(items, 'pod', 'id', 'attempt'), ...rest])
   return rows.map(nameOf)
 }
 
@@ -279,11 +276,11 @@ async function record(query: Query, items: readonly Settling[]): Promise<string[
   return each(query, RECORD, items, entries(items.map(entryOf)))
 }
 
-function entryOf({ settlement }: Settling): Entry | undefined {
+function entryOf({ settlement }: Settling): DoneTransition | undefined {
   return settlement.type === 'record' ? settlement.entry : undefined
 }
 
-function entries(list: readonly (Entry | undefined)[]): unknown[][] {
+function entries(list: readonly (DoneTransition | undefined)[]): unknown[][] {
   return [
     list.map((entry) => entry?.position),
     list.map((entry) => entry?.name),

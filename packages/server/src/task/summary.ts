@@ -11,9 +11,9 @@ export const OF_ENDED = `${BOTH}, t.outcome as state, null::text as reason, null
   null::timestamptz as "runAt", t.settled_at as "endedAt", null::text as transition`
 
 type Times = Record<'runAt' | 'claimedAt' | 'endedAt', Date | null> & { readonly createdAt: Date }
-export type Row = Omit<TaskSummary, 'id' | keyof Times> & Times & { readonly id: string }
+export type TaskRow = Omit<TaskSummary, 'id' | keyof Times> & Times & { readonly id: string }
 
-export function summaryOf(cell: number, row: Row): TaskSummary {
+export function summaryOf(cell: number, row: TaskRow): TaskSummary {
   return {
     id: formatId('task', cell, row.id),
     queue: row.queue,

@@ -11,13 +11,13 @@ import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { createDirectory, type Directory } from './directory.ts'
-import { DEFAULT_QUEUE, storable, type Shaped, type TaskSpec } from './draft.ts'
+import type { Incarnation } from '../store/incarnation.ts'
+import { createDirectory, type TaskDirectory } from './directory.ts'
+import { DEFAULT_QUEUE, toStorableJson, type Shaped, type TaskSpec } from './draft.ts'
 import { promote } from './due.ts'
 import { createEnqueuer, type Enqueued } from './enqueue.ts'
 import { isMachine, type Machine } from './machine.ts'
 import type { Permits } from './runner.ts'
-import type { Incarnation } from './running.ts'
 import { createSettler } from './settle.ts'
 import type { Tracks } from './tracks.ts'
 import { createWorker } from './worker.ts'
@@ -29,7 +29,7 @@ type Defined<Raw> = { readonly machine: Machine<Raw> } & (unknown extends Raw
   : { readonly input: NoInfer<Raw> })
 
 export type Tasks = Service &
-  Directory & {
+  TaskDirectory & {
     enqueue(tenant: number, wanted: Wanted): Promise<Enqueued>
     /** All of them, or none. */
     enqueueAll(tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
@@ -116,7 +116,7 @@ export function createTasks(deps: Deps): Tasks {
     const first = priority ?? definition.priority
     const whole = first === undefined ? spec : { ...spec, priority: first }
     if (!definition.parse) return whole
-    const input: unknown = JSON.parse(storable('input', rest.input ?? null, TASK_LIMITS.inputBytes))
+    const input: unknown = JSON.parse(toStorableJson('input', rest.input ?? null, TASK_LIMITS.inputBytes))
     await definition.parse(input) // what is stored, not what it is made of
     return { ...whole, input }
   }

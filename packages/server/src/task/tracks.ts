@@ -2,15 +2,16 @@
 // starts, on a transaction of its own: in a caller's transaction their unique index would block others until that commits.
 import { Rejected } from '../errors.ts'
 import type { Service } from '../lib/lifecycle.ts'
+import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Machine } from './machine.ts'
 import type { Runner } from './runner.ts'
 
 /** What a track stands for. The shape of a task of one handler is empty. */
-export type Runnable = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts'>
+type Runnable = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts' | 'isInternal'>
 
 /** What shares slots: tasks, which may be slow and many, must not keep a person waiting for the first word of a turn. */
-export type Pool = {
+type Pool = {
   readonly kind: 'tasks' | 'turns'
   /** By the numbers of their tracks; empty before the start. */
   readonly runners: ReadonlyMap<number, Runner>
@@ -37,9 +38,10 @@ const ADD_QUEUES = `
 // In one order on every pod, so that two that start together never wait for each other in a ring. What is there already
 // is left as it is, unless the number of attempts changed: a restart writes nothing.
 const ADD_TRACKS = `
-  insert into fleetline.tracks as k (queue, machine, shape, max_attempts)
-  select q.id, r.machine, r.shape, r.max_attempts
-    from unnest($1::text[], $2::text[], $3::text[], $4::smallint[]) r(queue, machine, shape, max_attempts)
+  insert into fleetline.tracks as k (queue, machine, shape, max_attempts, is_internal)
+  select q.id, r.machine, r.shape, r.max_attempts, r.is_internal
+    from unnest($1::text[], $2::text[], $3::text[], $4::smallint[], $5::boolean[])
+         r(queue, machine, shape, max_attempts, is_internal)
     join fleetline.queues q on q.name = r.queue
    order by 1, 2, 3
   on conflict (queue, machine, shape) do update set max_attempts = excluded.max_attempts
@@ -101,14 +103,16 @@ function byName(machines: readonly Machine[]): ReadonlyMap<string, Machine> {
 
 /** The numbers of the tracks, in the order of what was given. */
 export async function register(database: Transactions, runnables: readonly Runnable[]): Promise<number[]> {
-  const queues = runnables.map(({ queue }) => queue)
-  const [machines, shapes] = [runnables.map(({ name }) => name), runnables.map(({ shape }) => shape)]
-  const transitions = runnables.map((one) => JSON.stringify(one.transitions))
+  const rows = runnables.map((one) => ({
+    ...one,
+    names: JSON.stringify(one.transitions),
+    isInternal: one.isInternal === true,
+  }))
   const outcome = await database.transaction(async (query: Query) => {
-    await query(ADD_QUEUES, [queues])
-    await query(ADD_SHAPES, [machines, shapes, transitions])
-    await query(ADD_TRACKS, [queues, machines, shapes, runnables.map(({ maxAttempts }) => maxAttempts)])
-    return query<{ id: number }>(FIND, [queues, machines, shapes])
+    await query(ADD_QUEUES, columnsOf(rows, 'queue'))
+    await query(ADD_SHAPES, columnsOf(rows, 'name', 'shape', 'names'))
+    await query(ADD_TRACKS, columnsOf(rows, 'queue', 'name', 'shape', 'maxAttempts', 'isInternal'))
+    return query<{ id: number }>(FIND, columnsOf(rows, 'queue', 'name', 'shape'))
   })
   return valueOf(outcome, 'The tracks could not be written').map(({ id }) => id)
 }

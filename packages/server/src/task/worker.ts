@@ -25,14 +25,15 @@ import type { Utilisation } from '../lib/utilisation.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { answersTo, asksOf } from './asks.ts'
-import { claim, heldBy, type Claim } from './claim.ts'
-import { roomFor } from './room.ts'
+import type { Incarnation } from '../store/incarnation.ts'
+import { measureFill, planClaim } from './claim-plan.ts'
+import { claim, readHeldClaims, type Claim } from './claim.ts'
+import { countFreeSlots } from './free-slots.ts'
 import { GRACE_MS, type Permits, type Runner } from './runner.ts'
-import { createRunning, nameOf, type Incarnation } from './running.ts'
+import { createRunning, nameOf } from './running.ts'
 import type { Settler } from './settle.ts'
 
-export type Worker = Service & {
+type Worker = Service & {
   /** How many attempts it runs, or settles. */
   running(): number
   /** There may be something to claim. */
@@ -97,7 +98,7 @@ export function createWorker(deps: Deps): Worker {
   }
   /** How many came, and whether it asked for all that it runs. Notes whether there is more, or may be. */
   const claimFor = async (pod: Incarnation, most: number) => {
-    const { asks, isWhole } = asksOf(runners, most, (key) => permits.roomFor(key, running.coming(key)))
+    const { asks, isWhole } = planClaim(runners, most, (key) => permits.roomFor(key, running.coming(key)))
     state.isMore = true
     if (asks.length === 0) return undefined
     const wish = {
@@ -113,7 +114,7 @@ export function createWorker(deps: Deps): Worker {
     if (outcome.type === 'unknown') state.checkMs = 0 // it may hold what it has not heard of
     const claims = valueOf(outcome, 'Nothing could be claimed')
     take(pod, claims)
-    const answers = answersTo(asks, claims)
+    const answers = measureFill(asks, claims)
     state.isMore = !isWhole || claims.length >= most || answers.some(({ isFull }) => isFull)
     for (const { track, room, isFull } of answers) {
       const key = runners.get(track)?.downstream
@@ -123,7 +124,9 @@ export function createWorker(deps: Deps): Worker {
   }
   const check = async (pod: Incarnation) => {
     const known = running.names() // before the look: what ends meanwhile is no orphan
-    const outcome = await deps.database.transaction((query) => heldBy(query, pod.id), { access: 'read' })
+    const outcome = await deps.database.transaction((query) => readHeldClaims(query, pod.id), {
+      access: 'read',
+    })
     const held = valueOf(outcome, 'Claims could not be read')
     const orphans = held.filter((one) => !known.has(nameOf(one)) && !deps.isOfAnother(one.track))
     state.checkMs = clock.monotonicMs() + CHECK_MS
@@ -139,7 +142,7 @@ export function createWorker(deps: Deps): Worker {
     if (pod && clock.monotonicMs() >= state.checkMs) await check(pod)
     if (!pod || !mayStart(pod)) return idleMs
     const load = { slots: deps.slots, running: running.count(), utilisation: deps.utilisation() }
-    const room = roomFor(load)
+    const room = countFreeSlots(load)
     if (room === 0) return idleMs
     const claimed = await claimFor(pod, room)
     if (!claimed) return idleMs

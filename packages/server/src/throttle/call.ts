@@ -3,16 +3,16 @@
 import { Retry } from '../errors.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Call } from '../task/runner.ts'
-import { failureIn, failureOf, type Failure } from './outcome.ts'
+import { failureIn, failureOf, type CallFailure } from './outcome.ts'
 import { replyOf } from './reply.ts'
-import type { End } from './window.ts'
+import type { CallEnd } from './window.ts'
 
 type Sent<Value> = {
   readonly body: (call: Call) => Promise<Value>
   readonly clock: Clock
   readonly deadlineMs: number
   readonly signal: AbortSignal | undefined
-  readonly end: (how: End) => void
+  readonly end: (how: CallEnd) => void
   /** What is thrown if it was refused. */
   readonly asRefused: (error: unknown) => unknown
 }
@@ -22,7 +22,7 @@ export async function send<Value>(sent: Sent<Value>): Promise<Value> {
   const sentAtMs = clock.monotonicMs()
   const late = new Retry('unavailable', `A call took longer than ${deadlineMs} ms`)
   const over = new AbortController()
-  const told: { firstMs?: number; failure?: Failure } = {}
+  const told: { firstMs?: number; failure?: CallFailure } = {}
   const call: Call = {
     signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal,
     firstToken: () => void (told.firstMs ??= clock.monotonicMs() - sentAtMs),
@@ -42,7 +42,7 @@ export async function send<Value>(sent: Sent<Value>): Promise<Value> {
     throw how.kind === 'refused' ? sent.asRefused(error) : error
   }
 
-  function thrown(error: unknown): Failure {
+  function thrown(error: unknown): CallFailure {
     if (signal?.aborted) return { kind: 'client' } // our own cancel
     if (error === late) return { kind: told.firstMs === undefined ? 'timeout' : 'client' } // it spoke, at length
     return failureIn(error, clock.now())

@@ -21,7 +21,7 @@ export type Capacity = {
   readonly capacity: number | null
   readonly memory: Memory
 }
-export type Memory = {
+type Memory = {
   /** Calls that went well since it was cut, or any was refused. */
   readonly okSince: number
   /** Whether anything was refused in the last round. */
@@ -34,7 +34,7 @@ export type Memory = {
   readonly medians: readonly number[]
   readonly ratio: number
 }
-export type Seen = {
+export type RoundSum = {
   readonly inFlight: number
   readonly peak: number
   /** What was left of the peak without what was refused, or is in flight at the end of the round. */
@@ -61,7 +61,7 @@ export const UNLEARNT: Capacity = {
   memory: { okSince: 0, isRefusing: false, isFirst: false, samples: [], sinceMs: 0, medians: [], ratio: 1 },
 }
 
-export function learnt(before: Capacity, seen: Seen, nowMs: number): Capacity {
+export function learnt(before: Capacity, seen: RoundSum, nowMs: number): Capacity {
   const { inFlight, ok, refused } = seen
   const timed = compared(before.memory, seen.firstsMs, nowMs)
   const memory = { ...timed, isRefusing: refused > 0, isFirst: false }

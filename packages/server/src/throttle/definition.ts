@@ -17,7 +17,7 @@ export type DownstreamOptions = {
   readonly openToAgents?: boolean
 }
 export type DownstreamDefinition = { readonly key: string; readonly options: DownstreamOptions }
-export type Settings = {
+export type DownstreamSettings = {
   /** The first limit of a pod. */
   readonly start: number
   readonly most: number
@@ -44,7 +44,7 @@ export function isDownstream(value: unknown): value is DownstreamDefinition {
 }
 
 /** Refuses what cannot be meant. */
-export function settingsOf(key: string, options: DownstreamOptions): Settings {
+export function settingsOf(key: string, options: DownstreamOptions): DownstreamSettings {
   const { maxPerPod: most = 200, maxWait = '30s', deadline = '15m', mode = 'enforce' } = options
   if (!Number.isInteger(most) || most < 1 || most > MOST_PER_POD)
     throw new Rejected('invalid', `${key}: maxPerPod must be from 1 to ${MOST_PER_POD}`)

@@ -12,11 +12,11 @@ import {
   timeOf,
   type DownstreamDefinition,
   type DownstreamOptions,
-  type Settings,
+  type DownstreamSettings,
 } from './definition.ts'
 import { createInUse, type InUse } from './in-use.ts'
 import { isOfAgent, keyOf } from './key.ts'
-import type { Patience, Standing } from './limiter.ts'
+import type { PermitWish, Standing } from './limiter.ts'
 import { modeOf, type Mode } from './mode.ts'
 
 export type RunOptions = {
@@ -53,7 +53,7 @@ type Deps = {
   /** There is something to tell the fleet, better soon. */
   readonly onNews: () => void
 }
-type Said = { readonly settings: Settings; readonly options: DownstreamOptions }
+type Said = { readonly settings: DownstreamSettings; readonly options: DownstreamOptions }
 
 const MOST_SAID = 10_000
 const DEFAULTS = settingsOf('any', {})
@@ -73,11 +73,11 @@ export function createDownstreams(deps: Deps): Downstreams {
     said.set(key, known ?? { settings: settingsOf(key, options), options })
   }
   for (const { key, options } of deps.defined) say(key, options)
-  const settingsFor = (key: string): Settings => {
+  const settingsFor = (key: string): DownstreamSettings => {
     const settings = isOfAgent(key) ? ofAgents : (said.get(key)?.settings ?? DEFAULTS)
     return { ...settings, mode: modeOf(deps.throttle, settings.mode) }
   }
-  const run = async <Value>(key: string, body: (call: Call) => Promise<Value>, patience: Patience) => {
+  const run = async <Value>(key: string, body: (call: Call) => Promise<Value>, patience: PermitWish) => {
     const { start, most, mode } = settingsFor(key)
     if (mode === 'off') return unlimited(deps.clock, body, patience)
     return inUse.of(key, { start, most, mode }).run(body, patience)
@@ -112,7 +112,7 @@ export function createDownstreams(deps: Deps): Downstreams {
 async function unlimited<Value>(
   clock: Clock,
   body: (call: Call) => Promise<Value>,
-  { signal, deadlineMs }: Patience,
+  { signal, deadlineMs }: PermitWish,
 ): Promise<Value> {
   return send({ body, clock, deadlineMs, signal, end: () => undefined, asRefused: (error) => error })
 }

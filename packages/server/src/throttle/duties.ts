@@ -1,18 +1,16 @@
 // What the leader does for downstreams: it learns how much each takes, and says who may have how much of it. A row is
 // written over the one that it follows from, and under the leader's term: overtaken, it changes no row.
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
+import { IS_LEADER, type Duty, type Term } from '../store/leader.ts'
 import type { Log } from '../telemetry/log.ts'
-import { isNews, nextRow, type Row, type Told } from './ledger.ts'
+import { isNews, nextRow, type LedgerRow, type ToldLoad } from './ledger.ts'
 import { LEASE_MS } from './lease.ts'
 import type { Load } from './load.ts'
 import { ROUND_MS } from './rounds.ts'
 
-/** Under which a leader writes. */
-export type Term = { readonly term: number; readonly pod: number }
-type Duty = { readonly name: string; readonly everyMs: number; readonly run: (term: Term) => Promise<void> }
 type Deps = { readonly database: Transactions; readonly log: Log }
-type Keyed = Row & { readonly key: string }
-type Heard = { readonly pod: number; readonly at: number; readonly loads: Readonly<Record<string, Load>> }
+type Keyed = LedgerRow & { readonly key: string }
+type PodLoads = { readonly pod: number; readonly at: number; readonly loads: Readonly<Record<string, Load>> }
 
 const EARLY_MS = 100 // a round is not left out because a timer was early
 const SWEEP_MS = 60_000
@@ -33,7 +31,7 @@ const PUBLISH = `
   insert into fleetline.downstreams as d (key, term, gen, capacity, memory, shares, safe_share, expires_at)
   select r.key, $1, r.gen, r.capacity, r.memory, r.shares, r.safe, clock_timestamp() + ${LEASE_MS} * interval '1 ms'
     from jsonb_to_recordset($3) as r(key text, gen bigint, capacity float8, memory jsonb, shares jsonb, safe int)
-   where exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)
+   where ${IS_LEADER}
    order by r.key
   on conflict (key) do update set term = excluded.term, gen = excluded.gen, capacity = excluded.capacity,
     memory = excluded.memory, shares = excluded.shares, safe_share = excluded.safe_share, expires_at = excluded.expires_at
@@ -43,9 +41,9 @@ const PUBLISH = `
 // What a pod told a minute ago is nobody's any more; what was learnt of a downstream is kept for thirty days without use.
 const SWEEP = [
   `delete from fleetline.downstream_loads d where at < clock_timestamp() - interval '1 minute'
-      and exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)`,
+      and ${IS_LEADER}`,
   `delete from fleetline.downstreams d where expires_at < clock_timestamp() - interval '30 days'
-      and exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)`,
+      and ${IS_LEADER}`,
 ]
 
 export function throttleDuties({ database, log }: Deps): Duty[] {
@@ -69,8 +67,8 @@ export function throttleDuties({ database, log }: Deps): Duty[] {
 /** The rows that are to be written now. The time is read first: whatever else is read is as young, or younger. */
 export async function due(query: Query): Promise<Keyed[]> {
   const [now] = await query<{ nowMs: number }>(NOW)
-  const heard = await query<Heard>(LOADS)
-  const told = new Map<string, Told[]>()
+  const heard = await query<PodLoads>(LOADS)
+  const told = new Map<string, ToldLoad[]>()
   for (const { pod, at, loads } of heard)
     for (const [key, load] of Object.entries(loads)) {
       const all = told.get(key) ?? []

@@ -1,9 +1,9 @@
 // Where calls of one downstream leave a pod: what was learnt (`window`), what happened since it was told (`load`), and who
-// waits (`line`), which change together, in one synchronous step an event.
+// waits (`waiters`), which change together, in one synchronous step an event.
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
+import { createWaiters, type Waiters } from '../lib/waiters.ts'
 import { boundOf, renewed, type Offer } from './lease.ts'
-import { createLine, type Line } from './line.ts'
 import { counted, emptyTally, holding, told, type Load } from './load.ts'
 import type { Meter } from './meter.ts'
 import {
@@ -15,31 +15,31 @@ import {
   opened,
   opensAtMs,
   sent,
-  type End,
+  type CallEnd,
   type Rules,
   type Window,
 } from './window.ts'
 
 export type Gate = {
-  readonly line: Pick<Line, 'size' | 'pass' | 'join'>
+  readonly waiters: Pick<Waiters, 'size' | 'tryEnter' | 'join'>
   readonly window: () => Window
   /** Goes through although there is no room. */
   readonly force: () => void
-  /** Somebody has joined the line, or left it. */
+  /** A caller began to wait, or left. */
   readonly move: () => void
   /** A call has ended: its permit is back. */
-  readonly end: (how: End) => void
+  readonly end: (how: CallEnd) => void
   /** What happened since it was told last; `hasMore`: the queue has more for it than it had room for. */
-  readonly tell: (hasMore: boolean) => Report
+  readonly tell: (hasMore: boolean) => GateReport
   /** From now on nobody goes through, if nobody is in flight or waits: its share is free once that is told. */
   readonly close: () => void
   readonly isClosed: () => boolean
   /** What was read; undefined: there is no row. */
-  readonly hear: (offer: Heard | undefined, sentMs: number) => void
+  readonly hear: (offer: HeardOffer | undefined, sentMs: number) => void
 }
 /** `wideMs`: for so long all pods are to pause. */
-export type Report = { readonly load: Load; readonly wideMs: number | undefined }
-export type Heard = Offer & { readonly pauseMs: number }
+export type GateReport = { readonly load: Load; readonly wideMs: number | undefined }
+export type HeardOffer = Offer & { readonly pauseMs: number }
 type Deps = {
   readonly clock: Clock
   readonly random: Random
@@ -61,23 +61,23 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     window = sent(window, nowMs)
     tally = holding(tally, window.held, nowMs)
   }
-  const line = createLine({
+  const waiters = createWaiters({
     mayEnter: (isAwaited) => !isClosed && maySend(window, clock.monotonicMs(), isAwaited),
     enter: force,
   })
   const move = () => {
-    line.move()
+    waiters.admit()
     setAlarm()
   }
   const setAlarm = () => {
     alarm?.abort()
     const nowMs = clock.monotonicMs()
     const shutMs = opensAtMs(window, nowMs) - nowMs
-    if (line.size === 0 || shutMs <= 0) return
+    if (waiters.size === 0 || shutMs <= 0) return
     alarm = new AbortController()
     clock.sleep(Math.ceil(shutMs), alarm.signal).then(move, () => undefined) // aborted: it is set anew
   }
-  const end = (how: End) => {
+  const end = (how: CallEnd) => {
     const moment = { nowMs: clock.monotonicMs(), chance: random.unit(), rules }
     const { wideUntilMs } = window
     const after = ended(window, how, moment)
@@ -90,14 +90,14 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
   const tell = (hasMore: boolean) => {
     const nowMs = clock.monotonicMs()
     const more = hasMore ? Math.max(1, Math.ceil(MORE * capOf(window, nowMs))) : 0
-    const waiting = line.size + more
+    const waiting = waiters.size + more
     const most = isClosed ? 0 : rules.most
     const next = told(tally, { nowMs, waiting, most, gen: window.lease.gen })
     tally = next.tally
     const wideMs = window.wideUntilMs - nowMs
     return { load: next.load, wideMs: wideMs > 0 ? wideMs : undefined }
   }
-  const hear = (offer: Heard | undefined, sentMs: number) => {
+  const hear = (offer: HeardOffer | undefined, sentMs: number) => {
     const moment = { nowMs: clock.monotonicMs(), chance: random.unit() }
     const before = boundOf(window.lease, moment.nowMs)
     window = leased(window, renewed(window.lease, offer, { ...rules, sentMs }), moment.nowMs)
@@ -105,6 +105,6 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     if (boundOf(window.lease, moment.nowMs) < before) onNews() // what it gave up goes to others once they hear of it
     move()
   }
-  const close = () => void (isClosed = window.held + line.size === 0)
-  return { line, window: () => window, force, move, end, tell, hear, close, isClosed: () => isClosed }
+  const close = () => void (isClosed = window.held + waiters.size === 0)
+  return { waiters, window: () => window, force, move, end, tell, hear, close, isClosed: () => isClosed }
 }

@@ -15,10 +15,10 @@ import type { Mode } from './mode.ts'
 export type InUse = {
   readonly find: (key: string) => Limiter | undefined
   /** That of the key, from now on in use. */
-  readonly of: (key: string, settings: Settings) => Limiter
+  readonly of: (key: string, settings: PodSettings) => Limiter
   readonly all: () => ReadonlyMap<string, Limiter>
 }
-type Settings = { readonly start: number; readonly most: number; readonly mode: Exclude<Mode, 'off'> }
+type PodSettings = { readonly start: number; readonly most: number; readonly mode: Exclude<Mode, 'off'> }
 type Deps = {
   readonly clock: Clock
   readonly random: Random

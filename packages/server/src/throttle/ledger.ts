@@ -11,12 +11,12 @@
 // `upTo` is the most that a pod may act on: its share, and those of before until it has told that it read a row since the
 // last change. Its lease ends when the load that its share was given for is older than a lease, so that nobody acts on a
 // share that was freed.
-import { learnt, UNLEARNT, type Capacity, type Seen } from './capacity.ts'
+import { learnt, UNLEARNT, type Capacity, type RoundSum } from './capacity.ts'
 import { LEASE_MS } from './lease.ts'
 import type { Load } from './load.ts'
 import { divide, handOver } from './share.ts'
 
-export type Entry = {
+export type LedgerEntry = {
   readonly share: number
   readonly upTo: number
   /** The first row with this share. */
@@ -27,19 +27,19 @@ export type Entry = {
   readonly ok: number
   readonly refused: number
 }
-export type Row = Capacity & {
+export type LedgerRow = Capacity & {
   readonly gen: number
-  readonly shares: Readonly<Record<string, Entry>>
+  readonly shares: Readonly<Record<string, LedgerEntry>>
   readonly safe: number
   readonly expiresMs: number
 }
-export type Told = { readonly pod: number; readonly at: number; readonly load: Load }
+export type ToldLoad = { readonly pod: number; readonly at: number; readonly load: Load }
 
 const SAFE_PART = 0.8
 const RENEW_MS = 10_000
 
 /** What follows on a row, or on none, and what pods have told by now. */
-export function nextRow(before: Row | undefined, told: readonly Told[], nowMs: number): Row {
+export function nextRow(before: LedgerRow | undefined, told: readonly ToldLoad[], nowMs: number): LedgerRow {
   const row = before ?? { ...UNLEARNT, gen: 0, shares: {}, safe: 1, expiresMs: nowMs + LEASE_MS }
   const gen = row.gen + 1
   const fresh = told.filter(({ at }) => nowMs - at <= LEASE_MS)
@@ -66,13 +66,13 @@ export function nextRow(before: Row | undefined, told: readonly Told[], nowMs: n
     )
   }
 
-  function standing({ pod, load }: Told): { readonly share: number; readonly inForce: number } {
+  function standing({ pod, load }: ToldLoad): { readonly share: number; readonly inForce: number } {
     const entry = row.shares[pod]
     if (!entry) return { share: 0, inForce: 0 }
     return { share: entry.share, inForce: load.gen >= entry.since ? entry.share : entry.upTo }
   }
 
-  function entryOf(one: Told, share: number): Entry {
+  function entryOf(one: ToldLoad, share: number): LedgerEntry {
     const { load, pod } = one
     const entry = row.shares[pod]
     const at = Math.max(one.at, entry?.at ?? 0)
@@ -83,7 +83,7 @@ export function nextRow(before: Row | undefined, told: readonly Told[], nowMs: n
 }
 
 /** What happened since the row was written. After a time without a leader, or of a pod that is new: nothing. */
-function seenBy(row: Row, fresh: readonly Told[], nowMs: number): Seen {
+function seenBy(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): RoundSum {
   const since = {
     ok: 0,
     refused: 0,
@@ -110,18 +110,18 @@ function seenBy(row: Row, fresh: readonly Told[], nowMs: number): Seen {
 
 /** What pods that have enough do not use, while another has less than it wants: else one that is idle, which has 1 at least,
  *  would keep a small capacity from ever being in use. */
-function spareIn(row: Row, fresh: readonly Told[]): number {
-  const shareOf = ({ pod }: Told) => row.shares[pod]?.share ?? 0
+function spareIn(row: LedgerRow, fresh: readonly ToldLoad[]): number {
+  const shareOf = ({ pod }: ToldLoad) => row.shares[pod]?.share ?? 0
   const [lacking, content] = [fresh.filter(lacks), fresh.filter((one) => !lacks(one))]
   if (lacking.length === 0) return 0
   return content.reduce((sum, one) => sum + Math.max(0, shareOf(one) - one.load.peak), 0)
 
-  function lacks(one: Told): boolean {
+  function lacks(one: ToldLoad): boolean {
     return one.load.want > Math.max(1, shareOf(one))
   }
 }
 
-function silentIn(row: Row, fresh: readonly Told[], nowMs: number): Told[] {
+function silentIn(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): ToldLoad[] {
   const speaking = new Set(fresh.map(({ pod }) => pod))
   return Object.entries(row.shares).flatMap(([name, { share, at, ok, refused }]) => {
     const pod = Number(name)
@@ -141,7 +141,7 @@ function silentIn(row: Row, fresh: readonly Told[], nowMs: number): Told[] {
 }
 
 /** Whether it says anything that the row before did not, or its lease is to be renewed. */
-export function isNews(before: Row | undefined, next: Row, nowMs: number): boolean {
+export function isNews(before: LedgerRow | undefined, next: LedgerRow, nowMs: number): boolean {
   if (!before || before.expiresMs - nowMs < RENEW_MS || before.capacity !== next.capacity) return true
   const pods = Object.keys(next.shares)
   if (pods.length !== Object.keys(before.shares).length) return true

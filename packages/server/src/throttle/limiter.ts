@@ -23,7 +23,7 @@ export type Standing = {
   readonly pausedUntil: Date | undefined
 }
 export type Limiter = Pick<Gate, 'hear' | 'close'> & {
-  run<Value>(body: (call: Call) => Promise<Value>, patience: Patience): Promise<Value>
+  run<Value>(body: (call: Call) => Promise<Value>, patience: PermitWish): Promise<Value>
   readonly standing: () => Standing
   /** For how long nobody has called, or waited to; nothing inside a pause, which is not forgotten. */
   readonly idleMs: () => number
@@ -33,7 +33,7 @@ export type Limiter = Pick<Gate, 'hear' | 'close'> & {
   /** Whether the queue had as many as there was room for. */
   readonly claimed: (hasMore: boolean) => void
 }
-export type Patience = {
+export type PermitWish = {
   /** For a permit. */
   readonly maxWaitMs: number
   readonly deadlineMs: number
@@ -95,22 +95,22 @@ export function createLimiter(deps: Deps): Limiter {
         share: boundOf(window.lease, nowMs),
         gen: window.lease.gen,
         held: window.held,
-        waiting: gate.line.size,
+        waiting: gate.waiters.size,
         pausedUntil: pauseMs > 0 ? new Date(clock.now() + pauseMs) : undefined,
       }
     },
     idleMs: () => {
       const [{ held, pauseUntilMs }, nowMs] = [gate.window(), clock.monotonicMs()]
-      return held + gate.line.size > 0 || nowMs < pauseUntilMs ? 0 : nowMs - usedMs
+      return held + gate.waiters.size > 0 || nowMs < pauseUntilMs ? 0 : nowMs - usedMs
     },
     roomFor: (coming) => {
       const [window, nowMs] = [gate.window(), clock.monotonicMs()]
       if (mode === 'observe') return Number.POSITIVE_INFINITY
       const cap = capOf(window, nowMs)
       if (nowMs < window.pauseUntilMs || cap === 0) return 0
-      const others = gate.line.size - queued.waiting
+      const others = gate.waiters.size - queued.waiting
       const behind = others > 0 && coming + queued.waiting === 0 ? 1 : 0 // they must not keep the queue out for ever
-      return Math.max(behind, cap - (coming + window.held + gate.line.size))
+      return Math.max(behind, cap - (coming + window.held + gate.waiters.size))
     },
     claimed: (isFull) => void (hasMore = isFull),
     tell: () => gate.tell(hasMore),
@@ -127,18 +127,18 @@ type Door = Pick<Deps, 'clock' | 'mode' | 'meter' | 'rules'> & {
 
 /** Resolves with a permit taken. */
 function admission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
-  const { line } = gate
+  const { waiters } = gate
   const none = (why: string) => {
     meter.asked('none', 0)
     return refusal(`${why}; nothing was sent`)
   }
-  const wait = async ({ maxWaitMs, signal, waitSignal, isAwaited }: Omit<Patience, 'deadlineMs'>) => {
-    const { turn, leave } = line.join(isAwaited)
+  const wait = async ({ maxWaitMs, signal, waitSignal, isAwaited }: Omit<PermitWish, 'deadlineMs'>) => {
+    const { entered, leave } = waiters.join(isAwaited)
     gate.move()
     const over = new AbortController()
     for (const one of [signal, waitSignal]) one?.addEventListener('abort', leave, { signal: over.signal })
     clock.sleep(maxWaitMs, over.signal).then(leave, () => undefined) // aborted: it has its answer
-    const isIn = await turn
+    const isIn = await entered
     over.abort()
     if (isIn) return true
     gate.move() // the alarm may have been for this one alone
@@ -146,10 +146,10 @@ function admission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
     waitSignal?.throwIfAborted()
     return false
   }
-  return async (patience: Omit<Patience, 'deadlineMs'>): Promise<void> => {
+  return async (patience: Omit<PermitWish, 'deadlineMs'>): Promise<void> => {
     patience.signal?.throwIfAborted()
     patience.waitSignal?.throwIfAborted()
-    if (line.pass(patience.isAwaited)) return meter.asked('at_once', 0)
+    if (waiters.tryEnter(patience.isAwaited)) return meter.asked('at_once', 0)
     if (mode === 'observe') {
       gate.force()
       return meter.asked('would_wait', 0)
@@ -160,7 +160,7 @@ function admission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
     const { isQueued } = patience
     const nextOnes = gate.window().isStarting ? rules.most : Math.max(1, capOf(gate.window(), startMs))
     const most = isQueued ? nextOnes : MOST_WAITING
-    if ((isQueued ? queued.waiting : line.size) >= most) throw none(`${most} calls wait already`)
+    if ((isQueued ? queued.waiting : waiters.size) >= most) throw none(`${most} calls wait already`)
     if (isQueued) queued.waiting += 1
     const isIn = await wait(patience).finally(() => {
       if (isQueued) queued.waiting -= 1

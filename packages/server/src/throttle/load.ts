@@ -47,7 +47,7 @@ export function holding(tally: Tally, held: number, nowMs: number): Tally {
   return { ...tally, held, peak: Math.max(tally.peak, held), areaMs, atMs: nowMs }
 }
 
-type Ended = {
+type EndedCall = {
   readonly kind: 'ok' | FailureKind
   readonly firstMs?: number | undefined
   readonly sentAtMs: number
@@ -55,7 +55,7 @@ type Ended = {
 type Moment = { readonly nowMs: number; readonly chance: number }
 
 /** A call ended. Of more first tokens than are told, each has the same chance to be among them. */
-export function counted(tally: Tally, { kind, firstMs, sentAtMs }: Ended, moment: Moment): Tally {
+export function counted(tally: Tally, { kind, firstMs, sentAtMs }: EndedCall, moment: Moment): Tally {
   if (kind === 'refused') {
     const spentMs = moment.nowMs - Math.max(sentAtMs, tally.sinceMs)
     return { ...tally, refused: tally.refused + 1, areaMs: tally.areaMs - spentMs }
@@ -69,7 +69,7 @@ export function counted(tally: Tally, { kind, firstMs, sentAtMs }: Ended, moment
   return { ...ok, firsts, firstsMs }
 }
 
-type Standing = {
+type TallyContext = {
   readonly nowMs: number
   readonly waiting: number
   readonly most: number
@@ -78,7 +78,7 @@ type Standing = {
 
 export function told(
   before: Tally,
-  { nowMs, waiting, most, gen }: Standing,
+  { nowMs, waiting, most, gen }: TallyContext,
 ): { readonly tally: Tally; readonly load: Load } {
   const tally = holding(before, before.held, nowMs)
   const raw = tally.peak + waiting

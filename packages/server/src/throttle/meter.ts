@@ -6,7 +6,7 @@ import type { FailureKind } from './outcome.ts'
 import type { CutReason } from './window.ts'
 
 /** How somebody who asked for a permit fared. */
-export type Asked = 'at_once' | 'waited' | 'none' | 'would_wait'
+type Asked = 'at_once' | 'waited' | 'none' | 'would_wait'
 export type Meter = {
   readonly asked: (how: Asked, waitedMs: number) => void
   readonly ended: (kind: 'ok' | FailureKind, cut: CutReason | undefined) => void

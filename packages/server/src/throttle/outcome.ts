@@ -8,11 +8,11 @@
 // An error of this library that asks to be tried later counts as a refusal; one of a limiter does not: that was another
 // call, or none. Pure, and total.
 import { kindOf, type Retry } from '../errors.ts'
-import { replyIn, type Reply } from './reply.ts'
+import { replyIn, type ProviderReply } from './reply.ts'
 import { LONGEST_MS, waitOf } from './wait.ts'
 
 export type FailureKind = 'refused' | 'timeout' | 'server' | 'client'
-export type Failure = {
+export type CallFailure = {
   readonly kind: FailureKind
   /** For how long it asked to be left alone. */
   readonly waitMs?: number | undefined
@@ -50,7 +50,7 @@ const DEMAND = /high demand|temporarily unable/i
 const IN_FLIGHT = /in[- ]flight|concurren/i
 
 /** Of what a call threw. */
-export function failureIn(error: unknown, now: number): Failure {
+export function failureIn(error: unknown, now: number): CallFailure {
   try {
     return ownRefusal(error, now) ?? failureOf(replyIn(error), now)
   } catch {
@@ -59,13 +59,13 @@ export function failureIn(error: unknown, now: number): Failure {
 }
 
 /** Of what a provider answered. */
-export function failureOf(reply: Reply, now: number): Failure {
+export function failureOf(reply: ProviderReply, now: number): CallFailure {
   const waitMs = waitOf(reply, now)
   const kind = kindOfReply(reply, waitMs !== undefined)
   return kind === 'client' ? { kind } : { kind, waitMs }
 }
 
-function kindOfReply({ status = 0, names, text }: Reply, hasWait: boolean): FailureKind {
+function kindOfReply({ status = 0, names, text }: ProviderReply, hasWait: boolean): FailureKind {
   const isOneOf = (signs: readonly string[]) => signs.some((sign) => names.has(sign))
   const isIll = status >= 500
   if (status === 429 || status === 498 || isOneOf(REFUSED)) return 'refused'
@@ -76,7 +76,7 @@ function kindOfReply({ status = 0, names, text }: Reply, hasWait: boolean): Fail
   return isIll || isOneOf(SERVER) ? 'server' : 'client'
 }
 
-function ownRefusal(error: unknown, now: number): Failure | undefined {
+function ownRefusal(error: unknown, now: number): CallFailure | undefined {
   if (kindOf(error) !== 'Retry' || (error as Retry).code !== 'rate_limited') return undefined
   const { afterMs, at, fields } = error as Partial<Retry>
   if (fields?.['key'] !== undefined) return { kind: 'client' }

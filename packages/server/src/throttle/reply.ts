@@ -2,7 +2,7 @@
 // `responseBody`), OpenAI and Anthropic (`status`, `headers`, `error`), AWS (`name`, `$metadata`, `$response`), Node's
 // `code`s, an error inside a stream after a 200. Total: nothing of what was thrown is trusted, not even to be readable.
 
-export type Reply = {
+export type ProviderReply = {
   /** Undefined: there was none, or nobody kept it. */
   readonly status: number | undefined
   /** Names, codes and types of the error and of what caused it. */
@@ -22,19 +22,19 @@ const HEADERS = ['headers', 'responseHeaders'] as const
 const TEXTS = ['message', 'responseBody', 'body', 'details'] as const
 
 /** Of the parts that a caller has. A body may be text or what was parsed of it. */
-export function replyOf(status: number, headers?: unknown, body?: unknown): Reply {
+export function replyOf(status: number, headers?: unknown, body?: unknown): ProviderReply {
   const inBody = levelsOf(typeof body === 'string' ? parsed(body) : body, DEEPEST)
   return assembled([{ status, headers }, ...inBody], [textOf(body)])
 }
 
 /** Of what a call threw. */
-export function replyIn(error: unknown): Reply {
+export function replyIn(error: unknown): ProviderReply {
   const levels = levelsOf(error, DEEPEST)
   const bodies = levels.flatMap((level) => levelsOf(parsed(level['responseBody']), 2))
   return assembled([...levels, ...bodies], [])
 }
 
-function assembled(levels: readonly Level[], texts: readonly string[]): Reply {
+function assembled(levels: readonly Level[], texts: readonly string[]): ProviderReply {
   const heads = levels.flatMap((level) => HEADERS.map((field) => level[field])).filter(isObject)
   const all = [...texts, ...levels.flatMap((level) => TEXTS.map((field) => textOf(level[field])))]
   return {

@@ -9,7 +9,7 @@ import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Downstreams } from './downstreams.ts'
 import { LEASE_MS } from './lease.ts'
-import type { Heard } from './gate.ts'
+import type { HeardOffer } from './gate.ts'
 
 export type Rounds = Service & {
   /** There is something to tell. */
@@ -23,13 +23,13 @@ type Deps = {
   /** This pod, while it is one. */
   readonly self: () => number | undefined
 }
-type Answer = Heard & { readonly key: string }
+type Answer = HeardOffer & { readonly key: string }
 
 export const ROUND_MS = 1_000
 export const LEAST_MS = 50
 const DEADLINE_MS = 5_000
 
-// $1 pod · $2 its loads · $3 keys · $4 pauses that are meant for all: [{key, ms}], which only ever become longer.
+// $1 pod · $2 its loads · $3 pauses that are meant for all: [{key, ms}], which only ever become longer · $4 keys.
 // The lease of a share ends with the load that it was given for (`ledger`).
 const ROUND = `
   with told as (
@@ -37,7 +37,7 @@ const ROUND = `
     on conflict (pod) do update set at = excluded.at, loads = excluded.loads),
   paused as (
     update fleetline.downstreams d set pause_until = clock_timestamp() + p.ms * interval '1 ms'
-      from jsonb_to_recordset($4) as p(key text, ms float8)
+      from jsonb_to_recordset($3) as p(key text, ms float8)
      where d.key = p.key
        and coalesce(d.pause_until, '-infinity') < clock_timestamp() + (p.ms - 500) * interval '1 ms')
   select d.key, d.gen::float8, d.capacity is not null as "isLearnt", d.safe_share as safe,
@@ -47,7 +47,7 @@ const ROUND = `
          )::float8 as "leftMs",
          coalesce(extract(epoch from d.pause_until - clock_timestamp()) * 1000, 0)::float8 as "pauseMs"
     from fleetline.downstreams d, lateral (select d.shares -> $1::text as entry) e
-   where d.key = any ($3)`
+   where d.key = any ($4)`
 
 export function createRounds({ database, clock, log, downstreams, self }: Deps): Rounds {
   const bell = createBell(clock)
@@ -61,7 +61,7 @@ export function createRounds({ database, clock, log, downstreams, self }: Deps):
     const reports = [...limiters].map(([key, limiter]) => ({ key, ...limiter.tell() }))
     const loads = Object.fromEntries(reports.map(({ key, load }) => [key, load]))
     const pauses = reports.flatMap(({ key, wideMs: ms }) => (ms === undefined ? [] : [{ key, ms }]))
-    const values = [pod, JSON.stringify(loads), [...limiters.keys()], JSON.stringify(pauses)]
+    const values = [pod, JSON.stringify(loads), JSON.stringify(pauses), [...limiters.keys()]]
     const outcome = await database.transaction((query) => query<Answer>(ROUND, values), {
       deadlineMs: DEADLINE_MS,
     })

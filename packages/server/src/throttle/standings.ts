@@ -47,10 +47,10 @@ const STANDINGS = `
     from fleetline.downstreams d full join told t using (key)
    order by starts_with(key, '${OF_AGENTS}'), key limit ${MOST}`
 
-type Row = Omit<DownstreamStanding, 'pausedUntil'> & { readonly pausedUntil: Date | null }
+type StandingRow = Omit<DownstreamStanding, 'pausedUntil'> & { readonly pausedUntil: Date | null }
 
 export async function standings(database: Transactions): Promise<DownstreamStanding[]> {
-  const outcome = await database.transaction((query) => query<Row>(STANDINGS), {
+  const outcome = await database.transaction((query) => query<StandingRow>(STANDINGS), {
     access: 'read',
     deadlineMs: READ_MS,
   })

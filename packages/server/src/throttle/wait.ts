@@ -1,14 +1,14 @@
 // How long a provider asked to be left alone, in milliseconds: the first of its signs that can be read and is more than
 // nothing. When a bucket is full again (`x-ratelimit-reset-tokens`, `anthropic-ratelimit-…-reset`) is not a wait: a call
 // may go long before. A moment is one of the provider's clock: its own `date` is now, if it told that. Pure.
-import type { Reply } from './reply.ts'
+import type { ProviderReply } from './reply.ts'
 
 /** Azure has said a day; who says more is not believed. */
 export const LONGEST_MS = 86_400_000
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }
 
 /** Undefined: it said nothing about it. */
-export function waitOf(reply: Reply, ours: number): number | undefined {
+export function waitOf(reply: ProviderReply, ours: number): number | undefined {
   const { status, header, text } = reply
   const theirs = Date.parse(header('date') ?? '')
   const now = Number.isNaN(theirs) ? ours : theirs

@@ -30,7 +30,7 @@
 // A cut is of what was truly in flight. Calls sent before a cut do not cut again (T2): the refusals of one overload are one.
 import { medianOf, timed, UNTIMED, type Latency } from './latency.ts'
 import { boundOf, isValid, UNREAD, type Lease } from './lease.ts'
-import type { Failure } from './outcome.ts'
+import type { CallFailure } from './outcome.ts'
 
 export type Rules = {
   /** The first limit. */
@@ -70,8 +70,8 @@ type Span = {
   readonly ill: number
 }
 type Ok = { readonly kind: 'ok'; readonly firstMs?: number | undefined; readonly wholeMs: number }
-export type End = (Ok | Failure) & { readonly sentAtMs: number }
-export type Moment = {
+export type CallEnd = (Ok | CallFailure) & { readonly sentAtMs: number }
+type Moment = {
   readonly nowMs: number
   /** From 0 to 1. */
   readonly chance: number
@@ -169,7 +169,7 @@ export function hushed(window: Window, pauseMs: number, { nowMs, chance }: Momen
 /** One call's end: what it teaches, and its permit back. `cut` says why the limit was cut, if it was. */
 export function ended(
   window: Window,
-  end: End,
+  end: CallEnd,
   { rules, ...moment }: Moment & { readonly rules: Rules },
 ): { readonly window: Window; readonly cut?: CutReason | undefined } {
   const { nowMs } = moment
@@ -222,7 +222,7 @@ function succeeded(
 
 function failed(
   window: Window,
-  { kind, waitMs, sentAtMs }: Failure & { readonly sentAtMs: number },
+  { kind, waitMs, sentAtMs }: CallFailure & { readonly sentAtMs: number },
   { nowMs, chance }: Moment,
 ): Taught {
   if (kind === 'client') return window

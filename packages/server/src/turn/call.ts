@@ -24,7 +24,7 @@ import {
 import { ChunkText, LIFE, type AgentAnswer, type AgentCall, type AgentDefinition } from '../agent/agent.ts'
 import { AgentFault } from '../agent/fault.ts'
 import { faultOfText } from '../agent/own-error.ts'
-import { breathe, within, type Clock } from '../lib/clock.ts'
+import { yieldToEventLoop, within, type Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 
 type LimitName =
@@ -131,7 +131,7 @@ async function read(
     if (step?.done) return true
     if (step?.value === LIFE) continue
     const text = step?.value instanceof ChunkText ? step.value.text : jsonOf(step?.value)
-    if (measure.count(text) % BREATH === 0) await breathe()
+    if (measure.count(text) % BREATH === 0) await yieldToEventLoop()
     const chunk = ours(chunkOfText(text), messageId)
     measure.look(chunk)
     assembler.push(chunk)
@@ -160,7 +160,7 @@ async function drain(
       const step = await next(stream)
       if (step?.done) return true
       if (step?.value !== LIFE) onIgnored?.()
-      if (left % BREATH === 0) await breathe()
+      if (left % BREATH === 0) await yieldToEventLoop()
     }
     return false
   }

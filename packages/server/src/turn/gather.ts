@@ -10,7 +10,7 @@ import type { Claim } from '../task/claim.ts'
 
 type Deps = Replay & { readonly cell: number }
 
-export const WINDOW = { limit: 500, maxBytes: 2 * 1024 * 1024 }
+const WINDOW = { limit: 500, maxBytes: 2 * 1024 * 1024 }
 
 /** All of the call but its time and its signal. */
 export async function gather(

@@ -6,6 +6,7 @@ import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
+import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -43,17 +44,17 @@ const HALTED = `
    where t.tenant = h.tenant and t.id = h.id and t.halting is not null
   returning (extract(epoch from clock_timestamp() - t.ended_at) * 1000)::float8 as "afterMs"`
 
-type Row = { readonly tenant: number; readonly id: string; readonly isDead: boolean }
+type HaltRow = { readonly tenant: number; readonly id: string; readonly isDead: boolean }
 
 export function createHalts({ database, clock, random, metrics, log, self, everyMs }: Deps): Halts {
   const calls = new Map<string, number>()
   let [looking, isAsked, hasFailed] = [undefined as Promise<void> | undefined, false, false]
   // Which calls are open is asked behind the rows: one that begins later finds its turn stopped.
   const take = async (query: Query) => {
-    const rows = await query<Row>(HALTING, [self() ?? null])
+    const rows = await query<HaltRow>(HALTING, [self() ?? null])
     const over = rows.filter(({ id, isDead }) => isDead || !calls.has(id))
     if (over.length === 0) return []
-    return query<{ afterMs: number }>(HALTED, [over.map(({ tenant }) => tenant), over.map(({ id }) => id)])
+    return query<{ afterMs: number }>(HALTED, columnsOf(over, 'tenant', 'id'))
   }
   const lookOnce = async () => {
     try {

@@ -30,10 +30,10 @@ import { shapeOf } from '../agent/in-code.ts'
 import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
-import { insist } from '../lib/insist.ts'
+import { retryUntilAnswered } from '../lib/retry-until-answered.ts'
 import type { Random } from '../lib/random.ts'
-import { draftOf, type Draft } from '../session/draft.ts'
-import { sealed } from '../session/partial.ts'
+import { draftOf, type MessageDraft } from '../session/draft.ts'
+import { draftOfSaid } from '../session/partial.ts'
 import type { TurnEnd, TurnError } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { openTurn, passOnTurn, TURN_DEADLINE_MS, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
@@ -42,7 +42,7 @@ import { isValueFault } from '../store/sqlstate.ts'
 import type { Claim } from '../task/claim.ts'
 import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
-import type { Call, Ended, Runner, Surroundings } from '../task/runner.ts'
+import type { Call, SettledEnd, Runner, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
@@ -64,7 +64,7 @@ type Deps = {
 }
 
 /** Attempts that count. */
-export const MOST_ATTEMPTS = 4
+const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
 const UNKNOWN_MS = 5_000 // until the next look for an agent that is nowhere
 const PERMIT_MS = { wait: 2_000, tail: 30_000 }
@@ -135,7 +135,7 @@ async function open({ database }: Deps, { claim, pod }: Attempt): Promise<OpenTu
 }
 
 /** Rejects if the conversation could not be read. */
-async function answer(work: Work): Promise<Settlement | Ended> {
+async function answer(work: Work): Promise<Settlement | SettledEnd> {
   const { claim, ending, turn, deps } = work
   if (work.leftMs() <= 0) return endFailed(work, TOO_OLD)
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
@@ -158,12 +158,12 @@ async function answer(work: Work): Promise<Settlement | Ended> {
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
     return await end(work, { outcome: 'done', draft })
   } catch (error) {
-    return afterFault(work, error, () => sealed(said, agent.name))
+    return afterFault(work, error, () => draftOfSaid(said, agent.name))
   }
 }
 
 /** Rejects if whether another pod has it could not be read. */
-async function withoutAgent(work: Work): Promise<Settlement | Ended> {
+async function withoutAgent(work: Work): Promise<Settlement | SettledEnd> {
   const { claim, pod, turn, deps } = work
   const held = { tenant: claim.tenant, id: claim.id, attempt: claim.attempt, pod }
   const outcome = await deps.database.transaction((query) => passOnTurn(query, turn.agent, held))
@@ -255,8 +255,8 @@ function notBegun(attempt: Attempt, error: unknown): Settlement {
 async function afterFault(
   work: Work,
   error: unknown,
-  said: () => Draft | undefined = () => undefined,
-): Promise<Settlement | Ended> {
+  said: () => MessageDraft | undefined = () => undefined,
+): Promise<Settlement | SettledEnd> {
   const { claim, ending, clock, random } = work
   if (ending.signal.reason === OVERTAKEN) return { type: 'failed', answer: 'fenced' }
   if (ending.signal.aborted || (work.draining.aborted && error === work.draining.reason))
@@ -278,7 +278,7 @@ async function afterFault(
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 
-function endFailed(work: Work, error: TurnError, draft?: Draft): Promise<Ended> {
+function endFailed(work: Work, error: TurnError, draft?: MessageDraft): Promise<SettledEnd> {
   work.log.warn('a turn failed', { code: error.code })
   return end(work, { outcome: 'failed', error, draft })
 }
@@ -287,7 +287,10 @@ type Ending =
   | Pick<Extract<TurnEnd, { outcome: 'done' }>, 'outcome' | 'draft'>
   | Pick<Extract<TurnEnd, { outcome: 'failed' }>, 'outcome' | 'error' | 'draft'>
 
-async function end({ claim, pod, log, gaveUp: signal, turn, deps }: Work, ending: Ending): Promise<Ended> {
+async function end(
+  { claim, pod, log, gaveUp: signal, turn, deps }: Work,
+  ending: Ending,
+): Promise<SettledEnd> {
   const { session, epoch } = turn
   const key = { tenant: claim.tenant, session, turn: claim.id, epoch, attempt: claim.attempt, pod }
   let sent = ending
@@ -298,7 +301,9 @@ async function end({ claim, pod, log, gaveUp: signal, turn, deps }: Work, ending
     else if (failures >= PATIENCE && kindOf(error) !== 'Retry')
       sent = { outcome: 'failed', error: errorOf(ending, BROKEN), draft: undefined }
   }
-  const ended = await insist({ ...deps, signal, onFailure }, () => deps.sessions.endTurn({ ...key, ...sent }))
+  const ended = await retryUntilAnswered({ ...deps, signal, onFailure }, () =>
+    deps.sessions.endTurn({ ...key, ...sent }),
+  )
   const answer = ended === undefined ? 'unanswered' : ended.type === 'ended' ? 'settled' : 'fenced'
   return { type: sent.outcome, answer }
 }

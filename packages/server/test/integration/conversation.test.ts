@@ -5,7 +5,7 @@ import { formatId } from '@fleetline/protocol'
 import { SESSION_LOCK } from '../../src/session/append.ts'
 import { openTurn, TURN_OPEN, TURN_START, TURN_TASKS } from '../../src/session/turns.ts'
 import type { Database, Query } from '../../src/store/database.ts'
-import type { Held } from '../../src/task/settle.ts'
+import type { HeldClaim } from '../../src/task/settle.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { textDraft } from '../support/history.ts'
 import { conversationOn, doneBy, driversOf } from '../support/turns.ts'
@@ -154,7 +154,7 @@ test('what a turn reads is fixed by its first attempt, under both fences', async
   await ask('a')
   await append({ ...key, draft: textDraft('b') })
   const { id, attempt } = await claimTurn()
-  const readTo = async (claim: Held, text = TURN_OPEN) =>
+  const readTo = async (claim: HeldClaim, text = TURN_OPEN) =>
     (await run((query) => openTurn((_, values) => query(text, values), key.tenant, claim)))?.readTo
   const mine = { id, attempt, pod }
   assert.equal(await readTo({ ...mine, attempt: 2 }), undefined)

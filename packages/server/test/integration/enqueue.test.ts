@@ -340,11 +340,11 @@ test('S1: the rights of a role count where its code runs: in functions that othe
 
 test('roles that could execute fleetline.enqueue before a tenant was needed have the one that they used', async (t) => {
   const url = await databaseFor(t, 'template1')
-  await migrateUp({ url, migrations: migrationFiles().filter(({ number }) => number < 18) })
+  await migrateUp({ databaseUrl: url, migrations: migrationFiles().filter(({ number }) => number < 18) })
   const { client } = await clientOf(t, url)
   const [had, hadNot] = [await createRole(t, client, 'had'), await createRole(t, client, 'had_not')]
   await client.query(`grant execute on function fleetline.enqueue to ${had}`)
-  await migrateUp({ url })
+  await migrateUp({ databaseUrl: url })
   const { rows } = await client.query(
     `
     select rolname from pg_roles r, pg_proc p

@@ -6,7 +6,7 @@ import { request } from 'node:http'
 import { test, type TestContext } from 'node:test'
 import type { Scene } from '../../src/cli/dev/page/wire.ts'
 import { createFleetPage } from '../../src/cli/dev/page/page.ts'
-import { portsOf, type Pod, type Standing } from '../../src/cli/dev/pods.ts'
+import { portsOf, type DevPod, type PodState } from '../../src/cli/dev/pods.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { valueOf } from '../../src/store/database.ts'
@@ -22,10 +22,10 @@ import { openDatabase } from '../support/store.ts'
 async function controlled(t: TestContext, url: string, name: string) {
   const { pod, gateway } = await podOn(t, url, { podName: name })
   const ready = { state: 'ready', ports: pod.ports(), sinceMs: 0 } as const
-  const state: { standing: Standing; asked: string[] } = { standing: ready, asked: [] }
+  const state: { standing: PodState; asked: string[] } = { standing: ready, asked: [] }
   const ask = (what: string) => () => state.standing.state === 'ready' && state.asked.push(what) > 0
   const acts = { kill: ask('kill'), pause: ask('pause'), wake: ask('wake'), restart: ask('restart') }
-  const control: Pod = { name, standing: () => state.standing, ...acts }
+  const control: DevPod = { name, standing: () => state.standing, ...acts }
   return { control, state, ready, gateway }
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openapiSchema } from '../../src/door/openapi.ts'
-import { reportSchema, type Report } from '../../src/admin/readiness.ts'
+import { reportSchema, type ReadinessReport } from '../../src/admin/readiness.ts'
 import type { Pod } from '../../src/pod.ts'
 import { migrationFiles, outsideWindow } from '../../src/store/migrate.ts'
 import { admin, databaseFor } from '../support/database.ts'
@@ -10,7 +10,7 @@ import { newPod } from '../support/pod.ts'
 import { proxyFor } from '../support/proxy.ts'
 import { openDatabase } from '../support/store.ts'
 
-async function ready(pod: Pod): Promise<{ status: number; report: Report }> {
+async function ready(pod: Pod): Promise<{ status: number; report: ReadinessReport }> {
   const answer = await fetch(`http://127.0.0.1:${pod.ports().admin}/readyz`)
   return { status: answer.status, report: reportSchema.parse(await answer.json()) }
 }

@@ -15,7 +15,7 @@ const SIZE = 3
 test('behind a pooler by transaction: migrated, answered, no setting and no lock left behind, deafness said', async (t) => {
   const direct = await databaseFor(t, 'template1')
   const { url } = await poolerFor(t, direct, SIZE)
-  const both = await Promise.all([migrateUp({ url }), migrateUp({ url })])
+  const both = await Promise.all([migrateUp({ databaseUrl: url }), migrateUp({ databaseUrl: url })])
   assert.deepEqual(
     both.flat().toSorted(),
     migrationFiles().map(({ name }) => name),

@@ -70,7 +70,15 @@ test('a page from any seq, both ways, ends at its limit or at its bytes, and is 
 /** Sessions as a pod has them, on a database and hints of its own. */
 async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) => Hints = (hints) => hints) {
   const [clock, random, metrics] = [systemClock(), systemRandom(), createMetrics()]
-  const hints = createHints({ url, clock, random, metrics, log: silentLog(), pollMs: 50, probeMs: 30_000 })
+  const hints = createHints({
+    databaseUrl: url,
+    clock,
+    random,
+    metrics,
+    log: silentLog(),
+    pollMs: 50,
+    probeMs: 30_000,
+  })
   atEnd(t, () => hints.stop())
   await hints.start()
   const config = loadConfig({ environment: {}, flags: { transactionDeadlineMs: '120000' } })

@@ -10,6 +10,7 @@ import { createDownstreams, type Downstream } from '../../src/throttle/downstrea
 import { due, publish } from '../../src/throttle/duties.ts'
 import { createRounds } from '../../src/throttle/rounds.ts'
 import { standings } from '../../src/throttle/standings.ts'
+import type { Term } from '../../src/store/leader.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
@@ -52,7 +53,7 @@ test('a leader that was overtaken, or that looked at an older row, changes no ro
   const old = (await run((query) => pods.take(query, first, 0)))!
   await run((query) => query(TELL, [first, JSON.stringify({ [KEY]: LOAD })]))
   const look = () => run(due)
-  const write = (term: pods.Term, rows: Awaited<ReturnType<typeof look>>) =>
+  const write = (term: Term, rows: Awaited<ReturnType<typeof look>>) =>
     run((query) => publish(query, term, rows))
   const stored = () => run((query) => query('select * from fleetline.downstreams'))
 

@@ -11,6 +11,7 @@ import { createSilence, type Silence } from '../../src/fleet/silence.ts'
 import { createTrust } from '../../src/fleet/trust.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import type { Query } from '../../src/store/database.ts'
+import type { Term } from '../../src/store/leader.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { databaseFor } from '../support/database.ts'
@@ -36,7 +37,7 @@ type Player = {
   readonly trust: ReturnType<typeof createTrust>
   readonly silence: Silence
   view: View | undefined
-  term: pods.Term | undefined
+  term: Term | undefined
 }
 
 function silentIn(view: View | undefined): readonly Member[] {
@@ -58,7 +59,7 @@ async function play(query: Query, order: readonly Step[]): Promise<string[]> {
   const players: Player[] = []
   while (players.length < PODS) players.push(await enter())
   /** A write of a leader whose term is no longer the committed one must change nothing. */
-  const asLeader = async (what: string, player: Player, write: (term: pods.Term) => Promise<number>) => {
+  const asLeader = async (what: string, player: Player, write: (term: Term) => Promise<number>) => {
     if (!player.term) return
     const { term, leader } = await pods.look(query)
     const isCurrent = term === player.term.term && leader === player.term.pod
@@ -112,7 +113,7 @@ async function play(query: Query, order: readonly Step[]): Promise<string[]> {
 
 /** Statement by statement on one connection, as a pod beats. */
 async function onLink(t: TestContext, work: (query: Query) => Promise<void>): Promise<void> {
-  const link = createLink({ url: await databaseFor(t), clock: systemClock(), statementMs: 60_000 })
+  const link = createLink({ databaseUrl: await databaseFor(t), clock: systemClock(), statementMs: 60_000 })
   atEnd(t, () => link.close())
   await link.use(work)
 }

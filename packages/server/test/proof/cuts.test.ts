@@ -86,7 +86,7 @@ async function loadedFleet(t: TestContext) {
   atEnd(t, () => cluster.stop())
   await cluster.admin('create database f')
   const url = cluster.urlOf('f')
-  await migrateUp({ url })
+  await migrateUp({ databaseUrl: url })
   const proxies = await Promise.all(Array.from({ length: PODS }, () => proxyFor(t, url)))
   const parts = { tasks: [plain, steps], agents: [bot] }
   const pods = await Promise.all(proxies.map((proxy) => podOn(t, proxy.url, FLAGS, parts)))

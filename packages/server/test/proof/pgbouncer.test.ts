@@ -53,7 +53,7 @@ test('through PgBouncer by transaction, beside crashes of the server: nothing ac
   atEnd(t, () => cluster.stop())
   await cluster.admin('create database f')
   const url = await bouncerFor(t, cluster)
-  const applied = await eventually(() => migrateUp({ url }), { what: 'PgBouncer to answer' })
+  const applied = await eventually(() => migrateUp({ databaseUrl: url }), { what: 'PgBouncer to answer' })
   assert.deepEqual(
     applied,
     migrationFiles().map(({ name }) => name),

@@ -22,7 +22,7 @@ test('P5 L1 L7: led to a standby and back, under load: no stale read, no ack los
   const standby = await quorum.addStandby('s1')
   await quorum.primary.admin('create database f')
   const direct = quorum.primary.urlOf('f')
-  await migrateUp({ url: direct })
+  await migrateUp({ databaseUrl: direct })
   const proxy = await proxyFor(t, direct)
   const { gateway, admin } = await podOn(t, proxy.url, { transactionDeadlineMs: '5000' })
   const call = async (method: string, path: string, body?: object) => {

@@ -8,11 +8,11 @@ import {
   nameOf,
   place,
   type Appended,
-  type Found,
+  type BatchFindings,
   type Item,
   type Placed,
   type SessionState,
-  type Stored,
+  type StoredMessage,
 } from '../../src/session/place.ts'
 import { textDraft } from '../support/history.ts'
 
@@ -48,7 +48,7 @@ function saidBy(turn: string) {
 /** Where batch after batch is written: what append.ts finds, and what it keeps. */
 function createLogs(agent: string | null) {
   const sessions = new Map<string, SessionState>()
-  const stored = new Map<string, Stored>()
+  const stored = new Map<string, StoredMessage>()
   const turns = new Map<string, Turn>()
   let started = 0
   for (const session of ['s1', 's2']) {
@@ -62,7 +62,7 @@ function createLogs(agent: string | null) {
         return value === undefined ? [] : [[index, value] as const]
       }),
     )
-  const foundFor = (items: readonly Item[]): Found => ({
+  const foundFor = (items: readonly Item[]): BatchFindings => ({
     sessions,
     stored: findIn(items, (item) =>
       item.type === 'end' || item.type === 'expire'

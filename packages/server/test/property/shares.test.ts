@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
 import { UNLEARNT } from '../../src/throttle/capacity.ts'
-import { nextRow, type Row, type Told } from '../../src/throttle/ledger.ts'
+import { nextRow, type LedgerRow, type ToldLoad } from '../../src/throttle/ledger.ts'
 import {
   boundOf,
   isValid,
@@ -38,7 +38,7 @@ type Pod = {
   round:
     | {
         readonly sentMs: number
-        readonly load: Told['load']
+        readonly load: ToldLoad['load']
         reached?: { readonly offer: Offer | undefined }
       }
     | undefined
@@ -55,8 +55,8 @@ function fleet(capacity: number) {
   let nowMs = START_MS
   let term = 1
   let lastId = 0
-  let loads = new Map<number, Told>()
-  let row: Row & { readonly term: number } = {
+  let loads = new Map<number, ToldLoad>()
+  let row: LedgerRow & { readonly term: number } = {
     ...UNLEARNT,
     capacity,
     gen: 1,
@@ -77,7 +77,7 @@ function fleet(capacity: number) {
   const pods = Array.from({ length: PODS }, born)
   const leaders = Array.from({ length: 2 }, (_, index) => ({
     term: index === 0 ? term : 0,
-    looked: undefined as Row | undefined,
+    looked: undefined as LedgerRow | undefined,
   }))
   const offerOf = (pod: Pod): Offer => {
     const entry = row.shares[pod.id]

@@ -18,7 +18,7 @@ export type Said = {
   readonly api?: string
   readonly agent?: string
 }
-export type Home = { readonly path: string; readonly mark: string }
+type Home = { readonly path: string; readonly mark: string }
 
 export const PATIENCE_MS = 120_000 // the data of a server is made on a disk that may be busy
 

@@ -18,7 +18,7 @@ export async function fleetOn(
   options: Partial<Parameters<typeof createFleet>[0]> = {},
 ): Promise<Fleet> {
   const fleet = createFleet({
-    url,
+    databaseUrl: url,
     database,
     clock: systemClock(),
     metrics: createMetrics(),

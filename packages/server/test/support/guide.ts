@@ -9,7 +9,7 @@ import { eventually } from './eventually.ts'
 import { withoutSettings } from './program.ts'
 
 /** What stands between the fences, and the language behind the first. */
-export type Block = { readonly language: string; readonly text: string }
+type Block = { readonly language: string; readonly text: string }
 
 /** Of a section, or of the whole page. */
 export function blocksIn(page: string, section?: string): Block[] {

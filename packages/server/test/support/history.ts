@@ -107,7 +107,7 @@ function ghosts(ops: readonly Op[], byId: ById): string[] {
     .map((id) => `L5: ${id} is there, and nobody may have sent it`)
 }
 
-export type Reading = {
+type Reading = {
   readonly after: number
   readonly items: readonly { readonly seq: number; readonly id: string }[]
 }

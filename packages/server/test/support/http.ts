@@ -2,7 +2,7 @@
 import { formatId, type Session } from '@fleetline/protocol'
 import type { Append, Appended } from '../../src/session/place.ts'
 
-export type Answered = { readonly status: number; readonly body: Record<string, unknown> }
+type Answered = { readonly status: number; readonly body: Record<string, unknown> }
 
 export async function call(method: string, url: string, body?: unknown): Promise<Answered> {
   const answer = await fetch(url, {

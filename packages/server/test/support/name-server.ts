@@ -7,7 +7,7 @@ import type { TestContext } from 'node:test'
 import { atEnd } from './cleanup.ts'
 
 /** The addresses of a name, of both kinds, or the name that it stands for; undefined if it does not answer. `nth` counts the questions of this kind, from 0. */
-export type Zone = (name: string, nth: number) => readonly string[] | undefined
+type Zone = (name: string, nth: number) => readonly string[] | undefined
 
 const [A, CNAME] = [1, 5]
 

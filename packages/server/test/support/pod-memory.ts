@@ -8,7 +8,7 @@ import type { Program } from './program.ts'
 /** For the environment of a pod that is to be asked. */
 export const ASKABLE = { NODE_OPTIONS: `--import ${join(import.meta.dirname, 'memory.ts')}` }
 
-export type Memory = { readonly heapUsed: number; readonly external: number; readonly rss: number }
+type Memory = { readonly heapUsed: number; readonly external: number; readonly rss: number }
 
 export async function memoryOf(program: Program): Promise<Memory> {
   const said = () => linesOf(program).filter(({ msg }) => msg === 'memory') as unknown as Memory[]

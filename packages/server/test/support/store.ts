@@ -14,7 +14,7 @@ export async function openDatabase(
   { stopMs = 60_000, lockTimeoutMs = 60_000, idleTransactionMs = 120_000 } = {},
 ): Promise<Database> {
   const database = createDatabase({
-    url,
+    databaseUrl: url,
     poolSize: 6,
     transactionDeadlineMs: 120_000,
     idleTransactionMs,

@@ -1,12 +1,12 @@
 // Downstreams without a fleet.
 import type { Clock } from '../../src/lib/clock.ts'
-import type { Ask } from '../../src/task/claim.ts'
+import type { ClaimAsk } from '../../src/task/claim.ts'
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
 import { createDownstreams, type Downstreams } from '../../src/throttle/downstreams.ts'
-import type { Heard } from '../../src/throttle/gate.ts'
+import type { HeardOffer } from '../../src/throttle/gate.ts'
 import type { Mode } from '../../src/throttle/mode.ts'
 
-type Options = { readonly throttle?: Mode; readonly metrics?: Metrics; readonly offer?: Partial<Heard> }
+type Options = { readonly throttle?: Mode; readonly metrics?: Metrics; readonly offer?: Partial<HeardOffer> }
 
 /** Of a fleet that has learnt nothing, and lets each have what it learns; unless it offers something else. */
 export function downstreamsOn(
@@ -32,6 +32,6 @@ export function downstreamsOn(
 }
 
 /** Of tracks that call nothing. */
-export function asksFor(tracks: readonly number[], most: number): Ask[] {
+export function asksFor(tracks: readonly number[], most: number): ClaimAsk[] {
   return tracks.map((track) => ({ track, group: 0, room: most }))
 }

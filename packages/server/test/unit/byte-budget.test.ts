@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createByteBudget } from '../../src/lib/byte-budget.ts'
-import { breathe } from '../../src/lib/clock.ts'
+import { yieldToEventLoop } from '../../src/lib/clock.ts'
 import { manualClock } from '../support/clock.ts'
 
 const never = new AbortController().signal
@@ -31,7 +31,7 @@ test('who wants more than is left waits, the first first; what is given back goe
     b.take(50, never).then(() => order.push('b')),
     c.take(10, never).then(() => order.push('c')),
   ]
-  await breathe()
+  await yieldToEventLoop()
   assert.deepEqual([order, budget.bytes()], [[], 80], 'who wants little does not overtake')
   a.keep(40)
   await Promise.all(waiting)
@@ -99,7 +99,7 @@ test('one that leaves the line leaves nothing behind; more than there is goes al
   await a.take(1, never)
   const leaving = new AbortController()
   const left = b.take(500, leaving.signal)
-  await breathe()
+  await yieldToEventLoop()
   leaving.abort(new Error('gone'))
   await assert.rejects(left, { message: 'gone' })
   a.keep(0)

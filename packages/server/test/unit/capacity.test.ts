@@ -1,17 +1,17 @@
 // What the leader learns from what pods tell, and what they tell.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { learnt, UNLEARNT, type Capacity, type Seen } from '../../src/throttle/capacity.ts'
-import { isNews, nextRow, type Row } from '../../src/throttle/ledger.ts'
+import { learnt, UNLEARNT, type Capacity, type RoundSum } from '../../src/throttle/capacity.ts'
+import { isNews, nextRow, type LedgerRow } from '../../src/throttle/ledger.ts'
 import { counted, emptyTally, holding, told } from '../../src/throttle/load.ts'
 
-const CALM: Seen = { inFlight: 0, peak: 0, left: 0, spare: 0, ok: 0, refused: 0, firstsMs: [] }
+const CALM: RoundSum = { inFlight: 0, peak: 0, left: 0, spare: 0, ok: 0, refused: 0, firstsMs: [] }
 
 function of(capacity: number | null, memory: Partial<Capacity['memory']> = {}): Capacity {
   return { capacity, memory: { ...UNLEARNT.memory, ...memory } }
 }
 /** As much at once as in the mean, unless it says otherwise. */
-const after = (before: Capacity, seen: Partial<Seen>) =>
+const after = (before: Capacity, seen: Partial<RoundSum>) =>
   learnt(before, { ...CALM, peak: seen.inFlight ?? 0, ...seen }, 1_000)
 const near = (value: number | null, wanted: number) => assert.ok(Math.abs(value! - wanted) < 1e-9, `${value}`)
 
@@ -153,8 +153,8 @@ test('a row: what a pod told before the row knew it is not counted, nor what nob
 })
 
 /** After 300 rounds of eight pods, of which two have so many calls to send, one behind the other; none is refused. */
-function rowAfter(capacity: number, calls: number): Row {
-  let row: Row = { ...of(capacity), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
+function rowAfter(capacity: number, calls: number): LedgerRow {
+  let row: LedgerRow = { ...of(capacity), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
   for (let nowMs = 1_000; nowMs <= 300_000; nowMs += 1_000) {
     const told = Array.from({ length: 8 }, (_, index) => {
       const { share = 0, ok = 0 } = row.shares[index + 1] ?? {}
@@ -182,7 +182,7 @@ test('a capacity grows while those who need it use what they may, however many a
 
 test('what a pod had that has stopped goes to others at once', () => {
   const load = { gen: 0, inFlight: 9, peak: 9, want: 9, most: 20, ok: 0, refused: 0, firstsMs: [] }
-  const row: Row = { ...of(10), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
+  const row: LedgerRow = { ...of(10), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
   const one = nextRow(row, [{ pod: 1, at: 0, load }], 0)
   const both = [
     { pod: 1, at: 900, load: { ...load, gen: 1, most: 0 } },

@@ -4,14 +4,14 @@ import { test } from 'node:test'
 import type { TaskState } from '@fleetline/protocol'
 import { z } from 'zod'
 import type { Config } from '../../src/config.ts'
-import { createTurnstile } from '../../src/lib/turnstile.ts'
-import { positionsKept } from '../../src/machine/continue.ts'
+import { createSlots } from '../../src/lib/waiters.ts'
+import { findKeptPositions } from '../../src/machine/shape-fit.ts'
 import { machine, task, type Free } from '../../src/machine/definition.ts'
 import { abort, hold } from '../../src/machine/outcomes.ts'
 import { createPod, type Pod } from '../../src/pod.ts'
 import type { Machine } from '../../src/task/machine.ts'
 import type { Surroundings } from '../../src/task/runner.ts'
-import type { Entry } from '../../src/task/settle.ts'
+import type { DoneTransition } from '../../src/task/settle.ts'
 import { timelineOf } from '../../src/task/timeline.ts'
 import { manualClock } from '../support/clock.ts'
 import { around, CLAIM } from '../support/machines.ts'
@@ -163,7 +163,7 @@ function traced(checkHandsOff = false) {
     .to('b', async (c) => (step('b', c), c.out.a.path.length))
     .to('c', async (c) => void step('c', c))
     .end((c) => ({ dir: c.out.a.path, bytes: c.out.b }))
-  const record = async (entry: Entry) => void did.push(entry.name)
+  const record = async (entry: DoneTransition) => void did.push(entry.name)
   const run = (claim: Partial<typeof CLAIM>, more = {}) =>
     definition.open().run({ ...CLAIM, input: { key: 'k' }, ...claim }, around({ record, ...more }))
   return { did, run }
@@ -325,30 +325,30 @@ async function aborted(signal: AbortSignal): Promise<void> {
   await new Promise((resolve) => signal.addEventListener('abort', resolve))
 }
 
-test('a turnstile lets so many through, the first first, and hands a place on without a gap', async () => {
-  const turnstile = createTurnstile(1)
+test('slots are taken in order, and a slot given back goes to the first that waits', async () => {
+  const slots = createSlots(1)
   const { signal } = new AbortController()
-  const leave = await turnstile.enter(signal)
+  const leave = await slots.take(signal)
   const order: number[] = []
   const later = [1, 2].map(async (n) => {
-    const go = await turnstile.enter(signal)
+    const go = await slots.take(signal)
     order.push(n)
     return go
   })
   leave()
   leave()
-  const sneaking = turnstile.enter(signal).then(() => order.push(3))
+  const sneaking = slots.take(signal).then(() => order.push(3))
   const next = await later[0]!
   assert.deepEqual(order, [1], 'one place was left, however often its holder said so')
   next()
   ;(await later[1]!)()
   await sneaking
   assert.deepEqual(order, [1, 2, 3])
-  await assert.rejects(turnstile.enter(AbortSignal.abort(new Error('over'))), /over/)
+  await assert.rejects(slots.take(AbortSignal.abort(new Error('over'))), /over/)
 })
 
 test('a task goes on in another shape where what it did stands first and what it had to do stands in its order', () => {
-  const kept = (from: string, to: string) => positionsKept([...from], [...to])
+  const kept = (from: string, to: string) => findKeptPositions([...from], [...to])
   assert.deepEqual(kept('ab', 'ab'), [0, 1, 2])
   assert.deepEqual(kept('ab', 'axb'), [0, 1], 'one is added')
   assert.deepEqual(kept('ab', 'xab'), [0], 'in front: only who has not begun')

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { Retry } from '../../src/errors.ts'
-import { failureIn, failureOf, type Failure } from '../../src/throttle/outcome.ts'
+import { failureIn, failureOf, type CallFailure } from '../../src/throttle/outcome.ts'
 import { replyOf } from '../../src/throttle/reply.ts'
 
 const NOW = Date.parse('2026-03-01T10:00:00Z')
@@ -17,11 +17,11 @@ const revoked = () => {
   revoke()
   return proxy
 }
-const is = (kind: Failure['kind'], waitMs?: number): Failure =>
+const is = (kind: CallFailure['kind'], waitMs?: number): CallFailure =>
   kind === 'client' ? { kind } : { kind, waitMs }
 
 test('the class of an answer: one line for each sign of a provider', () => {
-  const answers: readonly [string, Failure, Failure][] = [
+  const answers: readonly [string, CallFailure, CallFailure][] = [
     ['any 429', seen(429), is('refused')],
     ['Groq, flexible tier', seen(498), is('refused')],
     ['OpenRouter, budget in flight', seen(402, {}, 'in-flight budget exceeded'), is('refused')],
@@ -52,7 +52,7 @@ test('the class of what a client threw', () => {
     responseHeaders: { 'retry-after-ms': '750' },
     responseBody: '{"error":{"type":"rate_limit_error"}}',
   }
-  const errors: readonly [string, Failure, Failure][] = [
+  const errors: readonly [string, CallFailure, CallFailure][] = [
     ['AI SDK', thrown(with_(sdk)), is('refused', 750)],
     [
       'AI SDK, its last try',

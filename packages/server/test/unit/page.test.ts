@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createChaos, CHAOS_MS } from '../../src/cli/dev/page/chaos.ts'
 import { createScoring } from '../../src/cli/dev/page/score.ts'
-import type { Pod } from '../../src/cli/dev/pods.ts'
+import type { DevPod } from '../../src/cli/dev/pods.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 
@@ -87,7 +87,7 @@ test('chaos kills a pod that is ready, again and again, while it is on and someb
   const killed: string[] = []
   let isWatched = true
   const pods = ['starting', 'ready', 'paused'].map(
-    (state) => ({ name: state, standing: () => ({ state }) }) as unknown as Pod,
+    (state) => ({ name: state, standing: () => ({ state }) }) as unknown as DevPod,
   )
   const chaos = createChaos({
     clock,

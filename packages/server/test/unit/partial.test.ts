@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createAssembler, type Chunk, type Message } from '@fleetline/protocol'
 import { convertToModelMessages, type UIMessage } from 'ai'
-import { sealed } from '../../src/session/partial.ts'
+import { draftOfSaid } from '../../src/session/partial.ts'
 
 const start = (toolCallId: string) => ({ type: 'tool-input-start' as const, toolCallId, toolName: 'x' })
 const delta = (toolCallId: string, inputTextDelta: string): Chunk => ({
@@ -30,7 +30,7 @@ const decide = (approvalId: string, approved: boolean): Chunk => ({
 function kept(stream: readonly Chunk[]): Message | undefined {
   const assembler = createAssembler('m')
   stream.forEach(assembler.push)
-  const draft = sealed(assembler, 'demo')
+  const draft = draftOfSaid(assembler, 'demo')
   return draft && { id: draft.id, role: 'assistant', ...(JSON.parse(draft.body) as Pick<Message, 'parts'>) }
 }
 

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { Retry } from '../../src/errors.ts'
 import { machine, task, type TaskOptions } from '../../src/machine/definition.ts'
 import { abort, hold, retryAfter } from '../../src/machine/outcomes.ts'
-import { answersTo, asksOf } from '../../src/task/asks.ts'
+import { measureFill, planClaim } from '../../src/task/claim-plan.ts'
 import type { Surroundings } from '../../src/task/runner.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import type { TaskContext } from '../../src/machine/context.ts'
@@ -210,7 +210,7 @@ test('a pod asks for no more of a group than its downstream has room for, and kn
     [4, { downstream: 'a' }],
   ])
   const rooms: Record<string, number> = { a: 3, b: 0 }
-  const { asks, isWhole } = asksOf(runners, 10, (key) => rooms[key]!)
+  const { asks, isWhole } = planClaim(runners, 10, (key) => rooms[key]!)
   assert.equal(isWhole, false)
   assert.deepEqual(asks, [
     { track: 1, group: 0, room: 10 },
@@ -218,7 +218,7 @@ test('a pod asks for no more of a group than its downstream has room for, and kn
     { track: 4, group: 1, room: 3 },
   ])
   const claims = [2, 4, 4, 1].map((track) => ({ ...CLAIM, track }))
-  assert.deepEqual(answersTo(asks, claims), [
+  assert.deepEqual(measureFill(asks, claims), [
     { track: 1, room: 10, isFull: false },
     { track: 2, room: 3, isFull: true },
   ])

@@ -9,14 +9,14 @@ import type { Pod } from '../../src/pod.ts'
 import { task } from '../../src/machine/definition.ts'
 import { faultOf, readThrown, retryMs } from '../../src/task/fault.ts'
 import { isMachine, type Machine } from '../../src/task/machine.ts'
-import { roomFor } from '../../src/task/room.ts'
+import { countFreeSlots } from '../../src/task/free-slots.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { manualClock } from '../support/clock.ts'
 import { around, CLAIM } from '../support/machines.ts'
 
 test('a pod takes its free slots, fewer as its loop passes 80 %, and a tenth at least if it runs nothing', () => {
   const room = (slots: number, running: number, utilisation: number) =>
-    roomFor({ slots, running, utilisation })
+    countFreeSlots({ slots, running, utilisation })
   assert.deepEqual([room(50, 0, 0), room(50, 20, 0.8), room(50, 60, 0)], [50, 30, 0])
   assert.deepEqual([room(50, 10, 0.9), room(50, 10, 0.95), room(50, 10, 1)], [20, 10, 0])
   assert.deepEqual([room(50, 0, 1), room(1, 0, 1)], [5, 1], 'work that keeps the loop busy goes on')

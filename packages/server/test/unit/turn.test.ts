@@ -7,7 +7,7 @@ import { simulateReadableStream } from 'ai'
 import { agent, agentsOf, LIFE, type AgentCall, type AgentDefinition } from '../../src/agent/agent.ts'
 import { AgentFault } from '../../src/agent/fault.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
-import { breathe, systemClock } from '../../src/lib/clock.ts'
+import { yieldToEventLoop, systemClock } from '../../src/lib/clock.ts'
 import { CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
 import { inOrder } from '../../src/turn/gather.ts'
 import { manualClock } from '../support/clock.ts'
@@ -107,7 +107,7 @@ test('an agent whose chunks are always there is left behind, too', async () => {
     ),
     /stopped/,
   )
-  for (let n = 0; n < 10; n += 1) await breathe()
+  for (let n = 0; n < 10; n += 1) await yieldToEventLoop()
   assert.equal(asked, askedAtStop)
 })
 
@@ -205,7 +205,7 @@ test('behind finish nothing counts: a stream that breaks, or does not end, has a
   let ignored = 0
   const around = { ...limited(), clock, onIgnored: () => void (ignored += 1) }
   const answered = callAgent(around, hanging, callWith('hi'))
-  while (ignored === 0) await breathe()
+  while (ignored === 0) await yieldToEventLoop()
   await clock.advance(CALL_LIMITS.tailMs)
   assert.equal((await answered)?.parts.length, 1)
   await left.promise
@@ -214,7 +214,7 @@ test('behind finish nothing counts: a stream that breaks, or does not end, has a
   ignored = 0
   const again = { ...around, assembler: createAssembler(MESSAGE) }
   const ended = callAgent(again, hanging, { ...callWith('hi'), signal: ending.signal })
-  while (ignored === 0) await breathe()
+  while (ignored === 0) await yieldToEventLoop()
   ending.abort(new Error('the pod stops'))
   assert.equal((await ended)?.parts.length, 1, 'a whole reply is one, whatever ends the call then')
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import type { Failure } from '../../src/throttle/outcome.ts'
+import type { CallFailure } from '../../src/throttle/outcome.ts'
 import { UNREAD, type Lease } from '../../src/throttle/lease.ts'
 import {
   capOf,
@@ -11,7 +11,7 @@ import {
   maySend,
   opened,
   sent,
-  type End,
+  type CallEnd,
   type Window,
 } from '../../src/throttle/window.ts'
 
@@ -26,9 +26,9 @@ function downstream(rules = RULES, learnt: Partial<Window> = {}) {
   let window: Window = { ...read, ...learnt }
   let nowMs = 0
   const cuts: string[] = []
-  const end = (how: Partial<End> & Pick<End, 'kind'>, { sentAtMs }: Sent, chance = 0) => {
+  const end = (how: Partial<CallEnd> & Pick<CallEnd, 'kind'>, { sentAtMs }: Sent, chance = 0) => {
     const whole = how.kind === 'ok' ? { wholeMs: nowMs - sentAtMs } : {}
-    const { window: next, cut } = ended(window, { ...whole, sentAtMs, ...how } as End, {
+    const { window: next, cut } = ended(window, { ...whole, sentAtMs, ...how } as CallEnd, {
       nowMs,
       chance,
       rules,
@@ -251,7 +251,15 @@ test('a timeout weighs half; errors of the server cut together or not at all; th
 test('T2, T3: whatever happens, held ≤ cap at every send, one cut an episode, none inside a pause', () => {
   const event = fc.record({
     passMs: fc.nat(3_000),
-    kind: fc.constantFrom<Failure['kind'] | 'ok'>('ok', 'ok', 'ok', 'refused', 'timeout', 'server', 'client'),
+    kind: fc.constantFrom<CallFailure['kind'] | 'ok'>(
+      'ok',
+      'ok',
+      'ok',
+      'refused',
+      'timeout',
+      'server',
+      'client',
+    ),
     waitMs: fc.option(fc.nat(4_000), { nil: undefined }),
     pick: fc.nat(500),
   })

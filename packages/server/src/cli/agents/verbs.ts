@@ -3,16 +3,16 @@ import { readFileSync } from 'node:fs'
 import { Rejected } from '../../errors.ts'
 import { addedSchema, agentParams, agentsSchema } from '../../gateway/agent-schemas.ts'
 import { apiOf } from '../api.ts'
-import type { Call } from '../command.ts'
+import type { CommandCall } from '../command.ts'
 import { EXIT } from '../output.ts'
 
-export async function list({ flags, output }: Call): Promise<number> {
+export async function list({ flags, output }: CommandCall): Promise<number> {
   const { agents } = await apiOf(flags).ask({ method: 'GET', path: '/agents', answer: agentsSchema })
   output.list(['name', 'url', 'downstream', 'createdAt'], agents)
   return EXIT.done
 }
 
-export async function add({ flags, args: [name, url], options, output }: Call): Promise<number> {
+export async function add({ flags, args: [name, url], options, output }: CommandCall): Promise<number> {
   const { secretFile, downstream } = options
   const secret = typeof secretFile === 'string' ? read(secretFile) : undefined
   const body = { name, url, secret, downstream }
@@ -20,7 +20,7 @@ export async function add({ flags, args: [name, url], options, output }: Call): 
   return EXIT.done
 }
 
-export async function remove({ flags, args: [name], output }: Call): Promise<number> {
+export async function remove({ flags, args: [name], output }: CommandCall): Promise<number> {
   const path = `/agents/${encodeURIComponent(name!)}`
   output.one(await apiOf(flags).ask({ method: 'DELETE', path, answer: agentParams }))
   return EXIT.done

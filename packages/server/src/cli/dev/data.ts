@@ -9,9 +9,13 @@ import type { Random } from '../../lib/random.ts'
 import { isRunning, type Folder } from './folder.ts'
 import { canEnter, findAccount, findPrograms, run, type Account, type Programs } from './programs.ts'
 
-export type Data = Place & { readonly role: string; readonly password: string }
+export type Data = DataFolder & { readonly role: string; readonly password: string }
 
-type Place = { readonly path: string; readonly programs: Programs; readonly account: Account | undefined }
+type DataFolder = {
+  readonly path: string
+  readonly programs: Programs
+  readonly account: Account | undefined
+}
 type Wish = { readonly folder: Folder; readonly random: Random; readonly signal: AbortSignal }
 
 const ROLE = 'fleetline'
@@ -25,7 +29,7 @@ export async function openData(wish: Wish): Promise<Data> {
   return { ...place, role: ROLE, password: readFileSync(join(place.path, 'password'), 'utf8') }
 }
 
-async function placeOf({ folder, random, signal }: Wish): Promise<Place> {
+async function placeOf({ folder, random, signal }: Wish): Promise<DataFolder> {
   const path = folder.at('pg')
   const account = findAccount()
   if (existsSync(path)) {
@@ -60,7 +64,7 @@ function newOutside(): string {
   return mkdtempSync(join(OUTSIDE, 'pg-'))
 }
 
-async function initialize(place: Place, random: Random, signal: AbortSignal): Promise<void> {
+async function initialize(place: DataFolder, random: Random, signal: AbortSignal): Promise<void> {
   const data = join(place.path, 'data')
   chmodSync(place.path, 0o711)
   mkdirSync(data, { mode: 0o700 })
@@ -81,7 +85,7 @@ async function initialize(place: Place, random: Random, signal: AbortSignal): Pr
  * A server whose fleet was killed is ending: its guard sees to that. Nothing is sent to it, since the number in its file
  * may be another program's by now; if it is still there at the end, PostgreSQL's own check refuses the next one.
  */
-export async function earlierEnded({ path }: Data, clock: Clock, signal: AbortSignal): Promise<void> {
+export async function waitForEarlier({ path }: Data, clock: Clock, signal: AbortSignal): Promise<void> {
   const file = join(path, 'data/postmaster.pid')
   const untilMs = clock.monotonicMs() + EARLIER_MS
   const holder = () => (existsSync(file) ? readFileSync(file, 'utf8').split('\n')[0] : undefined)

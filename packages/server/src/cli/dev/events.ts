@@ -12,7 +12,7 @@ export type FleetEvent = {
 }
 export type OnEvent = (event: FleetEvent) => void
 
-export type Panel = {
+type Panel = {
   readonly version: string
   readonly page: string
   readonly api: string
@@ -80,7 +80,7 @@ export function showEvent(output: Output, { time, source, level, message, fields
 /** Nothing, where commands ask by themselves. */
 function whereOf(api: string): string {
   const { origin } = new URL(api)
-  return origin === SETTINGS.url.fallback ? '' : ` --url ${origin}`
+  return origin === SETTINGS.apiUrl.fallback ? '' : ` --url ${origin}`
 }
 
 function textOf(value: unknown): string {

@@ -44,7 +44,7 @@ const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a model
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
 
-export function createFleet({ flags, app, agentUrl, model, count, output, clock }: Wish): Service {
+export function createDevFleet({ flags, app, agentUrl, model, count, output, clock }: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
   const { host, logLevel } = config
   const ports = portsOf(config, count)
@@ -218,16 +218,16 @@ function migrate(urlOf: () => string): Service {
   const stopping = new AbortController()
   return {
     name: 'migrations',
-    start: async () => void (await migrateUp({ url: urlOf(), signal: stopping.signal })),
+    start: async () => void (await migrateUp({ databaseUrl: urlOf(), signal: stopping.signal })),
     stop: async () => stopping.abort(),
   }
 }
 
-type Wanted = { readonly port: number; readonly operatorPort: number }
+type WantedPorts = { readonly port: number; readonly operatorPort: number }
 
 /** All that it listens on; 0, which takes any that is free, stays 0. */
 function portsOf(
-  { port, operatorPort }: Wanted,
+  { port, operatorPort }: WantedPorts,
   count: number,
 ): Ports & { page: number; model: number; postgres: number; pods: Ports[] } {
   const at = (base: number, distance: number) => (base === 0 ? 0 : base + distance)

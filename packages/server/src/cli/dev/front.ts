@@ -6,7 +6,7 @@ import { Rejected } from '../../errors.ts'
 import type { Service } from '../../lib/lifecycle.ts'
 import type { Random } from '../../lib/random.ts'
 
-export type Front = Service & { port(): number }
+type Front = Service & { port(): number }
 
 type Deps = {
   readonly name: string

@@ -6,9 +6,9 @@ import type { Service } from '../../lib/lifecycle.ts'
 
 export type HttpService = Service & { readonly port: () => number }
 
-type Place = { readonly name: string; readonly host: string; readonly port: number }
+type HttpAddress = { readonly name: string; readonly host: string; readonly port: number }
 
-export function createHttpService(server: Server, { name, host, port }: Place): HttpService {
+export function createHttpService(server: Server, { name, host, port }: HttpAddress): HttpService {
   const listen = async (port: number) => {
     server.listen(port, host)
     await once(server, 'listening')

@@ -17,7 +17,7 @@ import { createHttpService } from './http-service.ts'
 import { chunksOf } from './model-words.ts'
 import { authorization, type Model } from './model.ts'
 
-export type ModelAgent = Service & { readonly url: () => string }
+type ModelAgent = Service & { readonly url: () => string }
 
 type Deps = {
   readonly model: Model

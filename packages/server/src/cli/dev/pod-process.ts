@@ -24,9 +24,9 @@ export type PodProcess = {
 }
 
 /** The signal or the code, and why in its own words if it gave up. */
-export type Ending = { readonly how: string; readonly said: string | undefined }
+type Ending = { readonly how: string; readonly said: string | undefined }
 
-type Plan = { readonly name: string; readonly app: string | undefined; readonly settings: Flags }
+type ProcessPlan = { readonly name: string; readonly app: string | undefined; readonly settings: Flags }
 type Deps = {
   readonly clock: Clock
   readonly log: WriteStream
@@ -43,7 +43,7 @@ const PAUSE = `exec 3<&0; kill -STOP $1 || exit 0; sleep $2 & nap=$!
 { read -r _ <&3; kill $nap; } 2>/dev/null & watcher=$!
 wait $nap; kill -CONT $1; kill $watcher 2>/dev/null`
 
-export function startPodProcess(plan: Plan, { clock, log, onEvent, onReady }: Deps): PodProcess {
+export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onReady }: Deps): PodProcess {
   const child = fork(MAIN, ['start', ...(plan.app === undefined ? [] : [plan.app])], {
     env: environmentWith(plan.settings),
     detached: true,

@@ -21,13 +21,13 @@ import { shortPath } from './folder.ts'
 import { startPodProcess, type PodProcess, type Ports } from './pod-process.ts'
 
 export type Pods = Service & {
-  readonly all: readonly Pod[]
+  readonly all: readonly DevPod[]
   /** The ports of those that are ready now. */
   live(): readonly Ports[]
 }
-export type Pod = {
+export type DevPod = {
   readonly name: string
-  standing(): Standing
+  standing(): PodState
   /** Whether it could be asked that in its state. */
   kill(): boolean
   pause(): boolean
@@ -35,7 +35,7 @@ export type Pod = {
   /** One that runs is asked to stop, and started again at once. */
   restart(): boolean
 }
-export type Standing =
+export type PodState =
   | { readonly state: 'starting' | 'ending' | 'ended' }
   | { readonly state: 'ready'; readonly ports: Ports; readonly sinceMs: number }
   | { readonly state: 'paused'; readonly ports: Ports; readonly sinceMs: number; readonly untilMs: number }
@@ -52,7 +52,7 @@ export type PodPlan = {
 
 type Deps = { readonly clock: Clock; readonly random: Random; readonly onEvent: OnEvent }
 
-const ENDED: Standing = { state: 'ended' }
+const ENDED: PodState = { state: 'ended' }
 export const PAUSE_MS = 20_000
 const AGAIN = { baseMs: 1_000, capMs: 10_000 }
 const SETTLED_MS = 10_000 // after a life as long as this the next end counts as the first
@@ -69,14 +69,14 @@ export function createPods(plans: readonly PodPlan[], deps: Deps): Pods {
 }
 
 /** Where it can be reached; undefined if it is not ready. */
-export function portsOf(standing: Standing): Ports | undefined {
+export function portsOf(standing: PodState): Ports | undefined {
   return standing.state === 'ready' ? standing.ports : undefined
 }
 
-function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod & Service {
+function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): DevPod & Service {
   const stopping = new AbortController()
   const [ready, bell] = [Promise.withResolvers<void>(), createBell(clock)]
-  let standing: Standing = { state: 'starting' }
+  let standing: PodState = { state: 'starting' }
   let [process, kept]: [PodProcess?, Promise<void>?] = []
 
   const tell: Tell = (message, reason) =>
@@ -121,11 +121,11 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): Pod & Servi
 type Tell = (message: string, reason: string) => void
 
 type Controlled = {
-  readonly now: () => Standing
+  readonly now: () => PodState
   readonly process: () => PodProcess
   readonly bell: Bell
   readonly clock: Clock
-  readonly become: (standing: Standing) => void
+  readonly become: (standing: PodState) => void
 }
 
 function controlsOf({
@@ -134,8 +134,8 @@ function controlsOf({
   bell,
   clock,
   become,
-}: Controlled): Pick<Pod, 'kill' | 'pause' | 'wake' | 'restart'> {
-  const isOne = (...states: readonly Standing['state'][]) => states.includes(now().state)
+}: Controlled): Pick<DevPod, 'kill' | 'pause' | 'wake' | 'restart'> {
+  const isOne = (...states: readonly PodState['state'][]) => states.includes(now().state)
   return {
     kill: () => {
       const can = isOne('ready', 'paused') // the first start of a fleet must not fail for a click
@@ -145,7 +145,7 @@ function controlsOf({
     pause: () => {
       const was = now()
       if (was.state !== 'ready') return false
-      const paused: Standing = { ...was, state: 'paused', untilMs: clock.now() + PAUSE_MS }
+      const paused: PodState = { ...was, state: 'paused', untilMs: clock.now() + PAUSE_MS }
       become(paused)
       void process()
         .pause(PAUSE_MS)

@@ -13,12 +13,12 @@ import { within, type Clock } from '../../lib/clock.ts'
 import type { Service } from '../../lib/lifecycle.ts'
 import type { Random } from '../../lib/random.ts'
 import { connect } from '../../store/connection.ts'
-import { earlierEnded, openData, type Data } from './data.ts'
+import { waitForEarlier, openData, type Data } from './data.ts'
 import { eventOf, type OnEvent } from './events.ts'
 import { shortPath, type Folder } from './folder.ts'
 import { as } from './programs.ts'
 
-export type Postgres = Service & {
+type Postgres = Service & {
   url(): string
   /** `15.14`. */
   version(): string
@@ -60,7 +60,7 @@ export function createPostgres(deps: Deps): Postgres {
     )
   const start = async () => {
     data = await openData({ folder, random, signal: stopping.signal })
-    await earlierEnded(data, clock, stopping.signal)
+    await waitForEarlier(data, clock, stopping.signal)
     const port = await freePort(deps.port)
     stopping.signal.throwIfAborted()
     guard = spawnServer(data, { port, log, connections: deps.connections })
@@ -121,7 +121,7 @@ async function answering(server: {
   const untilMs = clock.monotonicMs() + READY_MS
   for (;;) {
     try {
-      return await (await connect({ url, name: 'fleetline dev', connectMs: 5_000 })).end()
+      return await (await connect({ databaseUrl: url, name: 'fleetline dev', connectMs: 5_000 })).end()
     } catch (cause) {
       if (!hasEnded(guard) && clock.monotonicMs() < untilMs) await clock.sleep(LOOK_MS, signal)
       else

@@ -13,7 +13,7 @@ import { createApi } from '../api.ts'
 import { eventOf, type OnEvent } from './events.ts'
 import { shortPath, type Folder } from './folder.ts'
 
-export type Talk = Service & {
+type Talk = Service & {
   /** Whether the sessions were made, or could not be. */
   isTried(): boolean
 }

@@ -7,12 +7,12 @@ import type { Turn } from '@fleetline/protocol'
 import { Retry } from '../../errors.ts'
 import { stopAckSchema, turnSchema } from '../../gateway/turn-schemas.ts'
 import type { Clock } from '../../lib/clock.ts'
-import { insist } from '../../lib/insist.ts'
+import { retryUntilAnswered } from '../../lib/retry-until-answered.ts'
 import type { Random } from '../../lib/random.ts'
 import type { Api } from '../api.ts'
-import type { Reply } from './reply.ts'
+import type { ReplyPrinter } from './reply.ts'
 
-export type Interrupt = {
+type Interrupt = {
   readonly isAsked: () => boolean
   /** Aborted when there is nothing to wait for any more, with the reason. */
   readonly leaving: AbortSignal
@@ -27,7 +27,7 @@ type Deps = Pick<Api, 'ask'> & {
 type Waiting = {
   /** Of the session, below /v1. */
   readonly path: string
-  readonly reply: Reply
+  readonly reply: ReplyPrinter
   /** The turn that was live when the message was stored. */
   readonly firstTurn: string
 }
@@ -42,7 +42,8 @@ export function onInterrupt({ ask, note, ...deps }: Deps, { path, reply, firstTu
   const onFailure = (error: unknown) => {
     if (!(error instanceof Retry)) throw error
   }
-  const untilAnswered = <T>(call: () => Promise<T>) => insist({ ...deps, signal, onFailure }, call)
+  const untilAnswered = <T>(call: () => Promise<T>) =>
+    retryUntilAnswered({ ...deps, signal, onFailure }, call)
   const firstOf = async () => {
     const asked = { method: 'GET', path: `/turns/${firstTurn}`, signal, answer: turnSchema } as const
     return (await untilAnswered(() => ask(asked))) as Turn | undefined // its ids were made as such

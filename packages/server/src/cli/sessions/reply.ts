@@ -32,7 +32,7 @@ export type ReplyEnd =
   | { readonly type: 'stopped'; readonly item: Item | undefined }
   | { readonly type: 'untold' }
 
-export type Reply = {
+export type ReplyPrinter = {
   readonly take: (frame: Frame) => ReplyEnd | undefined
   /** The live turn, if it was told and answers the message. */
   readonly turn: () => Turn | undefined
@@ -48,7 +48,7 @@ type Paper = { readonly text: (piece: string) => void; readonly note: (text: str
 type Said = { readonly turn: string; readonly attempt: number; readonly message: Assembler }
 
 /** Of the message at this seq. */
-export function createReply(seq: number, paper: Paper): Reply {
+export function createReply(seq: number, paper: Paper): ReplyPrinter {
   const [items, print] = [new Map<string, Item>(), createPrinter(paper)]
   let [live, said, noted]: [Turn | undefined, Said | undefined, string] = [undefined, undefined, '']
 

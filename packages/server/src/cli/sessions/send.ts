@@ -11,15 +11,15 @@ import { turnSchema } from '../../gateway/turn-schemas.ts'
 import { systemClock, type Clock } from '../../lib/clock.ts'
 import { systemRandom } from '../../lib/random.ts'
 import { createApi, type Api } from '../api.ts'
-import type { Call } from '../command.ts'
+import type { CommandCall } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 import { followFrames } from './frames.ts'
 import { LEFT, onInterrupt } from './interrupt.ts'
-import { createReply, type Reply, type ReplyEnd } from './reply.ts'
+import { createReply, type ReplyPrinter, type ReplyEnd } from './reply.ts'
 
 type Ack = z.infer<typeof ackSchema>
-type Asking = Pick<Call, 'args' | 'options' | 'output'> & {
+type Asking = Pick<CommandCall, 'args' | 'options' | 'output'> & {
   readonly api: Api
   readonly clock: Clock
   /** Of the session, below /v1. */
@@ -36,9 +36,9 @@ const UNTOLD = { type: 'untold' } as const
 const SILENT = { text: () => undefined, note: () => undefined }
 const GOES_ON = 'The message is stored, and the conversation goes on with the next one.'
 
-export async function send({ flags, args, options, output }: Call): Promise<number> {
+export async function send({ flags, args, options, output }: CommandCall): Promise<number> {
   const clock = systemClock()
-  const api = createApi(loadConfig({ flags }).url, clock)
+  const api = createApi(loadConfig({ flags }).apiUrl, clock)
   const asking = { api, clock, path: `/sessions/${encodeURIComponent(args[0]!)}`, args, options, output }
   const ack = await store(asking)
   const isReplyWanted = options['wait'] !== false && options['reply'] !== false
@@ -76,7 +76,7 @@ async function store({ api, path, args, options }: Asking): Promise<Ack> {
   }
 }
 
-async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: Reply): Promise<End> {
+async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: ReplyPrinter): Promise<End> {
   const onLost = () => output.note('The stream ended or was lost: coming back, through any pod.')
   const deps = { ...api, clock, random: systemRandom(), onLost }
   const from = { path: `${path}/events?after=${ack.seq}&epoch=${ack.epoch}`, isKnown: true }
@@ -111,7 +111,7 @@ async function findReply({ api, path }: Asking, { seq }: Ack): Promise<Item | un
   return undefined
 }
 
-function tell({ output }: Asking, end: End, reply: Reply): number {
+function tell({ output }: Asking, end: End, reply: ReplyPrinter): number {
   switch (end.type) {
     case 'answered': {
       const { status, turn } = end.item

@@ -5,16 +5,16 @@ import { loadConfig } from '../../config.ts'
 import { systemClock } from '../../lib/clock.ts'
 import { systemRandom } from '../../lib/random.ts'
 import { createApi } from '../api.ts'
-import type { Call } from '../command.ts'
+import type { CommandCall } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { followFrames, phraseOf } from './frames.ts'
 
-export async function tail({ flags, args, options, output }: Call): Promise<number> {
+export async function tail({ flags, args, options, output }: CommandCall): Promise<number> {
   const [clock, random] = [systemClock(), systemRandom()]
   const after = seqOf('--after', options['after'] ?? '0')
-  const { openEvents } = createApi(loadConfig({ flags }).url, clock)
+  const { openEvents } = createApi(loadConfig({ flags }).apiUrl, clock)
   const path = `/sessions/${encodeURIComponent(args[0]!)}/events?after=${after}`
   const onLost = () => output.note('The stream ended or was lost: coming back.')
   const stopping = new AbortController()

@@ -2,30 +2,30 @@
 import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
 import { stopAckSchema } from '../../gateway/turn-schemas.ts'
 import { apiOf, queryOf } from '../api.ts'
-import type { Call } from '../command.ts'
+import type { CommandCall } from '../command.ts'
 import { EXIT } from '../output.ts'
 
-export async function create({ flags, options, output }: Call): Promise<number> {
+export async function create({ flags, options, output }: CommandCall): Promise<number> {
   const { alias = null, title = null, agent = null } = options
   const body = { alias, title, agent }
   output.one(await apiOf(flags).ask({ method: 'POST', path: '/sessions', body, answer: sessionSchema }))
   return EXIT.done
 }
 
-export async function list({ flags, options, output }: Call): Promise<number> {
+export async function list({ flags, options, output }: CommandCall): Promise<number> {
   const path = `/sessions${queryOf(options, ['before', 'limit'])}`
   const { sessions } = await apiOf(flags).ask({ method: 'GET', path, answer: sessionsSchema })
   output.list(['session', 'alias', 'title', 'head', 'updatedAt'], sessions)
   return EXIT.done
 }
 
-export async function get({ flags, args, output }: Call): Promise<number> {
+export async function get({ flags, args, output }: CommandCall): Promise<number> {
   output.one(await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: sessionSchema }))
   return EXIT.done
 }
 
 /** The turn that is live when it looks, and no later one. */
-export async function stop({ flags, args, output }: Call): Promise<number> {
+export async function stop({ flags, args, output }: CommandCall): Promise<number> {
   const api = apiOf(flags)
   const { turn, epoch } = await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })
   const asked = {
@@ -40,6 +40,6 @@ export async function stop({ flags, args, output }: Call): Promise<number> {
   return EXIT.done
 }
 
-function pathOf([session]: Call['args']): string {
+function pathOf([session]: CommandCall['args']): string {
   return `/sessions/${encodeURIComponent(session!)}`
 }

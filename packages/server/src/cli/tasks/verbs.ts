@@ -4,12 +4,12 @@ import type { z } from 'zod'
 import { Rejected, Retry } from '../../errors.ts'
 import { enqueuedSchema, taskSchema, tasksSchema } from '../../gateway/task-schemas.ts'
 import { apiOf, queryOf } from '../api.ts'
-import type { Call, Options } from '../command.ts'
+import type { CommandCall, CommandOptions } from '../command.ts'
 import { wholeOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
 
 /** Asks for pages until it has `limit` tasks: a page may be short although there are more. */
-export async function list({ flags, options, output }: Call): Promise<number> {
+export async function list({ flags, options, output }: CommandCall): Promise<number> {
   const api = apiOf(flags)
   const limit = numberOf('--limit', options['limit'], 1, PAGE_LIMITS.items) ?? USUAL
   const tasks: Listed['tasks'] = []
@@ -34,12 +34,12 @@ type Listed = z.infer<typeof tasksSchema>
 const USUAL = 50
 const MOST_PAGES = 100 // some seconds: two million live tasks, and as many that ended
 
-export async function get({ flags, args, output }: Call): Promise<number> {
+export async function get({ flags, args, output }: CommandCall): Promise<number> {
   show(output, await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
   return EXIT.done
 }
 
-export async function enqueue({ flags, args, options, output }: Call): Promise<number> {
+export async function enqueue({ flags, args, options, output }: CommandCall): Promise<number> {
   const { queue, runAt, id } = options
   const body = {
     machine: args[0],
@@ -63,7 +63,7 @@ export async function enqueue({ flags, args, options, output }: Call): Promise<n
   return EXIT.done
 }
 
-export async function retry({ flags, args, options, output }: Call): Promise<number> {
+export async function retry({ flags, args, options, output }: CommandCall): Promise<number> {
   const path = `${pathOf(args)}/retry${queryOf(options, ['from'])}`
   show(output, await apiOf(flags).ask({ method: 'POST', path, answer: taskSchema }))
   return EXIT.done
@@ -83,11 +83,11 @@ function wordsOf({ state, ms, attempt, value }: Shown['timeline'][number]): stri
   return ms === null ? state : `${state} in ${ms} ms by attempt ${attempt}: ${JSON.stringify(value)}`
 }
 
-function pathOf([task]: Call['args']): string {
+function pathOf([task]: CommandCall['args']): string {
   return `/tasks/${encodeURIComponent(task!)}`
 }
 
-function numberOf(flag: string, text: Options[string], min: number, max: number): number | undefined {
+function numberOf(flag: string, text: CommandOptions[string], min: number, max: number): number | undefined {
   return text === undefined ? undefined : wholeOf(flag, text, { min, max })
 }
 

@@ -1,10 +1,10 @@
 // fleetline turns get: one question and one answer.
 import { turnSchema } from '../../gateway/turn-schemas.ts'
 import { apiOf } from '../api.ts'
-import type { Call } from '../command.ts'
+import type { CommandCall } from '../command.ts'
 import { EXIT } from '../output.ts'
 
-export async function get({ flags, args, output }: Call): Promise<number> {
+export async function get({ flags, args, output }: CommandCall): Promise<number> {
   const path = `/turns/${encodeURIComponent(args[0]!)}`
   output.one(await apiOf(flags).ask({ method: 'GET', path, answer: turnSchema }))
   return EXIT.done

@@ -3,7 +3,7 @@ import type { Clock } from '../../../lib/clock.ts'
 import { every } from '../../../lib/every.ts'
 import type { Service } from '../../../lib/lifecycle.ts'
 import type { Random } from '../../../lib/random.ts'
-import type { Pod } from '../pods.ts'
+import type { DevPod } from '../pods.ts'
 
 export type Chaos = Service & {
   readonly isOn: () => boolean
@@ -12,9 +12,9 @@ export type Chaos = Service & {
 type Deps = {
   readonly clock: Clock
   readonly random: Random
-  readonly pods: readonly Pod[]
+  readonly pods: readonly DevPod[]
   readonly isWatched: () => boolean
-  readonly kill: (pod: Pod) => void
+  readonly kill: (pod: DevPod) => void
 }
 
 export const CHAOS_MS = 5_000

@@ -3,7 +3,7 @@
 // that is paused are cut, as a failed health check would.
 import { request as ask, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Ack } from '@fleetline/protocol'
-import { portsOf, type Pod } from '../pods.ts'
+import { portsOf, type DevPod } from '../pods.ts'
 import type { DeviceName } from './wire.ts'
 
 export type Devices = {
@@ -14,7 +14,7 @@ export type Devices = {
 }
 type Deps = {
   readonly host: string
-  readonly pods: readonly Pod[]
+  readonly pods: readonly DevPod[]
   /** Whether there is a session yet: a device that hears of none gives up. */
   readonly isReady: () => boolean
   /** In which they talk. */

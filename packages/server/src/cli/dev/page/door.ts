@@ -10,7 +10,7 @@ import { isLoopbackHost } from '../../../door/loopback.ts'
 import { bodyOf, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
 import { Rejected, Retry } from '../../../errors.ts'
 import { createHttpService, type HttpService } from '../http-service.ts'
-import type { Pod } from '../pods.ts'
+import type { DevPod } from '../pods.ts'
 import type { Chaos } from './chaos.ts'
 import { DEVICES, type Devices } from './devices.ts'
 import { PAGE_FILES, readPageFile } from './files.ts'
@@ -20,11 +20,11 @@ type Deps = {
   readonly host: string
   /** Wanted; any other if it is taken. */
   readonly port: number
-  readonly pods: readonly Pod[]
+  readonly pods: readonly DevPod[]
   readonly devices: Devices
   readonly chaos: Pick<Chaos, 'set'>
   readonly look: () => Scene
-  readonly act: (pod: Pod, act: Act) => boolean
+  readonly act: (pod: DevPod, act: Act) => boolean
   readonly onError: (error: unknown) => void
 }
 const ACTS: readonly Act[] = ['kill', 'pause', 'wake', 'restart']

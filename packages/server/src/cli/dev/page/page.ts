@@ -12,7 +12,7 @@ import { podsSchema } from '../../../admin/pod-schemas.ts'
 import { createApi } from '../../api.ts'
 import { eventOf, type FleetEvent, type OnEvent } from '../events.ts'
 import type { Ports } from '../pod-process.ts'
-import { PAUSE_MS, type Pod, type Pods } from '../pods.ts'
+import { PAUSE_MS, type DevPod, type Pods } from '../pods.ts'
 import { CHAOS_MS, createChaos } from './chaos.ts'
 import { createDevices } from './devices.ts'
 import { createPageDoor } from './door.ts'
@@ -20,7 +20,7 @@ import { createScene, type About } from './scene.ts'
 import { createScoring } from './score.ts'
 import type { Act } from './wire.ts'
 
-export type FleetPage = Service & {
+type FleetPage = Service & {
   readonly port: () => number
   /** Shows it among the latest. */
   readonly take: (event: FleetEvent) => void
@@ -57,7 +57,7 @@ export function createFleetPage({ host, port, session, clock, random, pods, ...r
   const { readLog, readPods } = readsOf({ host, pods, session, clock, random })
   const scoring = createScoring(clock, readLog)
   const devices = createDevices({ host, pods: all, isReady, session, onAck: scoring.acked })
-  const act = (pod: Pod, wish: Act): boolean => {
+  const act = (pod: DevPod, wish: Act): boolean => {
     const isDone = pod[wish]()
     if (isDone) tell(pod.name, SAID[wish])
     if (isDone && wish === 'pause') devices.cut(pod.name)

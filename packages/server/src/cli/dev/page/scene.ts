@@ -6,11 +6,11 @@ import type { Clock } from '../../../lib/clock.ts'
 import { every } from '../../../lib/every.ts'
 import type { Service } from '../../../lib/lifecycle.ts'
 import type { FleetEvent } from '../events.ts'
-import type { Pod } from '../pods.ts'
+import type { DevPod } from '../pods.ts'
 import type { Scoring } from './score.ts'
 import type { Scene, SceneEvent, ScenePod } from './wire.ts'
 
-export type SceneKeeper = {
+type SceneKeeper = {
   /** Rounds that ask the fleet. */
   readonly services: readonly Service[]
   /** What is shown now. Whoever asks, looks. */
@@ -22,20 +22,20 @@ export type SceneKeeper = {
 
 type Deps = {
   readonly clock: Clock
-  readonly pods: readonly Pod[]
+  readonly pods: readonly DevPod[]
   readonly scoring: Scoring
   /** As the fleet lists them. */
-  readonly readPods: (signal: AbortSignal) => Promise<readonly Row[]>
+  readonly readPods: (signal: AbortSignal) => Promise<readonly SceneRow[]>
   readonly isChaos: () => boolean
   readonly about: () => About
 }
 
 /** What does not change. */
 export type About = Pick<Scene, 'version' | 'postgres' | 'ttlMs' | 'pauseMs' | 'chaosMs'>
-type Row = z.infer<typeof podsSchema>['pods'][number]
+type SceneRow = z.infer<typeof podsSchema>['pods'][number]
 /** When it was read, by the clock that never goes back. */
-type Rows = { readonly rows: readonly Row[]; readonly atMs: number }
-type Term = { readonly pod: unknown; readonly term: number }
+type Rows = { readonly rows: readonly SceneRow[]; readonly atMs: number }
+type SceneTerm = { readonly pod: unknown; readonly term: number }
 
 const [PODS_MS, SCORE_MS] = [500, 1_000]
 const FRESH_MS = 5_000 // what is known of the pods for longer is not shown
@@ -44,7 +44,7 @@ const EVENTS = 80
 
 export function createScene({ clock, pods, scoring, readPods, isChaos, about }: Deps): SceneKeeper {
   let lookedMs = -Infinity
-  let [known, term]: [Rows, Term | undefined] = [{ rows: [], atMs: 0 }, undefined]
+  let [known, term]: [Rows, SceneTerm | undefined] = [{ rows: [], atMs: 0 }, undefined]
   let [events, taken]: [readonly SceneEvent[], number] = [[], 0]
   const isWatched = () => clock.monotonicMs() - lookedMs < LOOKED_MS
 
@@ -71,9 +71,9 @@ export function createScene({ clock, pods, scoring, readPods, isChaos, about }: 
   }
 }
 
-type Around = { readonly known: Rows; readonly term: Term | undefined; readonly clock: Clock }
+type Around = { readonly known: Rows; readonly term: SceneTerm | undefined; readonly clock: Clock }
 
-function cardOf(pod: Pod, { known: { rows, atMs }, term, clock }: Around): ScenePod {
+function cardOf(pod: DevPod, { known: { rows, atMs }, term, clock }: Around): ScenePod {
   const standing = pod.standing()
   const ageMs = clock.monotonicMs() - atMs
   const own = ageMs < FRESH_MS ? rows.filter(({ name }) => name === pod.name) : []

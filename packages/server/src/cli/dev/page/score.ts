@@ -27,11 +27,11 @@ type Entry = {
 const FRESH_MS = 10_000 // a score that nobody can check any more is none
 
 /** Its seq and its id. */
-type Place = string
+type LogPlace = string
 
 export function createScoring(clock: Pick<Clock, 'monotonicMs'>, read: Read): Scoring {
-  const acks = new Set<Place>()
-  let [seen, score, readMs]: [ReadonlySet<Place>, Score | null, number] = [new Set(), null, 0]
+  const acks = new Set<LogPlace>()
+  let [seen, score, readMs]: [ReadonlySet<LogPlace>, Score | null, number] = [new Set(), null, 0]
   return {
     acked: (ack) => void acks.add(placeOf(ack)),
     check: async (signal) => {
@@ -50,7 +50,7 @@ export function createScoring(clock: Pick<Clock, 'monotonicMs'>, read: Read): Sc
   }
 }
 
-function placeOf({ id, seq }: Pick<Entry, 'id' | 'seq'>): Place {
+function placeOf({ id, seq }: Pick<Entry, 'id' | 'seq'>): LogPlace {
   return `${seq} ${id}`
 }
 

@@ -2,7 +2,7 @@
 
 /** The positions at which a task of one shape goes on in another: what it has done are the first names there, and what it
  *  still had to do is there in the same order. Names that are new run, if they come behind its position. */
-export function positionsKept(from: readonly string[], to: readonly string[]): number[] {
+export function findKeptPositions(from: readonly string[], to: readonly string[]): number[] {
   return [...from.keys(), from.length].filter(
     (position) =>
       from.slice(0, position).every((name, index) => to[index] === name) &&

@@ -2,7 +2,7 @@
 // tasks are dead or held. All is read along indexes that hold little else, whatever the table holds.
 import type { Query } from '../store/database.ts'
 
-export type Standing = {
+export type QueueStats = {
   readonly queue: string
   readonly machine: string
   /** 0 if nothing could run. */
@@ -14,7 +14,7 @@ export type Standing = {
 
 // The first of a line is not always the oldest in it, but near it: places are drawn when tasks become ready. Suspects are
 // never ready, and where no pod has an app nobody makes ready what is due: of the latter, the first thousand are looked at.
-const STANDING = `
+const QUEUE_STATS = `
   with dead as (select track, count(*) as count from fleetline.tasks where state = 'dead' group by track),
   held as (
     select queue, machine, jsonb_object_agg(reason, count) as held
@@ -48,6 +48,6 @@ const STANDING = `
    group by q.name, k.machine, h.held`
 
 /** Of every machine that a pod has ever run, whatever its shapes. */
-export async function standing(query: Query): Promise<Standing[]> {
-  return query<Standing>(STANDING)
+export async function readQueueStats(query: Query): Promise<QueueStats[]> {
+  return query<QueueStats>(QUEUE_STATS)
 }

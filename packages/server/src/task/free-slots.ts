@@ -4,14 +4,14 @@
 const CALM = 0.8
 const MOST = 500 // in one claim
 
-export type Load = {
+export type PodLoad = {
   readonly slots: number
   readonly running: number
   /** Of the event loop, from 0 to 1. */
   readonly utilisation: number
 }
 
-export function roomFor({ slots, running, utilisation }: Load): number {
+export function countFreeSlots({ slots, running, utilisation }: PodLoad): number {
   const free = Math.max(0, slots - running)
   const part = utilisation <= CALM ? 1 : (1 - Math.min(1, utilisation)) / (1 - CALM)
   const room = Math.floor(free * part)

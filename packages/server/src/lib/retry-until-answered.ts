@@ -13,7 +13,7 @@ type Deps = {
 const AGAIN = { baseMs: 50, capMs: 5_000 }
 
 /** Undefined once the signal is aborted: whether the last call did it is not known then. */
-export async function insist<T>(
+export async function retryUntilAnswered<T>(
   { clock, random, signal, onFailure }: Deps,
   call: () => Promise<T>,
 ): Promise<T | undefined> {

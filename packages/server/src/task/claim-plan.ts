@@ -1,17 +1,17 @@
 // What a pod asks the queue for: tracks, and how many of each group of them. Tracks whose attempts call one downstream are
 // a group, as large as its room there; those that call none are a group that nothing but the claim's size limits. What has
 // no room is not asked for: it stays ready, for a pod that has, and for everybody to see. Pure.
-import type { Ask, Claim } from './claim.ts'
+import type { ClaimAsk, Claim } from './claim.ts'
 import type { Runner } from './runner.ts'
 
 type Runners = ReadonlyMap<number, Pick<Runner, 'downstream'>>
 
 /** `isWhole`: none was left out. */
-export function asksOf(
+export function planClaim(
   runners: Runners,
   most: number,
   roomAt: (key: string) => number,
-): { readonly asks: readonly Ask[]; readonly isWhole: boolean } {
+): { readonly asks: readonly ClaimAsk[]; readonly isWhole: boolean } {
   const groups = new Map<string | undefined, { readonly group: number; readonly room: number }>()
   for (const { downstream: key } of runners.values()) {
     if (groups.has(key)) continue
@@ -24,8 +24,8 @@ export function asksOf(
 }
 
 /** Of each group that was asked for: whether it got all that it had room for. */
-export function answersTo(
-  asks: readonly Ask[],
+export function measureFill(
+  asks: readonly ClaimAsk[],
   claims: readonly Claim[],
 ): { readonly track: number; readonly room: number; readonly isFull: boolean }[] {
   return [...Map.groupBy(asks, ({ group }) => group).values()].map((group) => {
