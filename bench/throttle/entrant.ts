@@ -1,5 +1,5 @@
 // How pods decide whether to send. An entrant sees what a pod would see: its own sends and their ends.
-import type { CallEnd } from '../../packages/server/src/throttle/window.ts'
+import type { CallEnd } from '../../packages/server/src/throttle/pod/window.ts'
 import type { Chance } from './chance.ts'
 import type { Timeline } from './timeline.ts'
 

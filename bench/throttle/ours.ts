@@ -2,12 +2,17 @@
 // comes of it are those of the product. What stands in for PostgreSQL is a row, a map of loads, and the time that a pod's
 // statement takes; the leader's takes none. Queue, claims and the line of those who wait are not simulated: every pod has
 // more to send than it may.
-import { createGate, type Gate } from '../../packages/server/src/throttle/gate.ts'
-import { LEASE_MS } from '../../packages/server/src/throttle/lease.ts'
-import { isNews, nextRow, type LedgerRow, type ToldLoad } from '../../packages/server/src/throttle/ledger.ts'
+import { createGate, type Gate } from '../../packages/server/src/throttle/pod/gate.ts'
+import { LEASE_MS } from '../../packages/server/src/throttle/fleet/lease.ts'
+import {
+  isNews,
+  nextRow,
+  type LedgerRow,
+  type ToldLoad,
+} from '../../packages/server/src/throttle/fleet/ledger.ts'
 import { START } from '../../packages/server/src/throttle/definition.ts'
-import { LEAST_MS, ROUND_MS } from '../../packages/server/src/throttle/rounds.ts'
-import { capOf, type Rules } from '../../packages/server/src/throttle/window.ts'
+import { LEAST_MS, ROUND_MS } from '../../packages/server/src/throttle/fleet/rounds.ts'
+import { capOf, type Rules } from '../../packages/server/src/throttle/pod/window.ts'
 import type { Chance } from './chance.ts'
 import type { Entrant, Fleet, World } from './entrant.ts'
 import type { Timeline } from './timeline.ts'
@@ -58,7 +63,7 @@ type Made = {
   readonly rules: Rules
 }
 
-/** Of a pod that tells and reads, round after round, as `throttle/rounds` does. */
+/** Of a pod that tells and reads, round after round, as `throttle/fleet/rounds` does. */
 function gateOf({ timeline, chance, store, pod, rules }: Made): Gate {
   const clock = { now: timeline.now, monotonicMs: timeline.now, sleep: () => Promise.resolve() } // nobody waits in line
   const random = { unit: chance.unit, bytes: () => new Uint8Array() }
@@ -69,14 +74,14 @@ function gateOf({ timeline, chance, store, pod, rules }: Made): Gate {
     isRung = false
     rounds += 1
     const sentMs = timeline.now()
-    const { load, wideMs } = gate.tell(true)
+    const { load, wideMs } = gate.takeReport(true)
     timeline.at(sentMs + WAY_MS, () => {
       const nowMs = timeline.now()
       store.told.set(pod, { pod, at: nowMs, load })
       if (wideMs !== undefined) store.pauseUntilMs = Math.max(store.pauseUntilMs, nowMs + wideMs)
       const offer = offerTo(store, pod, nowMs)
       timeline.at(nowMs + WAY_MS, () => {
-        gate.hear(offer, sentMs)
+        gate.applyOffer(offer, sentMs)
         waitFrom(rounds, timeline.now() + ROUND_MS)
       })
     })
@@ -92,7 +97,11 @@ function gateOf({ timeline, chance, store, pod, rules }: Made): Gate {
   return gate
 }
 
-function offerTo({ row, pauseUntilMs }: Store, pod: number, nowMs: number): Parameters<Gate['hear']>[0] {
+function offerTo(
+  { row, pauseUntilMs }: Store,
+  pod: number,
+  nowMs: number,
+): Parameters<Gate['applyOffer']>[0] {
   if (!row) return undefined
   const entry = row.shares[pod]
   const untilMs = Math.min(row.expiresMs, entry ? entry.at + LEASE_MS : row.expiresMs)

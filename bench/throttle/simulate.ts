@@ -1,6 +1,6 @@
 // One run: pods that always have more to send, an entrant that holds them back, a provider that takes so many at once and
 // refuses the others. The same seed gives the same bytes; the nth call that is taken on takes as long whoever sent it.
-import type { CallEnd } from '../../packages/server/src/throttle/window.ts'
+import type { CallEnd } from '../../packages/server/src/throttle/pod/window.ts'
 import { chanceOf } from './chance.ts'
 import type { Entrant } from './entrant.ts'
 import { createTimeline } from './timeline.ts'

@@ -36,10 +36,10 @@ import type { Machine } from './task/machine.ts'
 import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
 import { createTracks, type Tracks } from './task/tracks.ts'
 import type { DownstreamDefinition, DownstreamOptions } from './throttle/definition.ts'
-import { createDownstreams, type Downstream } from './throttle/downstreams.ts'
-import { throttleDuties } from './throttle/duties.ts'
-import { createRounds, type Rounds } from './throttle/rounds.ts'
-import { standings } from './throttle/standings.ts'
+import { createDownstreams, type Downstream } from './throttle/pod/downstreams.ts'
+import { throttleDuties } from './throttle/fleet/duties.ts'
+import { createRounds, type Rounds } from './throttle/fleet/rounds.ts'
+import { readStandings } from './throttle/fleet/standings.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 import { createHalts } from './turn/halts.ts'
@@ -172,7 +172,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     onTurns,
   }) // the log, its readers
   const self = () => fleet.self()?.id
-  const rounds: Rounds = createRounds({ database, clock, log, downstreams, self }) // our shares of that
+  const rounds: Rounds = createRounds({ database, clock, log, reporters: downstreams.inUse, self }) // our shares of that
   const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
   const limitsOfAgents = pick(config, 'cell', 'agentFirstMs', 'agentSilenceMs')
   const answering = { ...limitsOfAgents, database, sessions, agents, halts, clock, random, metrics }
@@ -208,7 +208,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
       metrics,
       fleet,
       machines: () => readPopulation(database),
-      downstreams: () => standings(database),
+      downstreams: () => readStandings(database),
       version,
     }),
   })

@@ -11,7 +11,7 @@
 // Every call of one turn has the same turn.id, to pass on to whoever must not do something twice.
 import { TASK_NAME, type Id, type Message } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
-import { keyOf } from '../throttle/key.ts'
+import { keyOf } from '../throttle/definition.ts'
 
 export type AgentCall = {
   /** Of the session. */

@@ -11,7 +11,7 @@ import type { AgentDefinition, DefinedAgents } from './agent.ts'
 import { createDirectory, type AgentDirectory } from './directory.ts'
 import { createGuard } from './guard.ts'
 import { findInCode } from './in-code.ts'
-import { keyOfAgent, mayName } from '../throttle/key.ts'
+import { keyOfAgent, mayName } from '../throttle/definition.ts'
 import { createWebhooks } from './webhook.ts'
 
 export type Agents = Pick<AgentDirectory, 'add' | 'list' | 'find' | 'remove'> & {

@@ -3,7 +3,7 @@
 import { TASK_LIMITS, TASK_NAME } from '@fleetline/protocol'
 import { DEFAULT_QUEUE, isWithin } from '../task/draft.ts'
 import { asMachine, type Machine } from '../task/machine.ts'
-import { keyOf } from '../throttle/key.ts'
+import { keyOf } from '../throttle/definition.ts'
 import type { Handoff, Json, TaskContext, TransitionContext } from './context.ts'
 import { LIMITS, limitsOf, refuseUnless, type TransitionLimits } from './limits.ts'
 import { PLAIN, shapeOf, transitionsOf, type Plan, type Step } from './plan.ts'

@@ -3,7 +3,7 @@ import { TASK_LIMITS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { durationMs } from '../lib/duration.ts'
 import { isWithin } from '../task/draft.ts'
-import { keyOf } from '../throttle/key.ts'
+import { keyOf } from '../throttle/definition.ts'
 import type { Transition } from './plan.ts'
 
 export type TransitionLimits = {

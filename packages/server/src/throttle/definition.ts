@@ -1,8 +1,15 @@
-// A downstream as an app says what it is: a plain value, which says nothing until a pod is given it.
+// A downstream as an app defines it: a plain value without effect until a pod is given it. Its key names what has a limit of its
+// own, and never holds a secret:
+//   provider[/account][/model][/region]   named by code: a provider's account, for the whole fleet
+//   agent/<tenant>/<agent>                made by Fleetline: each agent that shares a limit with nobody
+import { TASK_NAME } from '@fleetline/protocol'
 import { durationMs } from '../lib/duration.ts'
 import { Rejected } from '../errors.ts'
-import { keyOf } from './key.ts'
-import { MODES, type Mode } from './mode.ts'
+
+// How much of the throttle is in force. An operator may loosen every key of a pod, and code one key; nobody tightens what
+// another has loosened.
+export const MODES = ['enforce', 'observe', 'off'] as const
+export type Mode = (typeof MODES)[number]
 
 export type DownstreamOptions = {
   /** In flight at once from one pod, at the very most. */
@@ -60,4 +67,44 @@ export function timeOf(name: string, text: string): number {
   const ms = durationMs(name, text)
   if (ms > LONGEST_MS) throw new Rejected('invalid', `${name}: must be a day at most`)
   return ms
+}
+
+/** The more permissive of both. */
+export function modeOf(one: Mode, other: Mode): Mode {
+  return MODES.indexOf(one) > MODES.indexOf(other) ? one : other
+}
+
+const KEY = /^[a-z0-9][a-z0-9._-]*(\/[a-z0-9][a-z0-9._-]*){0,3}$/
+const BYTES = 128
+/** How those of agents begin. */
+export const OF_AGENTS = 'agent/'
+
+/** Refuses what code may not name. */
+export function keyOf(key: string): string {
+  if (isOfAgent(key))
+    throw new Rejected('invalid', `${key}: keys that begin with ${OF_AGENTS} stand for agents`)
+  if (KEY.test(key) && Buffer.byteLength(key) <= BYTES) return key
+  throw new Rejected(
+    'invalid',
+    'A downstream has a key such as provider/account/model: one to four parts of a-z, 0-9, dot, dash and underscore',
+  )
+}
+
+export function keyOfAgent(tenant: number, name: string): string {
+  return `${OF_AGENTS}${tenant}/${name}`
+}
+
+export function isOfAgent(key: string): boolean {
+  return key.startsWith(OF_AGENTS)
+}
+
+/** Of the key of an agent. */
+export function tenantOf(key: string): string {
+  return key.split('/')[1]!
+}
+
+/** S37: a tenant names what code has opened to agents, and what is its own. */
+export function mayName(tenant: number, key: string, isOpen: (key: string) => boolean): boolean {
+  const own = keyOfAgent(tenant, '')
+  return isOpen(key) || (key.startsWith(own) && TASK_NAME.test(key.slice(own.length)))
 }

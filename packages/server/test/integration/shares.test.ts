@@ -6,10 +6,10 @@ import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { valueOf, type Query } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { createDownstreams, type Downstream } from '../../src/throttle/downstreams.ts'
-import { due, publish } from '../../src/throttle/duties.ts'
-import { createRounds } from '../../src/throttle/rounds.ts'
-import { standings } from '../../src/throttle/standings.ts'
+import { createDownstreams, type Downstream } from '../../src/throttle/pod/downstreams.ts'
+import { readDueRows, publishRows } from '../../src/throttle/fleet/duties.ts'
+import { createRounds } from '../../src/throttle/fleet/rounds.ts'
+import { readStandings } from '../../src/throttle/fleet/standings.ts'
 import type { Term } from '../../src/store/leader.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
@@ -34,7 +34,7 @@ test('operators’ downstreams are listed before those of agents, of which tenan
     ['zeta', ...Array.from({ length: 1_001 }, (_, n) => `agent/1/a${n}`), 'alpha'].map((key) => [key, LOAD]),
   )
   await run((query) => query(TELL, [1, JSON.stringify(loads)]))
-  const keys = (await standings(database)).map(({ key }) => key)
+  const keys = (await readStandings(database)).map(({ key }) => key)
   assert.deepEqual([keys.slice(0, 3), keys.length], [['alpha', 'zeta', 'agent/1/a0'], 1_000])
 })
 
@@ -52,9 +52,9 @@ test('a leader that was overtaken, or that looked at an older row, changes no ro
   const [first, second] = [await join(), await join()]
   const old = (await run((query) => pods.take(query, first, 0)))!
   await run((query) => query(TELL, [first, JSON.stringify({ [KEY]: LOAD })]))
-  const look = () => run(due)
+  const look = () => run(readDueRows)
   const write = (term: Term, rows: Awaited<ReturnType<typeof look>>) =>
-    run((query) => publish(query, term, rows))
+    run((query) => publishRows(query, term, rows))
   const stored = () => run((query) => query('select * from fleetline.downstreams'))
 
   const early = await look()
@@ -145,7 +145,13 @@ async function podOf(t: TestContext, url: string, pod: number) {
     turnSlots: 1_000,
     onNews: () => rounds.wake(),
   })
-  const rounds = createRounds({ database, clock, log: silentLog(), downstreams, self: () => pod })
+  const rounds = createRounds({
+    database,
+    clock,
+    log: silentLog(),
+    reporters: downstreams.inUse,
+    self: () => pod,
+  })
   atEnd(t, () => rounds.stop())
   await rounds.start()
   return { to: downstreams.get(KEY), stop: async () => rounds.stop() }

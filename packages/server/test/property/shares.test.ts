@@ -5,18 +5,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
-import { UNLEARNT } from '../../src/throttle/capacity.ts'
-import { nextRow, type LedgerRow, type ToldLoad } from '../../src/throttle/ledger.ts'
+import { UNLEARNT } from '../../src/throttle/fleet/capacity.ts'
+import { nextRow, type LedgerRow, type ToldLoad } from '../../src/throttle/fleet/ledger.ts'
 import {
   boundOf,
   isValid,
   LEASE_MS,
-  renewed,
+  renewLease,
   UNREAD,
   type Lease,
   type Offer,
-} from '../../src/throttle/lease.ts'
-import { divide, handOver } from '../../src/throttle/share.ts'
+} from '../../src/throttle/fleet/lease.ts'
+import { divide, handOver } from '../../src/throttle/fleet/shares.ts'
 
 type Traffic = {
   readonly want: number
@@ -102,7 +102,7 @@ function fleet(capacity: number) {
       const { reached, sentMs } = pod.round ?? {}
       if (!reached) return
       pod.round = undefined
-      pod.lease = renewed(pod.lease, reached.offer, { sentMs: sentMs!, most: MOST })
+      pod.lease = renewLease(pod.lease, reached.offer, { sentMs: sentMs!, most: MOST })
       pod.isNamed = reached.offer!.share !== null
     },
     lose: (pod: Pod) => void (pod.round = undefined),

@@ -2,9 +2,9 @@
 import type { Clock } from '../../src/lib/clock.ts'
 import type { ClaimAsk } from '../../src/task/claim.ts'
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
-import { createDownstreams, type Downstreams } from '../../src/throttle/downstreams.ts'
-import type { HeardOffer } from '../../src/throttle/gate.ts'
-import type { Mode } from '../../src/throttle/mode.ts'
+import { createDownstreams, type Downstreams } from '../../src/throttle/pod/downstreams.ts'
+import type { HeardOffer } from '../../src/throttle/fleet/lease.ts'
+import type { Mode } from '../../src/throttle/definition.ts'
 
 type Options = { readonly throttle?: Mode; readonly metrics?: Metrics; readonly offer?: Partial<HeardOffer> }
 
@@ -15,9 +15,9 @@ export function downstreamsOn(
 ): Downstreams {
   const free = { gen: 1, isLearnt: false, isClean: true, share: null, safe: 1, leftMs: 1e9, pauseMs: 0 }
   const random = { unit: () => 0, bytes: (count: number) => new Uint8Array(count) }
-  const hear = () => {
+  const offerAll = () => {
     for (const limiter of downstreams.inUse().values())
-      limiter.hear({ ...free, ...offer }, clock.monotonicMs())
+      limiter.applyOffer({ ...free, ...offer }, clock.monotonicMs())
   }
   const downstreams = createDownstreams({
     clock,
@@ -26,7 +26,7 @@ export function downstreamsOn(
     defined: [],
     throttle,
     turnSlots: 1_000,
-    onNews: hear,
+    onNews: offerAll,
   })
   return downstreams
 }

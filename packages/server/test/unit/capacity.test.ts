@@ -1,9 +1,9 @@
 // What the leader learns from what pods tell, and what they tell.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { learnt, UNLEARNT, type Capacity, type RoundSum } from '../../src/throttle/capacity.ts'
-import { isNews, nextRow, type LedgerRow } from '../../src/throttle/ledger.ts'
-import { counted, emptyTally, holding, told } from '../../src/throttle/load.ts'
+import { learnCapacity, UNLEARNT, type Capacity, type RoundSum } from '../../src/throttle/fleet/capacity.ts'
+import { isNews, nextRow, type LedgerRow } from '../../src/throttle/fleet/ledger.ts'
+import { countEnd, emptyTally, setHeld, takeLoad } from '../../src/throttle/pod/tally.ts'
 
 const CALM: RoundSum = { inFlight: 0, peak: 0, left: 0, spare: 0, ok: 0, refused: 0, firstsMs: [] }
 
@@ -12,7 +12,7 @@ function of(capacity: number | null, memory: Partial<Capacity['memory']> = {}): 
 }
 /** As much at once as in the mean, unless it says otherwise. */
 const after = (before: Capacity, seen: Partial<RoundSum>) =>
-  learnt(before, { ...CALM, peak: seen.inFlight ?? 0, ...seen }, 1_000)
+  learnCapacity(before, { ...CALM, peak: seen.inFlight ?? 0, ...seen }, 1_000)
 const near = (value: number | null, wanted: number) => assert.ok(Math.abs(value! - wanted) < 1e-9, `${value}`)
 
 test('unknown until something is refused; then what was in flight, a little less', () => {
@@ -88,22 +88,22 @@ test('cut once it has become slow to begin, for all pods together; held while a 
   near(after(slow, { inFlight: 90, ok: 100, firstsMs: times(100) }).capacity, slow.capacity! * 1.012)
   near(after(of(null, usual.memory), { inFlight: 50, firstsMs: times(200) }).capacity, 46.5)
   const half = after(usual, { firstsMs: times(300).slice(30) })
-  const late = learnt(half, { ...CALM, firstsMs: times(300).slice(30) }, 70_000)
+  const late = learnCapacity(half, { ...CALM, firstsMs: times(300).slice(30) }, 70_000)
   assert.equal(late.memory.medians.length, 1, 'what did not fill a window within a minute is no part of it')
-  const calm = learnt(slow, { ...CALM, peak: 90, ok: 10 }, 61_001)
+  const calm = learnCapacity(slow, { ...CALM, peak: 90, ok: 10 }, 61_001)
   near(calm.capacity, slow.capacity! + 0.12)
 })
 
 test('a load: the mean in flight without what was refused; totals; a want that rises fast and falls slowly', () => {
   const standing = { waiting: 0, most: 9, gen: 3 }
-  let tally = holding(emptyTally(0), 2, 0)
-  tally = counted(
-    holding(tally, 1, 500),
+  let tally = setHeld(emptyTally(0), 2, 0)
+  tally = countEnd(
+    setHeld(tally, 1, 500),
     { kind: 'ok', firstMs: 120.4, sentAtMs: 0 },
     { nowMs: 500, chance: 0 },
   )
-  tally = counted(holding(tally, 0, 750), { kind: 'refused', sentAtMs: 0 }, { nowMs: 750, chance: 0 })
-  const first = told(tally, { ...standing, nowMs: 1_000, waiting: 11 })
+  tally = countEnd(setHeld(tally, 0, 750), { kind: 'refused', sentAtMs: 0 }, { nowMs: 750, chance: 0 })
+  const first = takeLoad(tally, { ...standing, nowMs: 1_000, waiting: 11 })
   assert.deepEqual(first.load, {
     gen: 3,
     inFlight: 0.5,
@@ -115,23 +115,23 @@ test('a load: the mean in flight without what was refused; totals; a want that r
     refused: 1,
     firstsMs: [120],
   })
-  const second = told(first.tally, { ...standing, nowMs: 2_000 })
+  const second = takeLoad(first.tally, { ...standing, nowMs: 2_000 })
   assert.deepEqual(second.load, { ...first.load, inFlight: 0, peak: 0, want: 8.46, firstsMs: [] })
-  const across = holding(second.tally, 1, 2_500)
-  const third = told(across, { ...standing, nowMs: 3_000 })
+  const across = setHeld(second.tally, 1, 2_500)
+  const third = takeLoad(across, { ...standing, nowMs: 3_000 })
   assert.equal(third.load.inFlight, 0.5)
   const refusal = { kind: 'refused', sentAtMs: 2_500 } as const
-  const late = counted(holding(third.tally, 0, 3_200), refusal, { nowMs: 3_200, chance: 0 })
-  assert.equal(told(late, { ...standing, nowMs: 4_000 }).load.inFlight, 0, 'no less than nothing')
+  const late = countEnd(setHeld(third.tally, 0, 3_200), refusal, { nowMs: 3_200, chance: 0 })
+  assert.equal(takeLoad(late, { ...standing, nowMs: 4_000 }).load.inFlight, 0, 'no less than nothing')
 })
 
 test('of many first tokens 32 are told, of the whole round', () => {
   let [tally, chance] = [emptyTally(0), 0.5]
   for (let ms = 0; ms < 1_000; ms += 1) {
     chance = (chance * 7.77) % 1
-    tally = counted(tally, { kind: 'ok', firstMs: ms, sentAtMs: 0 }, { nowMs: 0, chance })
+    tally = countEnd(tally, { kind: 'ok', firstMs: ms, sentAtMs: 0 }, { nowMs: 0, chance })
   }
-  const { firstsMs } = told(tally, { nowMs: 1, waiting: 0, most: 9, gen: 1 }).load
+  const { firstsMs } = takeLoad(tally, { nowMs: 1, waiting: 0, most: 9, gen: 1 }).load
   assert.equal(firstsMs.length, 32)
   assert.ok(firstsMs.some((ms) => ms > 500) && firstsMs.some((ms) => ms < 500))
 })

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { Retry } from '../../src/errors.ts'
-import { failureIn, failureOf, type CallFailure } from '../../src/throttle/outcome.ts'
-import { replyOf } from '../../src/throttle/reply.ts'
+import { failureIn, failureOf, type CallFailure } from '../../src/throttle/reply/outcome.ts'
+import { replyOf } from '../../src/throttle/reply/reply.ts'
 
 const NOW = Date.parse('2026-03-01T10:00:00Z')
 const seen = (status: number, headers?: unknown, body?: unknown) =>

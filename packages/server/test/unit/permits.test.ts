@@ -232,7 +232,7 @@ test('who has claimed as much as it had room for wants more than it holds', asyn
     void permits.run(KEY, never, { maxWaitMs: 0, deadlineMs: 1_000, signal, waitSignal: signal })
     return (hasMore: boolean) => {
       permits.claimed(KEY, hasMore)
-      return inUse().get(KEY)!.tell().load.want
+      return inUse().get(KEY)!.takeReport().load.want
     }
   }
   const want = wantOf({ isLearnt: true, share: 8 })

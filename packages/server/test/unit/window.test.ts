@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import type { CallFailure } from '../../src/throttle/outcome.ts'
-import { UNREAD, type Lease } from '../../src/throttle/lease.ts'
+import type { CallFailure } from '../../src/throttle/reply/outcome.ts'
+import { UNREAD, type Lease } from '../../src/throttle/fleet/lease.ts'
 import {
   capOf,
-  ended,
-  hushed,
-  leased,
+  recordEnd,
+  pauseFor,
+  applyLease,
   maySend,
-  opened,
-  sent,
+  openWindow,
+  recordSent,
   type CallEnd,
   type Window,
-} from '../../src/throttle/window.ts'
+} from '../../src/throttle/pod/window.ts'
 
 const RULES = { start: 8, most: 200 }
 const FAR_MS = 1e9
@@ -22,13 +22,13 @@ type Sent = { readonly sentAtMs: number }
 
 /** A window and its calls, on a time that stands still until it is moved. */
 function downstream(rules = RULES, learnt: Partial<Window> = {}) {
-  const read = leased(opened(rules), { ...UNREAD, share: rules.most, untilMs: FAR_MS, gen: 1 }, 0)
+  const read = applyLease(openWindow(rules), { ...UNREAD, share: rules.most, untilMs: FAR_MS, gen: 1 }, 0)
   let window: Window = { ...read, ...learnt }
   let nowMs = 0
   const cuts: string[] = []
   const end = (how: Partial<CallEnd> & Pick<CallEnd, 'kind'>, { sentAtMs }: Sent, chance = 0) => {
     const whole = how.kind === 'ok' ? { wholeMs: nowMs - sentAtMs } : {}
-    const { window: next, cut } = ended(window, { ...whole, sentAtMs, ...how } as CallEnd, {
+    const { window: next, cut } = recordEnd(window, { ...whole, sentAtMs, ...how } as CallEnd, {
       nowMs,
       chance,
       rules,
@@ -38,7 +38,7 @@ function downstream(rules = RULES, learnt: Partial<Window> = {}) {
   }
   const send = (): Sent => {
     assert.ok(maySend(window, nowMs), 'no permit')
-    window = sent(window, nowMs)
+    window = recordSent(window, nowMs)
     return { sentAtMs: nowMs }
   }
   const flying: Sent[] = []
@@ -68,7 +68,8 @@ function downstream(rules = RULES, learnt: Partial<Window> = {}) {
     rest: () => {
       for (const call of flying.splice(0)) end({ kind: 'client' }, call)
     },
-    lease: (lease: Partial<Lease>) => void (window = leased(window, { ...window.lease, ...lease }, nowMs)),
+    lease: (lease: Partial<Lease>) =>
+      void (window = applyLease(window, { ...window.lease, ...lease }, nowMs)),
     mayBegin: () => maySend(window, nowMs),
     get cap() {
       return capOf(window, nowMs)
@@ -127,7 +128,7 @@ test('starting: the limit doubles every 200 ms from when it was first used up, a
 test('starting: calls that somebody waits for are held back by the bound alone', () => {
   const to = downstream()
   assert.deepEqual([capOf(to.window, 0), capOf(to.window, 0, true)], [8, 200])
-  assert.equal(capOf(opened(RULES), 0, true), 1, 'before the first read')
+  assert.equal(capOf(openWindow(RULES), 0, true), 1, 'before the first read')
   to.end({ kind: 'refused' }, to.send())
   assert.deepEqual([to.cap, capOf(to.window, to.nowMs, true)], [1, 1], 'there was a sign')
 })
@@ -288,7 +289,7 @@ test('T2, T3: whatever happens, held ≤ cap at every send, one cut an episode, 
 })
 
 test('T6: one before the first read; the share under a lease; the lesser of it and the safe share after, whatever it learns', () => {
-  assert.equal(capOf(opened(RULES), 0), 1)
+  assert.equal(capOf(openWindow(RULES), 0), 1)
   const to = downstream()
   to.roundTrip(500)
   to.rest()
@@ -343,10 +344,10 @@ test('a wait of ten seconds or more is for all pods, a shorter one for this pod'
 
 test('a pause of all pods is spread once, however often it is read; a longer one is another', () => {
   const { window, nowMs } = downstream()
-  const first = hushed(window, 20_000, { nowMs, chance: 0.1 })
+  const first = pauseFor(window, 20_000, { nowMs, chance: 0.1 })
   assert.equal(first.pauseUntilMs - nowMs, 20_200)
-  const again = hushed(first, 19_000, { nowMs: nowMs + 1_000, chance: 1 })
+  const again = pauseFor(first, 19_000, { nowMs: nowMs + 1_000, chance: 1 })
   assert.equal(again.pauseUntilMs, first.pauseUntilMs)
-  const longer = hushed(again, 40_000, { nowMs: nowMs + 1_000, chance: 1 })
+  const longer = pauseFor(again, 40_000, { nowMs: nowMs + 1_000, chance: 1 })
   assert.equal(longer.pauseUntilMs - nowMs, 45_000)
 })

@@ -1,7 +1,7 @@
 // Downstreams as operators see them: what the fleet has learnt, from their rows; who uses them, from what pods told within
 // the time of a lease. Read whole when somebody asks, within a limit of time: agents' own last, of which tenants make many.
-import { valueOf, type Transactions } from '../store/database.ts'
-import { OF_AGENTS } from './key.ts'
+import { valueOf, type Transactions } from '../../store/database.ts'
+import { OF_AGENTS } from '../definition.ts'
 import { LEASE_MS } from './lease.ts'
 
 export type DownstreamStanding = {
@@ -49,7 +49,7 @@ const STANDINGS = `
 
 type StandingRow = Omit<DownstreamStanding, 'pausedUntil'> & { readonly pausedUntil: Date | null }
 
-export async function standings(database: Transactions): Promise<DownstreamStanding[]> {
+export async function readStandings(database: Transactions): Promise<DownstreamStanding[]> {
   const outcome = await database.transaction((query) => query<StandingRow>(STANDINGS), {
     access: 'read',
     deadlineMs: READ_MS,

@@ -1,11 +1,10 @@
 // What the leader does for downstreams: it learns how much each takes, and says who may have how much of it. A row is
 // written over the one that it follows from, and under the leader's term: overtaken, it changes no row.
-import { valueOf, type Query, type Transactions } from '../store/database.ts'
-import { IS_LEADER, type Duty, type Term } from '../store/leader.ts'
-import type { Log } from '../telemetry/log.ts'
-import { isNews, nextRow, type LedgerRow, type ToldLoad } from './ledger.ts'
+import { valueOf, type Query, type Transactions } from '../../store/database.ts'
+import { IS_LEADER, type Duty, type Term } from '../../store/leader.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { isNews, nextRow, type LedgerRow, type Load, type ToldLoad } from './ledger.ts'
 import { LEASE_MS } from './lease.ts'
-import type { Load } from './load.ts'
 import { ROUND_MS } from './rounds.ts'
 
 type Deps = { readonly database: Transactions; readonly log: Log }
@@ -48,7 +47,7 @@ const SWEEP = [
 
 export function throttleDuties({ database, log }: Deps): Duty[] {
   const share = async (term: Term) => {
-    const work = async (query: Query) => publish(query, term, await due(query))
+    const work = async (query: Query) => publishRows(query, term, await readDueRows(query))
     const { written, wanted } = valueOf(await database.transaction(work), 'Shares could not be published')
     if (written < wanted) log.warn('shares were published by another leader', { data: wanted - written })
   }
@@ -65,7 +64,7 @@ export function throttleDuties({ database, log }: Deps): Duty[] {
 }
 
 /** The rows that are to be written now. The time is read first: whatever else is read is as young, or younger. */
-export async function due(query: Query): Promise<Keyed[]> {
+export async function readDueRows(query: Query): Promise<Keyed[]> {
   const [now] = await query<{ nowMs: number }>(NOW)
   const heard = await query<PodLoads>(LOADS)
   const told = new Map<string, ToldLoad[]>()
@@ -85,7 +84,7 @@ export async function due(query: Query): Promise<Keyed[]> {
   })
 }
 
-export async function publish(query: Query, { term, pod }: Term, rows: readonly Keyed[]) {
+export async function publishRows(query: Query, { term, pod }: Term, rows: readonly Keyed[]) {
   const wanted = rows.length
   if (wanted === 0) return { written: 0, wanted }
   const written = (await query(PUBLISH, [term, pod, JSON.stringify(rows)])).length

@@ -35,6 +35,9 @@ export type Offer = {
   readonly leftMs: number
 }
 
+/** With the pause that is meant for all pods. */
+export type HeardOffer = Offer & { readonly pauseMs: number }
+
 /** Of a pod that has not read. */
 export const UNREAD: Lease = {
   share: 1,
@@ -57,7 +60,7 @@ export function boundOf(lease: Lease, nowMs: number): number {
 type Reading = { readonly sentMs: number; readonly most: number }
 
 /** After a read; `undefined`: there is no row. */
-export function renewed(lease: Lease, offer: Offer | undefined, { sentMs, most }: Reading): Lease {
+export function renewLease(lease: Lease, offer: Offer | undefined, { sentMs, most }: Reading): Lease {
   if (!offer) return lease === UNREAD ? { ...UNREAD, share: most, untilMs: sentMs + LEASE_MS } : lease
   const { gen, isLearnt, isClean, safe } = offer
   const share = offer.share ?? (isLearnt ? 1 : most)

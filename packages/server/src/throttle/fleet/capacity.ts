@@ -14,7 +14,7 @@
 //
 // Growth counts calls, not seconds: long calls would be tried far more often than they end. Of short ones, a round trip a
 // round counts. Clean are round trips since the last cut or refusal.
-import { medianOf } from './latency.ts'
+import { medianOf } from '../../lib/median.ts'
 
 export type Capacity = {
   /** Null until there was a sign of it. */
@@ -61,9 +61,9 @@ export const UNLEARNT: Capacity = {
   memory: { okSince: 0, isRefusing: false, isFirst: false, samples: [], sinceMs: 0, medians: [], ratio: 1 },
 }
 
-export function learnt(before: Capacity, seen: RoundSum, nowMs: number): Capacity {
+export function learnCapacity(before: Capacity, seen: RoundSum, nowMs: number): Capacity {
   const { inFlight, ok, refused } = seen
-  const timed = compared(before.memory, seen.firstsMs, nowMs)
+  const timed = compareLatency(before.memory, seen.firstsMs, nowMs)
   const memory = { ...timed, isRefusing: refused > 0, isFirst: false }
   const { capacity } = before
   const isFirst = capacity === null || (before.memory.isFirst === true && refused > 0)
@@ -89,7 +89,7 @@ export function learnt(before: Capacity, seen: RoundSum, nowMs: number): Capacit
 }
 
 /** A window closes with sixty samples. One that was not filled within a minute is forgotten, and nothing is slow. */
-function compared(memory: Memory, firstsMs: readonly number[], nowMs: number): Memory {
+function compareLatency(memory: Memory, firstsMs: readonly number[], nowMs: number): Memory {
   const isOld = nowMs - memory.sinceMs > WINDOW.ms
   const kept = isOld ? { samples: [], sinceMs: nowMs, ratio: 1 } : memory
   const samples = [...kept.samples, ...firstsMs]

@@ -28,9 +28,10 @@
 //                                three calls' time
 //
 // A cut is of what was truly in flight. Calls sent before a cut do not cut again (T2): the refusals of one overload are one.
-import { medianOf, timed, UNTIMED, type Latency } from './latency.ts'
-import { boundOf, isValid, UNREAD, type Lease } from './lease.ts'
-import type { CallFailure } from './outcome.ts'
+import { addSample, UNTIMED, type Latency } from './latency.ts'
+import { medianOf } from '../../lib/median.ts'
+import { boundOf, isValid, UNREAD, type Lease } from '../fleet/lease.ts'
+import type { CallFailure } from '../reply/outcome.ts'
 
 export type Rules = {
   /** The first limit. */
@@ -93,7 +94,7 @@ const WIDE_MS = 10_000
 const CALM_CALLS = 3
 const AGAIN = { leastMs: 1_000, aheadMs: 30_000 }
 
-export function opened({ start, most }: Rules): Window {
+export function openWindow({ start, most }: Rules): Window {
   return {
     limit: Math.min(start, most),
     lease: UNREAD,
@@ -134,11 +135,11 @@ export function opensAtMs(window: Window, nowMs: number): number {
   return growsSinceMs + (doublingsIn(growsSinceMs, nowMs) + 1) * DOUBLES_MS
 }
 
-export function sent(window: Window, nowMs: number): Window {
+export function recordSent(window: Window, nowMs: number): Window {
   const held = window.held + 1
   const isUsedUp = window.isStarting && held >= Math.floor(limitOf(window, nowMs))
   const growsSinceMs = window.growsSinceMs ?? (isUsedUp ? nowMs : undefined)
-  return { ...window, held, growsSinceMs, spans: noted(window.spans, nowMs, { peak: held }) }
+  return { ...window, held, growsSinceMs, spans: noteInSpans(window.spans, nowMs, { peak: held }) }
 }
 
 function limitOf({ limit, isStarting, growsSinceMs }: Window, nowMs: number): number {
@@ -151,7 +152,7 @@ function doublingsIn(sinceMs: number, nowMs: number): number {
 }
 
 /** What the fleet lets this pod have from now on. */
-export function leased(window: Window, lease: Lease, nowMs: number): Window {
+export function applyLease(window: Window, lease: Lease, nowMs: number): Window {
   const bound = boundOf(lease, nowMs)
   const isCalm = nowMs - window.cutAtMs >= CALM_CALLS * medianOf(window.wholesMs)
   const pulls = lease.isLearnt && lease.isClean && isCalm && isValid(lease, nowMs)
@@ -161,13 +162,13 @@ export function leased(window: Window, lease: Lease, nowMs: number): Window {
 }
 
 /** Another pod was told to wait, for all of them. */
-export function hushed(window: Window, pauseMs: number, { nowMs, chance }: Moment): Window {
+export function pauseFor(window: Window, pauseMs: number, { nowMs, chance }: Moment): Window {
   if (nowMs + pauseMs <= window.pauseUntilMs) return window // heard before: a round must not spread it anew
-  return paused(window, nowMs + pauseMs * (1 + WAIT_SPREAD * chance))
+  return extendPause(window, nowMs + pauseMs * (1 + WAIT_SPREAD * chance))
 }
 
 /** One call's end: what it teaches, and its permit back. `cut` says why the limit was cut, if it was. */
-export function ended(
+export function recordEnd(
   window: Window,
   end: CallEnd,
   { rules, ...moment }: Moment & { readonly rules: Rules },
@@ -175,9 +176,12 @@ export function ended(
   const { nowMs } = moment
   const counted = end.sentAtMs >= window.cutAtMs ? 1 : 0
   const ill = end.kind === 'server' ? counted : 0
-  const seen = { ...window, spans: noted(window.spans, nowMs, { peak: window.held, ended: counted, ill }) }
+  const seen = {
+    ...window,
+    spans: noteInSpans(window.spans, nowMs, { peak: window.held, ended: counted, ill }),
+  }
   const { cut, ...taught } =
-    end.kind === 'ok' ? succeeded(seen, end, { nowMs, rules }) : failed(seen, end, moment)
+    end.kind === 'ok' ? learnFromSuccess(seen, end, { nowMs, rules }) : learnFromFailure(seen, end, moment)
   // A call that was sent behind the first cut shows how much is taken now.
   const isSettling = taught.isSettling && !(window.isSettling && counted === 1)
   return { window: { ...taught, isSettling, held: taught.held - 1 }, cut }
@@ -187,20 +191,20 @@ export function ended(
  * When to ask again who was turned away now, as far as that can be told: after one who was turned away before, by as much
  * as calls end one after the other here.
  */
-export function comesAgainAtMs(window: Window, lastMs: number, { nowMs, chance }: Moment): number {
+export function retryAtMs(window: Window, lastMs: number, { nowMs, chance }: Moment): number {
   const usualMs = Math.max(AGAIN.leastMs, medianOf(window.wholesMs))
   const openMs = window.pauseUntilMs > nowMs ? window.pauseUntilMs : nowMs + usualMs * (1 + chance / 2)
   const gapMs = usualMs / Math.max(1, capOf(window, nowMs))
   return Math.min(Math.max(openMs, lastMs + gapMs), openMs + AGAIN.aheadMs)
 }
 
-function succeeded(
+function learnFromSuccess(
   window: Window,
   { firstMs, wholeMs }: Ok,
   { nowMs, rules }: { readonly nowMs: number; readonly rules: Rules },
 ): Taught {
   const { isClosed, ...latency } =
-    firstMs === undefined ? { ...window.latency, isClosed: false } : timed(window.latency, firstMs, nowMs)
+    firstMs === undefined ? { ...window.latency, isClosed: false } : addSample(window.latency, firstMs, nowMs)
   const { isStarting, held } = window
   const slow = isClosed && latency.ratio > SLOW.shrink
   const inUse = held >= IN_USE * capOf(window, nowMs)
@@ -220,7 +224,7 @@ function succeeded(
   }
 }
 
-function failed(
+function learnFromFailure(
   window: Window,
   { kind, waitMs, sentAtMs }: CallFailure & { readonly sentAtMs: number },
   { nowMs, chance }: Moment,
@@ -228,18 +232,18 @@ function failed(
   if (kind === 'client') return window
   const counts = sentAtMs >= window.cutAtMs && (kind !== 'server' || isIll(window.spans, nowMs))
   const isOfFirst = kind === 'refused' && window.isSettling && sentAtMs < window.cutAtMs
-  const cut = counts ? cutBy(kind, window, nowMs) : isOfFirst ? settled(window) : window
+  const cut = counts ? cutLimit(kind, window, nowMs) : isOfFirst ? settleBurst(window) : window
   if (waitMs !== undefined) {
     const wideUntilMs = waitMs < WIDE_MS ? cut.wideUntilMs : Math.max(cut.wideUntilMs, nowMs + waitMs)
-    return paused({ ...cut, wideUntilMs }, nowMs + waitMs * (1 + WAIT_SPREAD * chance))
+    return extendPause({ ...cut, wideUntilMs }, nowMs + waitMs * (1 + WAIT_SPREAD * chance))
   }
   if (!counts || kind === 'server' || window.limit > 1) return cut
   const pauseMs = Math.min(LOWEST.mostMs, LOWEST.firstMs * 2 ** Math.min(window.lowest, 30))
   const lowest = window.lowest + 1
-  return paused({ ...cut, lowest }, nowMs + pauseMs * (1 + LOWEST.spread * chance))
+  return extendPause({ ...cut, lowest }, nowMs + pauseMs * (1 + LOWEST.spread * chance))
 }
 
-function cutBy(kind: 'refused' | 'timeout' | 'server', window: Window, nowMs: number): Taught {
+function cutLimit(kind: 'refused' | 'timeout' | 'server', window: Window, nowMs: number): Taught {
   const holdMs = Math.max(CUT.holdMs, medianOf(window.firstsMs))
   const isShared = window.lease.isLearnt && isValid(window.lease, nowMs)
   const by = kind === 'refused' && isShared ? CUT.shared : CUT[kind]
@@ -257,12 +261,12 @@ function cutBy(kind: 'refused' | 'timeout' | 'server', window: Window, nowMs: nu
 }
 
 /** After one more refusal of the first burst. */
-function settled(window: Window): Window {
+function settleBurst(window: Window): Window {
   return { ...window, limit: Math.max(1, Math.min(window.limit, SETTLED * (window.held - 1))) }
 }
 
 /** A pause only ever becomes longer. */
-function paused(window: Taught, untilMs: number): Taught {
+function extendPause(window: Taught, untilMs: number): Taught {
   return { ...window, pauseUntilMs: Math.max(window.pauseUntilMs, untilMs) }
 }
 
@@ -272,7 +276,7 @@ function isIll(spans: readonly Span[], nowMs: number): boolean {
   return sum('ended') >= ILL.least && sum('ill') > ILL.part * sum('ended')
 }
 
-function noted(
+function noteInSpans(
   spans: readonly Span[],
   nowMs: number,
   { peak, ended = 0, ill = 0 }: Partial<Span> & Pick<Span, 'peak'>,

@@ -3,16 +3,16 @@
 //   the one that was idle for longest
 //   of the tenant with most agents that pause, the agent whose pause ends first: no tenant's agents shut others out
 // and of none, if there is none such: a pause that a key of code's is told is kept.
-import { Retry } from '../errors.ts'
-import type { Clock } from '../lib/clock.ts'
-import type { Random } from '../lib/random.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
-import { isOfAgent, tenantOf } from './key.ts'
+import { Retry } from '../../errors.ts'
+import type { Clock } from '../../lib/clock.ts'
+import type { Random } from '../../lib/random.ts'
+import type { Metrics } from '../../telemetry/metrics.ts'
+import { isOfAgent, tenantOf } from '../definition.ts'
+import type { Meter } from './gate.ts'
 import { createLimiter, type Limiter, type Standing } from './limiter.ts'
-import { createLabels, meterOf } from './meter.ts'
-import type { Mode } from './mode.ts'
+import type { Mode } from '../definition.ts'
 
-export type InUse = {
+export type Limiters = {
   readonly find: (key: string) => Limiter | undefined
   /** That of the key, from now on in use. */
   readonly of: (key: string, settings: PodSettings) => Limiter
@@ -29,7 +29,7 @@ type Deps = {
 const MOST = 1_000
 const IDLE_MS = 600_000
 
-export function createInUse({ metrics, ...deps }: Deps): InUse {
+export function createLimiters({ metrics, ...deps }: Deps): Limiters {
   const limiters = new Map<string, Limiter>()
   const labelOf = createLabels()
   const forgetIdle = (longerMs: number) => {
@@ -96,4 +96,35 @@ function forgetPaused(limiters: Map<string, Limiter>): void {
   const most = tenants.reduce((a, b) => (b.length > a.length ? b : a), [])
   const untilMs = ({ pausedUntil }: Standing) => pausedUntil?.getTime() ?? 0
   if (most.length > 0) limiters.delete(most.reduce((a, b) => (untilMs(b) < untilMs(a) ? b : a)).key)
+}
+
+// A key that code names has a label of its own, up to a number of them; the others have one together, and so have all agents, whose
+// number is their tenants' affair (S22).
+type Counters = Pick<Metrics, 'count' | 'observe'>
+
+const MOST_LABELS = 100
+const AGENTS = '(agents)' // no key has brackets
+const OTHERS = '(others)'
+
+/** The label of each key, the same for its whole life. */
+export function createLabels(): (key: string) => string {
+  const labelled = new Set<string>()
+  return (key) => {
+    if (isOfAgent(key)) return AGENTS
+    if (labelled.size < MOST_LABELS) labelled.add(key)
+    return labelled.has(key) ? key : OTHERS
+  }
+}
+
+export function meterOf(metrics: Counters, downstream: string): Meter {
+  return {
+    asked: (how, waitedMs) => {
+      metrics.count('permits', { downstream, outcome: how })
+      if (how === 'at_once' || how === 'waited') metrics.observe('permitWait', { downstream }, waitedMs)
+    },
+    ended: (kind, cut) => {
+      metrics.count('downstreamReplies', { downstream, class: kind })
+      if (cut) metrics.count('downstreamCuts', { downstream, reason: cut })
+    },
+  }
 }

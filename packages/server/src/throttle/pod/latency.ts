@@ -2,6 +2,8 @@
 // is the time to a call's first token; only calls that succeeded give one. A window closes with 40 samples, or after
 // 30 s with ten. One that is slow for good is not slow any more fifteen windows later. Pure.
 
+import { medianOf } from '../../lib/median.ts'
+
 export type Latency = {
   readonly samples: readonly number[]
   readonly sinceMs: number
@@ -16,7 +18,7 @@ const REMEMBERED = 15
 export const UNTIMED: Latency = { samples: [], sinceMs: 0, medians: [], ratio: 1 }
 
 /** After one more sample; `isClosed` says that it was the last of its window. */
-export function timed(
+export function addSample(
   { samples, sinceMs, medians, ratio }: Latency,
   sample: number,
   nowMs: number,
@@ -32,12 +34,4 @@ export function timed(
 function ratioOf(medians: readonly number[]): number {
   const least = Math.min(...medians)
   return least > 0 ? medians.at(-1)! / least : 1
-}
-
-/** 0 of none. */
-export function medianOf(samples: readonly number[]): number {
-  if (samples.length === 0) return 0
-  const sorted = samples.toSorted((a, b) => a - b)
-  const middle = Math.floor(sorted.length / 2)
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
 }

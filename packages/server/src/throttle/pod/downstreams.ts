@@ -1,23 +1,23 @@
 // The downstreams of a pod, each by its key: one limit of a provider is one key, whoever calls under it. Options are said
 // once; another `get` of the key may repeat them, or say nothing.
 import { isDeepStrictEqual } from 'node:util'
-import { Rejected } from '../errors.ts'
-import type { Clock } from '../lib/clock.ts'
-import type { Random } from '../lib/random.ts'
-import type { Call, Permits } from '../task/runner.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
-import { send } from './call.ts'
+import { Rejected } from '../../errors.ts'
+import type { Clock } from '../../lib/clock.ts'
+import type { Random } from '../../lib/random.ts'
+import type { Call, Permits } from '../../task/runner.ts'
+import type { Metrics } from '../../telemetry/metrics.ts'
+import { send } from './limiter.ts'
 import {
   settingsOf,
   timeOf,
   type DownstreamDefinition,
   type DownstreamOptions,
   type DownstreamSettings,
-} from './definition.ts'
-import { createInUse, type InUse } from './in-use.ts'
-import { isOfAgent, keyOf } from './key.ts'
+} from '../definition.ts'
+import { createLimiters, type Limiters } from './limiters.ts'
+import { isOfAgent, keyOf } from '../definition.ts'
 import type { PermitWish, Standing } from './limiter.ts'
-import { modeOf, type Mode } from './mode.ts'
+import { modeOf, type Mode } from '../definition.ts'
 
 export type RunOptions = {
   readonly signal?: AbortSignal
@@ -37,7 +37,7 @@ export type Downstreams = {
   get(key: string, options?: DownstreamOptions): Downstream
   /** Whether agents behind URLs may share it. */
   readonly isOpen: (key: string) => boolean
-  readonly inUse: InUse['all']
+  readonly inUse: Limiters['all']
   /** For what stands in the queue. */
   readonly permits: Permits
 }
@@ -62,7 +62,7 @@ const UNUSED: Standing = { limit: 1, share: 1, gen: 0, held: 0, waiting: 0, paus
 export function createDownstreams(deps: Deps): Downstreams {
   const said = new Map<string, Said>()
   const ofAgents = { ...DEFAULTS, start: deps.turnSlots, most: deps.turnSlots }
-  const inUse = createInUse(deps)
+  const inUse = createLimiters(deps)
   const say = (key: string, options: DownstreamOptions) => {
     const known = said.get(key)
     if (known && !isDeepStrictEqual(options, known.options))
@@ -79,7 +79,7 @@ export function createDownstreams(deps: Deps): Downstreams {
   }
   const run = async <Value>(key: string, body: (call: Call) => Promise<Value>, patience: PermitWish) => {
     const { start, most, mode } = settingsFor(key)
-    if (mode === 'off') return unlimited(deps.clock, body, patience)
+    if (mode === 'off') return runUnlimited(deps.clock, body, patience)
     return inUse.of(key, { start, most, mode }).run(body, patience)
   }
   return {
@@ -109,7 +109,7 @@ export function createDownstreams(deps: Deps): Downstreams {
   }
 }
 
-async function unlimited<Value>(
+async function runUnlimited<Value>(
   clock: Clock,
   body: (call: Call) => Promise<Value>,
   { signal, deadlineMs }: PermitWish,

@@ -7,9 +7,9 @@
 //   client    all else: the request's own fault, or ours; says nothing about the provider
 // An error of this library that asks to be tried later counts as a refusal; one of a limiter does not: that was another
 // call, or none. Pure, and total.
-import { kindOf, type Retry } from '../errors.ts'
+import { kindOf, type Retry } from '../../errors.ts'
 import { replyIn, type ProviderReply } from './reply.ts'
-import { LONGEST_MS, waitOf } from './wait.ts'
+import { LONGEST_MS, waitOf } from './reply.ts'
 
 export type FailureKind = 'refused' | 'timeout' | 'server' | 'client'
 export type CallFailure = {

@@ -11,11 +11,26 @@
 // `upTo` is the most that a pod may act on: its share, and those of before until it has told that it read a row since the
 // last change. Its lease ends when the load that its share was given for is older than a lease, so that nobody acts on a
 // share that was freed.
-import { learnt, UNLEARNT, type Capacity, type RoundSum } from './capacity.ts'
+import { learnCapacity, UNLEARNT, type Capacity, type RoundSum } from './capacity.ts'
 import { LEASE_MS } from './lease.ts'
-import type { Load } from './load.ts'
-import { divide, handOver } from './share.ts'
+import { divide, handOver } from './shares.ts'
 
+/** What a pod tells the leader about one downstream, once a round. */
+export type Load = {
+  /** Of the row that the pod acts on. */
+  readonly gen: number
+  readonly inFlight: number
+  readonly peak: number
+  /** Undefined: of a pod of the release before. */
+  readonly held?: number
+  readonly want: number
+  /** More it would never have. 0: nothing any more, as it stops. */
+  readonly most: number
+  readonly ok: number
+  readonly refused: number
+  /** Times to the first token of this round's calls, some of them. */
+  readonly firstsMs: readonly number[]
+}
 export type LedgerEntry = {
   readonly share: number
   readonly upTo: number
@@ -43,8 +58,8 @@ export function nextRow(before: LedgerRow | undefined, told: readonly ToldLoad[]
   const row = before ?? { ...UNLEARNT, gen: 0, shares: {}, safe: 1, expiresMs: nowMs + LEASE_MS }
   const gen = row.gen + 1
   const fresh = told.filter(({ at }) => nowMs - at <= LEASE_MS)
-  const { capacity, memory } = learnt(row, seenBy(row, fresh, nowMs), nowMs)
-  const all = [...fresh.filter(({ load }) => load.most > 0), ...silentIn(row, fresh, nowMs)]
+  const { capacity, memory } = learnCapacity(row, sumRound(row, fresh, nowMs), nowMs)
+  const all = [...fresh.filter(({ load }) => load.most > 0), ...findSilent(row, fresh, nowMs)]
   const given = capacity === null ? all.map(({ load }) => load.most) : handedOut(capacity)
   return {
     gen,
@@ -83,14 +98,14 @@ export function nextRow(before: LedgerRow | undefined, told: readonly ToldLoad[]
 }
 
 /** What happened since the row was written. After a time without a leader, or of a pod that is new: nothing. */
-function seenBy(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): RoundSum {
+function sumRound(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): RoundSum {
   const since = {
     ok: 0,
     refused: 0,
     inFlight: 0,
     peak: 0,
     left: 0,
-    spare: spareIn(row, fresh),
+    spare: countSpare(row, fresh),
     firstsMs: [] as number[],
   }
   const isUnbroken = nowMs < row.expiresMs
@@ -110,7 +125,7 @@ function seenBy(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): Roun
 
 /** What pods that have enough do not use, while another has less than it wants: else one that is idle, which has 1 at least,
  *  would keep a small capacity from ever being in use. */
-function spareIn(row: LedgerRow, fresh: readonly ToldLoad[]): number {
+function countSpare(row: LedgerRow, fresh: readonly ToldLoad[]): number {
   const shareOf = ({ pod }: ToldLoad) => row.shares[pod]?.share ?? 0
   const [lacking, content] = [fresh.filter(lacks), fresh.filter((one) => !lacks(one))]
   if (lacking.length === 0) return 0
@@ -121,7 +136,7 @@ function spareIn(row: LedgerRow, fresh: readonly ToldLoad[]): number {
   }
 }
 
-function silentIn(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): ToldLoad[] {
+function findSilent(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): ToldLoad[] {
   const speaking = new Set(fresh.map(({ pod }) => pod))
   return Object.entries(row.shares).flatMap(([name, { share, at, ok, refused }]) => {
     const pod = Number(name)

@@ -1,15 +1,17 @@
 // One downstream, as one pod calls it. A call is sent under a permit, which one synchronous step grants after the whole test
 // (`gate`), and which comes back once, however the call ends (`call`). Nothing is tried again here: what was not sent, or
 // failed, is the caller's to put off. Who only observes goes through at once, and everything else is the same.
-import { Retry } from '../errors.ts'
-import type { Clock } from '../lib/clock.ts'
-import type { Random } from '../lib/random.ts'
-import type { Call } from '../task/runner.ts'
-import { send } from './call.ts'
+import { Retry } from '../../errors.ts'
+import { within, type Clock } from '../../lib/clock.ts'
+import type { Random } from '../../lib/random.ts'
+import type { Call } from '../../task/runner.ts'
+import { failureIn, failureOf, type CallFailure } from '../reply/outcome.ts'
+import { replyOf } from '../reply/reply.ts'
 import { createGate, type Gate } from './gate.ts'
-import { boundOf } from './lease.ts'
-import type { Meter } from './meter.ts'
-import { capOf, comesAgainAtMs, type Rules } from './window.ts'
+import { boundOf } from '../fleet/lease.ts'
+import type { Reporter } from '../fleet/rounds.ts'
+import type { Meter } from './gate.ts'
+import { capOf, retryAtMs, type CallEnd, type Rules } from './window.ts'
 
 export type Standing = {
   /** How many may be in flight here, as learnt so far. */
@@ -22,12 +24,11 @@ export type Standing = {
   /** Until when nothing is sent, if that lies ahead. */
   readonly pausedUntil: Date | undefined
 }
-export type Limiter = Pick<Gate, 'hear' | 'close'> & {
+export type Limiter = Reporter & {
   run<Value>(body: (call: Call) => Promise<Value>, patience: PermitWish): Promise<Value>
   readonly standing: () => Standing
   /** For how long nobody has called, or waited to; nothing inside a pause, which is not forgotten. */
   readonly idleMs: () => number
-  readonly tell: () => ReturnType<Gate['tell']>
   /** How many more attempts may begin, beside so many that have, and have not asked for a permit yet. */
   readonly roomFor: (coming: number) => number
   /** Whether the queue had as many as there was room for. */
@@ -71,11 +72,11 @@ export function createLimiter(deps: Deps): Limiter {
   const use = () => void (usedMs = clock.monotonicMs())
   const refusal = (what: string, cause?: unknown) => {
     const moment = { nowMs: clock.monotonicMs(), chance: random.unit() }
-    lastMs = comesAgainAtMs(gate.window(), lastMs, moment)
+    lastMs = retryAtMs(gate.window(), lastMs, moment)
     const at = new Date(clock.now() + lastMs - moment.nowMs)
     return new Retry('rate_limited', `${key}: ${what}`, { at, cause, fields: { key } })
   }
-  const admit = admission({ ...deps, gate, queued, refusal })
+  const admit = createAdmission({ ...deps, gate, queued, refusal })
   return {
     run: async (body, { deadlineMs, isQueued, ...patience }) => {
       use()
@@ -113,8 +114,8 @@ export function createLimiter(deps: Deps): Limiter {
       return Math.max(behind, cap - (coming + window.held + gate.waiters.size))
     },
     claimed: (isFull) => void (hasMore = isFull),
-    tell: () => gate.tell(hasMore),
-    hear: gate.hear,
+    takeReport: () => gate.takeReport(hasMore),
+    applyOffer: gate.applyOffer,
     close: gate.close,
   }
 }
@@ -126,7 +127,7 @@ type Door = Pick<Deps, 'clock' | 'mode' | 'meter' | 'rules'> & {
 }
 
 /** Resolves with a permit taken. */
-function admission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
+function createAdmission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
   const { waiters } = gate
   const none = (why: string) => {
     meter.asked('none', 0)
@@ -134,14 +135,14 @@ function admission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
   }
   const wait = async ({ maxWaitMs, signal, waitSignal, isAwaited }: Omit<PermitWish, 'deadlineMs'>) => {
     const { entered, leave } = waiters.join(isAwaited)
-    gate.move()
+    gate.admit()
     const over = new AbortController()
     for (const one of [signal, waitSignal]) one?.addEventListener('abort', leave, { signal: over.signal })
     clock.sleep(maxWaitMs, over.signal).then(leave, () => undefined) // aborted: it has its answer
     const isIn = await entered
     over.abort()
     if (isIn) return true
-    gate.move() // the alarm may have been for this one alone
+    gate.admit() // the alarm may have been for this one alone
     signal?.throwIfAborted()
     waitSignal?.throwIfAborted()
     return false
@@ -172,4 +173,52 @@ function admission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
 
 function textOf(error: unknown): string {
   return error instanceof Error ? error.message : 'the call'
+}
+
+type Sent<Value> = {
+  readonly body: (call: Call) => Promise<Value>
+  readonly clock: Clock
+  readonly deadlineMs: number
+  readonly signal: AbortSignal | undefined
+  readonly end: (how: CallEnd) => void
+  /** What is thrown if it was refused. */
+  readonly asRefused: (error: unknown) => unknown
+}
+
+/** Sends a call, and gives its permit back once: by its return, its error, or its deadline (T5). A body that runs on past the
+ *  deadline has no permit any more. */
+export async function send<Value>(sent: Sent<Value>): Promise<Value> {
+  const { body, clock, deadlineMs, signal, end } = sent
+  const sentAtMs = clock.monotonicMs()
+  const late = new Retry('unavailable', `A call took longer than ${deadlineMs} ms`)
+  const over = new AbortController()
+  const told: { firstMs?: number; failure?: CallFailure } = {}
+  const call: Call = {
+    signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal,
+    firstToken: () => void (told.firstMs ??= clock.monotonicMs() - sentAtMs),
+    response: (status, headers, text) => {
+      if (status >= 400) told.failure ??= failureOf(replyOf(status, headers, text), clock.now())
+    },
+  }
+  try {
+    const value = await within(clock, deadlineMs, start(body, call), late)
+    const wholeMs = clock.monotonicMs() - sentAtMs
+    end({ sentAtMs, ...(told.failure ?? { kind: 'ok', firstMs: told.firstMs, wholeMs }) })
+    return value
+  } catch (error) {
+    over.abort(late)
+    const how = told.failure && told.failure.kind !== 'client' ? told.failure : thrown(error)
+    end({ sentAtMs, ...how })
+    throw how.kind === 'refused' ? sent.asRefused(error) : error
+  }
+
+  function thrown(error: unknown): CallFailure {
+    if (signal?.aborted) return { kind: 'client' } // our own cancel
+    if (error === late) return { kind: told.firstMs === undefined ? 'timeout' : 'client' } // it spoke, at length
+    return failureIn(error, clock.now())
+  }
+}
+
+async function start<Value>(body: (call: Call) => Promise<Value>, call: Call): Promise<Value> {
+  return body(call)
 }

@@ -2,15 +2,25 @@
 // second while any downstream is in use; at once when one comes into use, when a share was cut, so that others may have it,
 // and when a provider asked for a long pause, which is for all pods. Nothing waits for a round: without one, leases end
 // and safe shares hold. The last says what it will not use any more, so that others need not wait for the end of its lease.
-import { createBell } from '../lib/bell.ts'
-import type { Clock } from '../lib/clock.ts'
-import type { Service } from '../lib/lifecycle.ts'
-import { valueOf, type Transactions } from '../store/database.ts'
-import type { Log } from '../telemetry/log.ts'
-import type { Downstreams } from './downstreams.ts'
-import { LEASE_MS } from './lease.ts'
-import type { HeardOffer } from './gate.ts'
+import { createBell } from '../../lib/bell.ts'
+import type { Clock } from '../../lib/clock.ts'
+import type { Service } from '../../lib/lifecycle.ts'
+import { valueOf, type Transactions } from '../../store/database.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { LEASE_MS, type HeardOffer } from './lease.ts'
+import type { Load } from './ledger.ts'
 
+/** `wideMs`: for so long all pods are to pause. */
+export type Report = { readonly load: Load; readonly wideMs: number | undefined }
+/** One downstream of this pod, as a round sees it. */
+export type Reporter = {
+  /** What happened since the last report. */
+  readonly takeReport: () => Report
+  /** What was read; undefined: there is no row. */
+  readonly applyOffer: (offer: HeardOffer | undefined, sentMs: number) => void
+  /** From now on nothing is sent, if nothing is in flight or waits: its share is free once that is told. */
+  readonly close: () => void
+}
 export type Rounds = Service & {
   /** There is something to tell. */
   readonly wake: () => void
@@ -19,7 +29,7 @@ type Deps = {
   readonly database: Transactions
   readonly clock: Clock
   readonly log: Log
-  readonly downstreams: Pick<Downstreams, 'inUse'>
+  readonly reporters: () => ReadonlyMap<string, Reporter>
   /** This pod, while it is one. */
   readonly self: () => number | undefined
 }
@@ -49,24 +59,24 @@ const ROUND = `
     from fleetline.downstreams d, lateral (select d.shares -> $1::text as entry) e
    where d.key = any ($4)`
 
-export function createRounds({ database, clock, log, downstreams, self }: Deps): Rounds {
+export function createRounds({ database, clock, log, reporters, self }: Deps): Rounds {
   const bell = createBell(clock)
   let isStopping = false
   let isSilent = false
   let loop: Promise<void> | undefined
   const round = async (pod: number) => {
-    const limiters = new Map(downstreams.inUse())
-    if (limiters.size === 0) return
+    const inUse = new Map(reporters())
+    if (inUse.size === 0) return
     const sentMs = clock.monotonicMs()
-    const reports = [...limiters].map(([key, limiter]) => ({ key, ...limiter.tell() }))
+    const reports = [...inUse].map(([key, one]) => ({ key, ...one.takeReport() }))
     const loads = Object.fromEntries(reports.map(({ key, load }) => [key, load]))
     const pauses = reports.flatMap(({ key, wideMs: ms }) => (ms === undefined ? [] : [{ key, ms }]))
-    const values = [pod, JSON.stringify(loads), JSON.stringify(pauses), [...limiters.keys()]]
+    const values = [pod, JSON.stringify(loads), JSON.stringify(pauses), [...inUse.keys()]]
     const outcome = await database.transaction((query) => query<Answer>(ROUND, values), {
       deadlineMs: DEADLINE_MS,
     })
     const answers = new Map(valueOf(outcome, 'Shares cannot be read').map((row) => [row.key, row]))
-    for (const [key, limiter] of limiters) limiter.hear(answers.get(key), sentMs)
+    for (const [key, one] of inUse) one.applyOffer(answers.get(key), sentMs)
     if (isSilent) log.info('shares are read again')
     isSilent = false
   }
@@ -77,7 +87,7 @@ export function createRounds({ database, clock, log, downstreams, self }: Deps):
   const leave = async () => {
     const pod = self()
     if (pod === undefined || isSilent) return
-    for (const limiter of downstreams.inUse().values()) limiter.close()
+    for (const one of reporters().values()) one.close()
     await round(pod).catch(failed)
   }
   const run = async () => {

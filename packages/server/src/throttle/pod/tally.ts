@@ -1,23 +1,9 @@
 // What a pod tells the leader about one downstream, once a round. `inFlight` is the mean of the round, without the time of
 // calls that were refused: those were never taken on; `peak` the most at once, `held` how many are at its end. `ok` and `refused` are totals, so that a load
 // nobody read loses nothing. `want` follows peak and line fast upwards and slowly down. Pure.
-import type { FailureKind } from './outcome.ts'
+import type { Load } from '../fleet/ledger.ts'
+import type { FailureKind } from '../reply/outcome.ts'
 
-export type Load = {
-  /** Of the row that the pod acts on. */
-  readonly gen: number
-  readonly inFlight: number
-  readonly peak: number
-  /** Undefined: of a pod of the release before. */
-  readonly held?: number
-  readonly want: number
-  /** More it would never have. 0: nothing any more, as it stops. */
-  readonly most: number
-  readonly ok: number
-  readonly refused: number
-  /** Times to the first token of this round's calls, some of them. */
-  readonly firstsMs: readonly number[]
-}
 type Tally = {
   readonly ok: number
   readonly refused: number
@@ -42,7 +28,7 @@ export function emptyTally(nowMs: number): Tally {
 }
 
 /** So many are in flight from now on. */
-export function holding(tally: Tally, held: number, nowMs: number): Tally {
+export function setHeld(tally: Tally, held: number, nowMs: number): Tally {
   const areaMs = tally.areaMs + tally.held * (nowMs - tally.atMs)
   return { ...tally, held, peak: Math.max(tally.peak, held), areaMs, atMs: nowMs }
 }
@@ -55,7 +41,7 @@ type EndedCall = {
 type Moment = { readonly nowMs: number; readonly chance: number }
 
 /** A call ended. Of more first tokens than are told, each has the same chance to be among them. */
-export function counted(tally: Tally, { kind, firstMs, sentAtMs }: EndedCall, moment: Moment): Tally {
+export function countEnd(tally: Tally, { kind, firstMs, sentAtMs }: EndedCall, moment: Moment): Tally {
   if (kind === 'refused') {
     const spentMs = moment.nowMs - Math.max(sentAtMs, tally.sinceMs)
     return { ...tally, refused: tally.refused + 1, areaMs: tally.areaMs - spentMs }
@@ -76,11 +62,11 @@ type TallyContext = {
   readonly gen: number
 }
 
-export function told(
+export function takeLoad(
   before: Tally,
   { nowMs, waiting, most, gen }: TallyContext,
 ): { readonly tally: Tally; readonly load: Load } {
-  const tally = holding(before, before.held, nowMs)
+  const tally = setHeld(before, before.held, nowMs)
   const raw = tally.peak + waiting
   const want = Math.max(1, tally.want + (raw > tally.want ? FOLLOW.up : FOLLOW.down) * (raw - tally.want))
   const spanMs = nowMs - tally.sinceMs
