@@ -1,6 +1,6 @@
-// npm run test:browser [-- --keep]: the page as a person meets it, in Chromium; one file after the other. Pictures and the clip go
-// to a folder that it names at the end; with --keep to docs/pictures, where the README and the guide show them.
-// The last line is one JSON verdict; what the tests report as figures is published, not judged.
+// npm run test:browser [-- --keep]: tests the page in Chromium, as a person uses it, one file after the other. Pictures and the
+// clip go to a folder that it names at the end; with --keep to docs/pictures, where the README and the guide show them. The last
+// line is one JSON verdict. Figures that tests report are published, not judged.
 import { globSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// npm run build [-- --pack FOLDER]: each package's dist, and their tarballs. A packed manifest has no condition
-// `fleetline-source`: there are no sources in the package.
+// npm run build [-- --pack FOLDER]: builds each package's dist, and packs their tarballs. A packed manifest has no condition
+// `fleetline-source`, because the package contains no sources.
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -21,7 +21,7 @@ function build(name: string): void {
   run(join(ROOT, 'node_modules/.bin/tsc'), ['-p', join(folder, 'tsconfig.build.json')])
 }
 
-/** Into the server's dist: who installs that has the page, and none of what it is made of. */
+/** Builds into the server's dist: installing the server brings the page, but not what the page is made from. */
 function buildPage(): void {
   const folder = join(ROOT, 'packages/server/dist/page')
   mkdirSync(folder)

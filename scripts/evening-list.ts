@@ -1,6 +1,6 @@
-// What the gate does not run, from one source: the evening runs all of it once, the nightly workflow many times. A proof is
-// part of it by standing in test/proof/, a bench by its name in bench/benches.ts: neither can be forgotten.
-//   node scripts/evening-list.ts    one line of JSON for the workflow
+// The list of everything that the gate does not run. The evening runs all of it once, the nightly workflow many times. Every test
+// in test/proof/ and every bench in bench/benches.ts is included, so none can be forgotten.
+//   node scripts/evening-list.ts    prints one line of JSON for the workflow
 import { globSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { BENCHES } from '../bench/benches.ts'
@@ -14,7 +14,7 @@ const named = (pattern: string) =>
 export const PROOFS: readonly string[] = named('packages/*/test/proof/*.test.ts')
 export const BENCH_NAMES: readonly string[] = Object.keys(BENCHES)
 
-// Tests of the gate with processes: it runs each once, the night many times.
+// Tests of the gate that start processes: the gate runs each once, the nightly workflow many times.
 const REPEATED: readonly string[] = [
   ...named('packages/*/test/fault/*.test.ts').map((name) => `fault/${name}`),
   'append',
@@ -26,7 +26,7 @@ const REPEATED: readonly string[] = [
   'transaction',
 ]
 
-// A night has fifty runs of each, but for those that are long by themselves.
+// The nightly workflow runs each fifty times, except those that take long by themselves.
 const NIGHTLY_RUNS: Readonly<Record<string, number>> = {
   agents: 1,
   cuts: 5,

@@ -1,5 +1,5 @@
-// npm run evening [-- NAME …]: every proof once, every bench quickly, and the page in Chromium: what the gate does not run. About half
-// an hour, one after the other. With names only those. A step that is red shows the end of what it printed; the rest goes on.
+// npm run evening [-- NAME …]: runs what the gate does not: every proof once, every bench quickly, and the page in Chromium. Takes
+// about half an hour, one step after the other. With names, only those. A red step shows the end of its output; the rest goes on.
 // The last lines are a table and one JSON verdict.
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -10,7 +10,7 @@ type Step = { readonly name: string; readonly words: readonly string[] }
 type Done = Step & { readonly isGreen: boolean; readonly seconds: number; readonly verdict: string }
 
 const ROOT = join(import.meta.dirname, '..')
-const SHOWN = 4_000 // characters of what a red step printed
+const SHOWN = 4_000 // characters of a red step's output
 const STEPS: readonly Step[] = [
   ...PROOFS.map((name) => ({ name: `proof ${name}`, words: ['proof', '--', name, '--quick'] })),
   ...BENCH_NAMES.map((name) => ({
@@ -68,7 +68,7 @@ function rowOf({ name, isGreen, seconds, verdict }: Done): string {
   return `| ${name} | ${isGreen ? 'green' : 'RED'} | ${seconds} | ${figuresOf(verdict)} |`
 }
 
-/** Of a proof the medians of what it measured, of a bench its ratios, times and counts. */
+/** For a proof, the medians of its figures; for a bench, its ratios, times and counts. */
 function figuresOf(verdict: string): string {
   try {
     const { figures, ratios, times, counts } = JSON.parse(verdict) as Record<string, Record<string, unknown>>

@@ -1,4 +1,4 @@
-// The sessions of one device. Each is followed over a connection of its own, from when it is first asked for.
+// The sessions of one device. Each is followed over its own connection, from when it is first asked for.
 import { systemClock, systemRandom, type Clock, type Random } from './clock.ts'
 import { unavailable } from './failure.ts'
 import { createHttp } from './http.ts'
@@ -6,16 +6,16 @@ import { createSession, type Session, type Waking } from './session.ts'
 import { onWake } from './wake.ts'
 
 export type ClientOptions = {
-  /** Of the fleet, without `/v1`; in a page that the same server has sent it may be left out. */
+  /** The URL of the fleet, without `/v1`. May be left out in a page from the same server. */
   readonly url?: string
   readonly fetch?: typeof globalThis.fetch
   readonly clock?: Clock
   readonly random?: Random
 }
 export type Client = {
-  /** By its id or its alias. The same object until it is closed. */
+  /** Takes an id or an alias. Returns the same object until it is closed. */
   readonly session: (id: string) => Session
-  /** Closes all of them. */
+  /** Closes all sessions. */
   readonly close: () => void
 }
 
@@ -50,7 +50,7 @@ export function createClient({
   }
 }
 
-/** 128 random bits: `crypto.randomUUID` is missing in pages that came over plain HTTP from another host. */
+/** 128 random bits. `crypto.randomUUID` is missing in pages that came over plain HTTP from another host. */
 function mintId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')

@@ -1,7 +1,7 @@
-// Time and chance as arguments: nothing else here reads a clock, sets a timer or draws a number.
+// Time and randomness as arguments: no other file here reads a clock, sets a timer or draws a random number.
 
 export type Clock = {
-  /** Milliseconds since 1970: it goes on while a device sleeps. */
+  /** Milliseconds since 1970. Must go on while a device sleeps. */
   readonly now: () => number
   /** Rejects when the signal is aborted. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
@@ -17,7 +17,7 @@ export function systemRandom(): number {
   return Math.random()
 }
 
-/** Full jitter: drawn evenly from the whole range, so that devices that lost a pod together come back apart. */
+/** Full jitter: drawn evenly from the whole range, so that devices that lost a pod together do not return together. */
 export function backoffMs(failures: number, random: Random): number {
   return random() * Math.min(30_000, 250 * 2 ** failures)
 }

@@ -1,8 +1,8 @@
-// Bytes of `text/event-stream`, however they were split on the way, become events.
+// Parses bytes of `text/event-stream` into events, however the bytes were split on the way.
 
 export type ServerEvent = { readonly id: string | undefined; readonly data: string }
 type EventParser = {
-  /** The events that are whole now. Throws if one is longer than any that a fleet sends. */
+  /** Returns the events that are complete now. Throws if an event is longer than any that a fleet sends. */
   readonly push: (bytes: Uint8Array) => ServerEvent[]
 }
 
@@ -28,7 +28,7 @@ export function createEventParser(): EventParser {
       const decoded = decoder.decode(bytes, { stream: true })
       if (decoded === '') return []
       const text = endsHalf && decoded.startsWith('\n') ? decoded.slice(1) : decoded
-      endsHalf = decoded.endsWith('\r') // a \n behind it ends the same line
+      endsHalf = decoded.endsWith('\r') // a following \n ends the same line
       const lines = text.split(/\r\n|\n|\r/)
       lines[0] = rest + lines[0]!
       rest = lines.pop()!

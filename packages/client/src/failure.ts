@@ -1,7 +1,7 @@
-// What may come back instead of an answer. Refused: it had no effect, and would not have one the next time. Everything else
-// says nothing about what became of it: the same is sent again, with the same id.
+// What a request can fail with. Refused: it had no effect, and a repeat would have none. Any other failure says nothing about
+// the outcome: send the same request again, with the same id.
 
-/** The code of what something in between has refused. */
+/** The code for a refusal by something between the device and the fleet. */
 export const STRANGER = 'internal'
 
 /** A code of the error table, and a sentence. */
@@ -11,7 +11,7 @@ export class FleetlineError extends Error {
   override readonly name = 'FleetlineError'
   readonly code: string
   readonly isRefused: boolean
-  /** Not before this it is worth another try. */
+  /** Retry after this time at the earliest. */
   readonly retryAfterMs: number
 
   constructor({ code, text }: Refusal, { isRefused = false, retryAfterMs = 0, cause }: Details = {}) {
@@ -35,14 +35,14 @@ export function unavailable(text: string, cause?: unknown): FleetlineError {
   return new FleetlineError({ code: 'unavailable', text }, { cause })
 }
 
-/** Of an answer that is not the one that was hoped for. What is not from Fleetline is from something in between. */
+/** Makes an error from an answer that is not ok. An answer that is not Fleetline's comes from something in between. */
 export async function failureOf(answer: Response): Promise<FleetlineError> {
   const { status } = answer
   const refusal = refusalOf(await answer.json().catch(() => undefined))
-  if (status === 408) return unavailable('The connection had been given up.') // it was idle, and nobody read the request
+  if (status === 408) return unavailable('The connection had been given up.') // it was idle; the request was not read
   if (!refusal) {
     const text = `${answer.url} was answered with ${status}, not by Fleetline.`
-    const isRefused = [400, 401, 403, 413].includes(status) // else it may only stand where a pod will be
+    const isRefused = [400, 401, 403, 413].includes(status) // other statuses may come from a proxy whose pod is not up yet
     return new FleetlineError({ code: isRefused ? STRANGER : 'unavailable', text }, { isRefused })
   }
   const { code, text, retryable, retryAfterMs = 0 } = refusal

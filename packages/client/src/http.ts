@@ -1,10 +1,10 @@
-// What a device asks its fleet, over fetch. An answer comes, or a FleetlineError, or the reason of the signal.
+// A device's requests to its fleet, over fetch. Each resolves, or rejects with a FleetlineError or the reason of the signal.
 import type { Clock } from './clock.ts'
 import { failureOf, unavailable } from './failure.ts'
 
 export type Http = {
   readonly post: <T>(path: string, body: unknown, signal: AbortSignal) => Promise<T>
-  /** Answers when the stream is open. */
+  /** Resolves when the stream is open. */
   readonly events: (
     path: string,
     lastId: string | undefined,
@@ -47,7 +47,7 @@ export function createHttp({ url, fetch, clock }: Deps): Http {
   }
 }
 
-/** Of a request that takes too long nobody knows the outcome. The signal goes on to be of use to what was answered. */
+/** Limits the time until the answer. The outcome of a late request is unknown. The signal stays valid for the answer's body. */
 async function within<T>(
   clock: Clock,
   signal: AbortSignal,
@@ -56,7 +56,7 @@ async function within<T>(
   const [late, done] = [new AbortController(), new AbortController()]
   clock.sleep(ANSWER_MS, done.signal).then(
     () => late.abort(unavailable('There was no answer in time.')),
-    () => undefined, // it was answered
+    () => undefined, // the answer came in time
   )
   try {
     return await work(AbortSignal.any([signal, late.signal]))

@@ -1,8 +1,8 @@
-// Sleeps that may be cut short.
+// Sleeps that can be cut short.
 import type { Clock } from './clock.ts'
 
 export type Nap = {
-  /** Until the time has passed, it is woken, or the signal is aborted. */
+  /** Resolves when the time has passed, when it is woken, or when the signal is aborted. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   readonly wake: () => void
 }

@@ -1,5 +1,5 @@
-// What a device sends, one message at a time, in order: the next one goes when the one before is known to be stored, or was
-// refused. One whose outcome is unknown goes out again with the same id until it is known, so that it is there once.
+// Sends a device's messages one at a time, in order. The next one goes when the one before is known to be stored or was rejected.
+// A message whose outcome is unknown is sent again with the same id until it is known, so that it is stored once.
 import type { Ack, Message } from '@fleetline/protocol'
 import { backoffMs, type Clock, type Random } from './clock.ts'
 import { isRefusal, retryAfterMs, unavailable, type FleetlineError } from './failure.ts'
@@ -8,7 +8,7 @@ import { napOf } from './nap.ts'
 type Deps = {
   readonly clock: Clock
   readonly random: Random
-  /** The first that is pending. */
+  /** The first pending message. */
   readonly next: () => Message | undefined
   readonly post: (message: Message, signal: AbortSignal) => Promise<Ack>
   readonly onAck: (ack: Ack) => void
@@ -17,14 +17,14 @@ type Deps = {
 export type Outbox = {
   /** Ends when the signal is aborted; never rejects. */
   readonly run: (signal: AbortSignal) => Promise<void>
-  /** There is a message to send. */
+  /** Call it when there is a message to send. */
   readonly wake: () => void
-  /** The fleet answers again: what has waited long goes out now. */
+  /** Call it when the fleet answers again: a message that has waited long is sent now. */
   readonly hurry: () => void
-  /** It is known to be stored: nobody waits for its answer any more. */
+  /** Call it when a message is known to be stored: its answer is not awaited any more. */
   readonly settle: (id: string) => void
 }
-/** One that is on its way. */
+/** A message in flight. */
 type Sending = {
   readonly id: string
   readonly sinceMs: number
@@ -41,7 +41,7 @@ export function createOutbox(deps: Deps): Outbox {
   const nap = napOf(clock)
   let [sending, isHurried]: [Sending | undefined, boolean] = [undefined, false]
 
-  /** What keeps it from being known; undefined: it is stored, or was refused. */
+  /** Returns why the outcome is unknown; undefined if the message is stored or was rejected. */
   const send = async (message: Message, signal: AbortSignal): Promise<unknown> => {
     const cut = new AbortController()
     const settled = new Promise<void>((settle) => {
@@ -66,7 +66,7 @@ export function createOutbox(deps: Deps): Outbox {
         const failure = (await send(message, signal)) ?? (isKnown() ? undefined : UNHEARD)
         failures = failure === undefined ? 0 : failures + 1
         if (failure === undefined) continue
-        await clock.sleep(retryAfterMs(failure), signal).catch(() => undefined) // it ends below
+        await clock.sleep(retryAfterMs(failure), signal).catch(() => undefined) // aborted: the loop ends
         if (!isHurried) await nap.sleep(backoffMs(failures - 1, random), signal)
       }
     },

@@ -1,5 +1,5 @@
-// One session on this device: it follows the session from when it is made until it is closed, and keeps what it was asked
-// to send until it is known to be stored.
+// One session on this device. It follows the session from its creation until it is closed, and keeps each message to send until
+// the message is known to be stored.
 import type { Ack, Frame, Message as UiMessage, Metadata, Part, StopAck } from '@fleetline/protocol'
 import { backoffMs, type Clock, type Random } from './clock.ts'
 import { FleetlineError, isRefusal, retryAfterMs, unavailable } from './failure.ts'
@@ -16,22 +16,22 @@ export type Input =
 export type Sent = { readonly seq: number }
 
 export type Session = {
-  /** As it was asked for: its id, or its alias. */
+  /** The id or the alias that was asked for. */
   readonly id: string
-  /** What there is now. */
+  /** The current snapshot. */
   readonly get: () => Snapshot
-  /** Calls the listener after each change; returns what ends that. */
+  /** Calls the listener after each change. Returns a function that ends this. */
   readonly subscribe: (listener: () => void) => () => void
   /**
-   * `sent` rejects if it is refused, or if the session is closed before its outcome is known. Throws if it is no JSON, if too
-   * many wait, and once the session is closed.
+   * Sends a message. `sent` rejects if the message is rejected, or if the session is closed before the outcome is known. Throws
+   * if the message is not JSON, if too many messages wait, and after the session was closed.
    */
   readonly send: (input: Input) => { readonly id: string; readonly sent: Promise<Sent> }
-  /** Sends a message again that was refused, with its id. */
+  /** Sends a rejected message again, with the same id. */
   readonly retry: (id: string) => void
-  /** Forgets a message that was refused. */
+  /** Forgets a rejected message. */
   readonly discard: (id: string) => void
-  /** Ends the live turn; resolves when it can write no more. `stopped: false`: it had ended, or none is live. */
+  /** Stops the live turn. Resolves when the turn can write no more. `stopped: false`: it had ended, or no turn is live. */
   readonly stop: () => Promise<StopAck>
   readonly close: () => void
 }
@@ -46,7 +46,7 @@ type SessionDeps = {
 }
 type Receipt = { readonly resolve: (sent: Sent) => void; readonly reject: (error: Error) => void }
 
-/** Of messages that are not stored yet, or were refused. */
+/** The most messages that are not stored yet or were rejected. */
 export const OUTBOX_LIMIT = 1_000
 const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 'chunks', 'gap'])
 
@@ -97,7 +97,7 @@ export function createSession(deps: SessionDeps): Session & Waking {
 
 type Receipts = ReturnType<typeof createReceipts>
 
-/** Who waits for which message to be stored. */
+/** The promises of messages that are not known to be stored yet. */
 function createReceipts() {
   const waiting = new Map<string, Receipt>()
   const end = (id: string, how: (receipt: Receipt) => void) => {
@@ -108,7 +108,7 @@ function createReceipts() {
   return {
     wait: (id: string): Promise<Sent> => {
       const sent = new Promise<Sent>((resolve, reject) => waiting.set(id, { resolve, reject }))
-      sent.catch(() => undefined) // who does not wait for it sees it in the messages
+      sent.catch(() => undefined) // a caller that ignores the promise sees the failure in the messages
       return sent
     },
     sent: (id: string, seq: number) => end(id, ({ resolve }) => resolve({ seq })),
@@ -145,9 +145,9 @@ function streamOf({ id, http, clock, random }: SessionDeps, store: Store, outbox
     },
     take: (data) => {
       const frame = JSON.parse(data) as Frame
-      if (!FRAMES.has(frame.type)) return true // of a later release
+      if (!FRAMES.has(frame.type)) return true // from a later release
       const hasMissed = store.take(frame)
-      outbox.wake() // what was sent may be pending again: its history is gone
+      outbox.wake() // a sent message may be pending again, because its history is gone
       return !hasMissed
     },
     onConnection: (connection, error) => {
@@ -159,7 +159,7 @@ function streamOf({ id, http, clock, random }: SessionDeps, store: Store, outbox
 
 type Stopping = { readonly view: View; readonly nap: Nap; readonly signal: AbortSignal }
 
-/** Asked again until the outcome is known: it names the turn, so that no other one can be hit. */
+/** Retries until the outcome is known. The request names the turn, so it cannot stop another one. */
 async function stopTurn(
   { id, http, random }: SessionDeps,
   { view, nap, signal }: Stopping,
@@ -180,7 +180,7 @@ function pathOf(session: string): string {
   return `/sessions/${encodeURIComponent(session)}`
 }
 
-/** A copy, as it will be sent: what the caller does to its own later changes nothing here. */
+/** Copies the message as it will be sent, so that later changes of the caller's object have no effect. */
 function messageOf(input: Input, mintId: () => string): UiMessage {
   if (typeof input === 'string') return { id: mintId(), role: 'user', parts: [{ type: 'text', text: input }] }
   const { id = mintId(), parts, metadata } = input
@@ -192,7 +192,7 @@ function messageOf(input: Input, mintId: () => string): UiMessage {
   }
 }
 
-/** Where it is in the log, if it is there. The same id again is the same message. */
+/** The position in the log, if the message is there: the same id means the same message. */
 function placeOf({ log, rows }: View, id: string): number | undefined {
   const there = log.find((message) => message.id === id)
   if (there) return there.seq!

@@ -1,4 +1,4 @@
-// What a device has of a session, and who looks at it. A snapshot is never changed: after a change there is another one.
+// A device's state of a session, and its listeners. A snapshot never changes: each change makes a new one.
 import type { Frame, Turn } from '@fleetline/protocol'
 import type { Refusal } from './failure.ts'
 import type { Connection } from './stream.ts'
@@ -9,7 +9,7 @@ export type Snapshot = {
   /** The last seq that is here. */
   readonly head: number
   readonly status: Status
-  /** The live one, or the last. */
+  /** The live turn, or the last one. */
   readonly turn: Turn | null
   readonly connection: Connection
   /** Why the session cannot be followed, if `connection` is refused. */
@@ -19,21 +19,21 @@ type Link = Pick<Snapshot, 'connection' | 'refusal'>
 
 export type Store = {
   readonly view: () => View
-  /** True: something was missed. */
+  /** Returns true if something was missed. */
   readonly take: (event: Frame | Own) => boolean
   readonly setLink: (link: Link) => void
   readonly get: () => Snapshot
   readonly subscribe: (listener: () => void) => () => void
 }
 
-/** `onSent` is told before those who look. */
+/** `onSent` is called before the listeners. */
 export function createStore(onSent: (id: string, seq: number) => void): Store {
   const listeners = new Set<() => void>()
   let [view, link]: [View, Link] = [EMPTY, { connection: 'connecting', refusal: null }]
   let shown: Snapshot | undefined
   const changed = () => {
     shown = undefined
-    ;[...listeners].forEach(tell) // those that come while they are told are told the next time
+    ;[...listeners].forEach(tell) // listeners added during this call are called the next time
   }
   return {
     view: () => view,
@@ -51,14 +51,14 @@ export function createStore(onSent: (id: string, seq: number) => void): Store {
     },
     get: () => (shown ??= snapshotOf(view, link)),
     subscribe: (listener) => {
-      const own = () => listener() // twice the same listener is two
+      const own = () => listener() // so that the same listener can be added twice
       listeners.add(own)
       return () => void listeners.delete(own)
     },
   }
 }
 
-/** A listener that fails fails alone, and is heard of as any error that nobody has caught. */
+/** An error of a listener affects no other listener. It surfaces as an uncaught error. */
 function tell(listener: () => void): void {
   try {
     listener()

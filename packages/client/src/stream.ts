@@ -1,9 +1,9 @@
-// A session's events, one after the other, from whichever pod answers. A stream that ends, is lost, or says nothing for 40 s
-// (a pod says something every 20 s) is asked for again behind the last event that was taken: after a time drawn from a range
-// that doubles, and at once when the device wakes up. A refusal by a pod ends it.
+// Follows a session's events, from whichever pod answers. If the stream ends, is lost, or is silent for 40 s (a pod sends
+// something every 20 s), it is opened again after the last event that was taken. It waits for a random time from a range that
+// doubles; when the device wakes up, it does not wait. A refusal by a pod ends it.
 //
-//   connection   connecting ──▶ live ◀──▶ stale (lost a moment ago) ──▶ offline (for 5 s) ──▶ live
-//                any ──▶ refused, for good
+//   connection   connecting ──▶ live ◀──▶ stale (just lost) ──▶ offline (for 5 s) ──▶ live
+//                any ──▶ refused, finally
 import { backoffMs, type Clock, type Random } from './clock.ts'
 import { createEventParser, type ServerEvent } from './event-parser.ts'
 import { isRefusal, retryAfterMs, STRANGER, unavailable, type FleetlineError } from './failure.ts'
@@ -16,21 +16,21 @@ type Deps = {
   readonly http: Pick<Http, 'events'>
   readonly clock: Clock
   readonly random: Random
-  /** Where to begin if no event was taken; asked for each time. */
+  /** Where to begin if no event was taken. Called each time. */
   readonly path: () => string
-  /** False: something is missing. The stream begins at `path` again. */
+  /** Returns false if something is missing. Then the stream begins at `path` again. */
   readonly take: (data: string) => boolean
   readonly onConnection: (connection: Connection, refusal?: FleetlineError) => void
 }
 export type Stream = {
-  /** Ends when the signal is aborted, or when it is refused; never rejects. */
+  /** Ends when the signal is aborted or the stream is refused. Never rejects. */
   readonly run: (signal: AbortSignal) => Promise<void>
-  /** The device is back: what may be dead is asked for again, now. */
+  /** Call it when the device is back: a connection that may be dead is opened again at once. */
   readonly wake: () => void
 }
 
 const SILENCE_MS = 40_000
-const DOUBT_MS = 25_000 // of one that woke up
+const DOUBT_MS = 25_000 // after a wake-up, a connection that was silent for longer is replaced
 const OFFLINE_MS = 5_000
 const STEADY_MS = 5_000
 
@@ -39,7 +39,7 @@ export function createStream(deps: Deps): Stream {
   const [nap, standing] = [napOf(clock), standingOf(deps)]
   const place: Place = { lastId: undefined }
   let watch: Watch | undefined
-  let isAwaited = false // somebody has woken up, and waits
+  let isAwaited = false // the device woke up, and a person waits
 
   return {
     run: async (signal) => {
@@ -68,11 +68,11 @@ export function createStream(deps: Deps): Stream {
   }
 }
 
-/** The id of the last event that was taken; undefined: it is to begin anew. */
+/** The id of the last event that was taken; undefined to begin again. */
 type Place = { lastId: string | undefined }
 type Opening = { readonly place: Place; readonly watch: Watch; readonly onOpen: () => void }
 
-/** One connection, until it is over. */
+/** Follows one connection until it is over. */
 async function follow(
   { http, clock, path, take }: Deps,
   { place, watch, onOpen }: Opening,
@@ -105,13 +105,13 @@ async function eachPiece(body: ReadableStream<Uint8Array>, take: (bytes: Uint8Ar
   try {
     for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) take(value!)
   } finally {
-    reader.cancel().catch(() => undefined) // it was lost already
+    reader.cancel().catch(() => undefined) // fails if the stream was already lost
   }
 }
 
 type Watch = ReturnType<typeof watchOf>
 
-/** Cuts a connection that is silent. */
+/** Cuts a silent connection. */
 function watchOf(clock: Clock, signal: AbortSignal) {
   const cut = new AbortController()
   let heardMs = clock.now()
@@ -124,7 +124,7 @@ function watchOf(clock: Clock, signal: AbortSignal) {
     while (ageMs() < SILENCE_MS) await clock.sleep(SILENCE_MS - ageMs(), own)
     cut.abort(unavailable('Nothing was heard for 40 s.'))
   }
-  look().catch(() => undefined) // it is over
+  look().catch(() => undefined) // aborted: the connection is over
   return {
     signal: own,
     heard: () => void (heardMs = clock.now()),
@@ -134,7 +134,7 @@ function watchOf(clock: Clock, signal: AbortSignal) {
   }
 }
 
-/** Tells each change, and when it has been lost for 5 s. */
+/** Reports each change, and that the connection has been lost for 5 s. */
 function standingOf({ clock, onConnection }: Deps) {
   let [now, found]: [Connection, AbortController] = ['connecting', new AbortController()]
   const become = (next: Connection) => {

@@ -1,23 +1,23 @@
-// A session as a device has it: what it is told and what it sends go in, what it shows comes out. Pure. Told the same things
-// again, late, or with some of them missing, it ends with what is stored:
+// A device's view of a session. Received frames and own messages go in; what the device shows comes out. Pure. Even if frames are
+// repeated, late or missing, the view ends with what is stored:
 //
-//   told                                        the view
-//   messages  the item right behind the head    takes it: instead of its own row of that id, and of that turn's open reply
-//             one at the head or below          has it already
+//   received                                    the view
+//   messages  the item right after the head     takes it; it replaces its own row of that id and that turn's open reply
+//             one at the head or below          already has it
 //             one further ahead                 has missed something: asks again
-//   turn      of a later standing               takes it; one that has ended has no open reply
-//             of an earlier one                 has it already
+//   turn      in a later state                  takes it; a turn that has ended has no open reply
+//             in an earlier state               already has it
 //   chunks    of a turn that is not live here,
-//             or whose reply is in the log      leaves them
-//             of an older attempt, or known     has them already
+//             or whose reply is in the log      ignores them
+//             of an older attempt, or known     already has them
 //             the next ones                     adds them to the open reply
-//             from the first, with new ones     begins the open reply anew
+//             from the first, with new ones     starts the open reply again
 //             others                            has missed something: asks again
 //   gap                                         forgets the log, the turn and the reply: they are of another history
 //
-//   a row of its own   pending ── acked, or its item came ──▶ sent    acked: it stays until its item comes
-//                      pending ── refused ──▶ failed ── retry ──▶ pending, as the last one; or discard
-//                      acked, and a gap or another's item came ──▶ pending: sent again with its id, it is there once
+//   an own message   pending ── acked, or its item came ──▶ sent    acked: its row stays until its item comes
+//                    pending ── refused ──▶ failed ── retry ──▶ pending, as the last one; or discard
+//                    acked, and a gap or another's item came ──▶ pending: sent again with its id, stored once
 import {
   createAssembler,
   hasContent,
@@ -39,35 +39,35 @@ import type { Refusal } from './failure.ts'
 /** A message as a device shows it. */
 export type Message = UiMessage &
   Pick<Item, 'turn' | 'answers' | 'status'> & {
-    /** Its place in the log; null: it has none yet. */
+    /** Its position in the log; null if it has none yet. */
     readonly seq: number | null
-    /** `pending`: not known to be stored. `sent`: stored. `failed`: refused. `open`: a reply, while it is said. */
+    /** `pending`: not known to be stored. `sent`: stored. `failed`: rejected. `open`: a reply that is still being said. */
     readonly delivery: 'pending' | 'sent' | 'failed' | 'open'
     readonly author: Author
     /** RFC 3339, UTC; absent until it is in the log. */
     readonly at?: string
-    /** Of one that failed. */
+    /** Only if it failed. */
     readonly refusal?: Refusal
   }
 
 /**
- * `waiting`: no pod has taken the turn. `working`: its agent has said nothing yet. `recovering`: it is tried again, and
- * says nothing new yet. `failed`: the last turn did.
+ * `waiting`: no pod has claimed the turn. `working`: its agent has said nothing yet. `recovering`: the turn is retried and has
+ * said nothing new yet. `failed`: the last turn failed.
  */
 export type Status = 'idle' | 'waiting' | 'working' | 'streaming' | 'recovering' | 'failed'
 
 export type View = {
   readonly head: number
   readonly log: readonly Message[]
-  /** Its own, which are not in the log here. */
+  /** Own messages that are not in the log here. */
   readonly rows: readonly Message[]
-  /** The live one, or the last. */
+  /** The live turn, or the last one. */
   readonly turn: Turn | null
   readonly open: Open | null
-  /** What the newest ack said about the turn that will answer it. */
+  /** The turn that will answer, from the newest ack. */
   readonly asked: { readonly turn: string; readonly epoch: number } | null
 }
-/** What an attempt has said: all below `next`, deltas merged. */
+/** What an attempt has said: all chunks below `next`, with deltas merged. */
 type Open = {
   readonly attempt: number
   readonly next: number
@@ -83,7 +83,7 @@ export type Own =
   | { readonly type: 'discard'; readonly id: string }
 
 type Effect =
-  /** Something was missed: it is to be told again what follows its head, and the live turn. */
+  /** Something was missed: the device must ask for what follows its head, and for the live turn. */
   { readonly type: 'ask' } | { readonly type: 'sent'; readonly id: string; readonly seq: number }
 export type Step = { readonly view: View; readonly effects: readonly Effect[] }
 
@@ -112,7 +112,7 @@ export function step(view: View, event: Frame | Own): Step {
   }
 }
 
-/** What is shown, in the order of the log: what is stored, what is sent, what is being said. */
+/** What is shown, in order: stored messages, own messages, the open reply. */
 export function messagesOf({ log, rows, open }: View): readonly Message[] {
   return open && hasContent(open.message) ? [...log, ...rows, open.message] : [...log, ...rows]
 }
@@ -120,7 +120,7 @@ export function messagesOf({ log, rows, open }: View): readonly Message[] {
 export function statusOf(view: View): Status {
   const { turn, open } = view
   const reply = turn?.endedAt === null ? replyOf(view, turn.id) : undefined
-  if (reply) return reply.status === 'failed' ? 'failed' : 'idle' // that its turn has ended is told next
+  if (reply) return reply.status === 'failed' ? 'failed' : 'idle' // the turn's end follows as a frame
   switch (turn?.state) {
     case 'queued':
       return turn.attempt === 0 ? 'waiting' : 'recovering'
@@ -136,13 +136,13 @@ export function statusOf(view: View): Status {
   }
 }
 
-/** From where on the view is to be told, if what it was told before is not to be relied on. */
+/** Where a new stream must begin if earlier frames cannot be relied on. */
 export function beginningOf({ head, turn }: View): { readonly after: number; readonly epoch: number } {
   const isOver = turn !== null && turn.endedAt !== null && turn.halted !== false
   return { after: head, epoch: turn ? turn.epoch + Number(isOver) : 1 }
 }
 
-/** What a stop would name: the turn that is live, as far as is known here. */
+/** The turn that a stop would name: the live one, as far as this device knows. */
 export function liveTurn({
   turn,
   asked,
@@ -161,7 +161,7 @@ function takeItems(view: View, { items }: MessagesFrame): Step {
     new Set(fresh.map(({ turn }) => turn)),
   ]
   const rows = view.rows.filter(({ id }) => !ids.has(id))
-  const isElsewhere = ({ seq }: Message) => seq !== null && seq <= head // its place is another's: a history that is gone
+  const isElsewhere = ({ seq }: Message) => seq !== null && seq <= head // another item has its seq: its history is gone
   const sent = view.rows.filter(({ id, seq }) => ids.has(id) && seq === null)
   return {
     view: {
@@ -181,7 +181,7 @@ function takeTurn(view: View, turn: Turn): View {
   return { ...view, turn, open: isSame && turn.endedAt === null ? view.open : null }
 }
 
-/** A turn is queued; runs, and is queued again, as its attempts grow; ends; halts. */
+/** The order is: queued, running, queued again and running with a higher attempt, ended, halted. */
 function isLater(one: Turn, other: Turn): boolean {
   const [a, b] = [one, other].map(({ epoch, attempt, state, endedAt, halted }) => [
     epoch,
@@ -202,20 +202,20 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   const known = open?.attempt === attempt ? open.next : 0
   if ((open && attempt < open.attempt) || index + count <= known) return only(view)
   if (index !== 0 && index !== known) return missed(view)
-  const more = frame.chunks.filter((chunk) => !isTransient(chunk)) // which are of no message
+  const more = frame.chunks.filter((chunk) => !isTransient(chunk)) // those belong to no message
   const chunks = mergeDeltas(index === 0 ? more : [...open!.chunks, ...more])
   const message = assembled(turn, chunks)
   if (!message) return missed({ ...view, open: null })
   return only({ ...view, open: { attempt, next: index + count, chunks, message } })
 }
 
-/** What this turn has written, if nobody but users said anything since. */
+/** The reply of this turn, if only users have written since. */
 function replyOf({ log }: View, turn: string): Message | undefined {
   const last = log.findLast((message) => message.turn !== undefined)
   return last?.turn === turn ? last : undefined
 }
 
-/** Undefined: they do not fit together. */
+/** Undefined if the chunks do not fit together. */
 function assembled({ id, message, agent }: Turn, chunks: readonly Chunk[]): Message | undefined {
   const assembler = createAssembler(message)
   try {
@@ -230,7 +230,7 @@ function assembled({ id, message, agent }: Turn, chunks: readonly Chunk[]): Mess
 function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
   const asked = turn && epoch > (view.asked?.epoch ?? 0) ? { turn, epoch } : view.asked
   const row = view.rows.find((row) => row.id === id)
-  if (!row || seq <= view.head) return only({ ...view, asked }) // its item came before, or it is of a history that is gone
+  if (!row || seq <= view.head) return only({ ...view, asked }) // its item came before, or its history is gone
   const rows = view.rows.map((other) => (other === row ? { ...row, delivery: 'sent' as const, seq } : other))
   return { view: { ...view, asked, rows }, effects: row.seq === null ? [{ type: 'sent', id, seq }] : [] }
 }
@@ -262,7 +262,7 @@ function isFailed({ delivery }: Message): boolean {
   return delivery === 'failed'
 }
 
-/** The open reply is told from its first chunk then; until it is, what is here stays. */
+/** The open reply will be sent again from its first chunk. Until then, what is here stays. */
 function missed(view: View): Step {
   return { view: { ...view, open: view.open && { ...view.open, next: 0 } }, effects: [{ type: 'ask' }] }
 }

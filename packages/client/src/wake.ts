@@ -1,9 +1,9 @@
-// When a device is back: it has a network again, or somebody looks at the page again. Elsewhere than in a page, never.
+// Detects that a device is back: its network returns, or somebody looks at the page again. Outside a page it never fires.
 
 type Target = Pick<EventTarget, 'addEventListener' | 'removeEventListener'>
 type Page = Partial<Target> & { readonly document?: Target & { readonly visibilityState: string } }
 
-/** Returns what ends it. */
+/** Returns a function that ends it. */
 export function onWake(listener: () => void, where: object = globalThis): () => void {
   const page = where as Page
   const { document } = page

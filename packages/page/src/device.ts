@@ -1,5 +1,5 @@
-// One device of the page: a client of its own, which reaches the fleet through a pod of its own. It keeps what the log does not:
-// through which pod it hears, and how the attempts of each reply went.
+// One device of the page: it has its own client and reaches the fleet through its own pod. It keeps what the log does not have:
+// through which pod it receives events, and how the attempts of each reply went.
 import { createClient, type Message, type Session, type Snapshot } from '@fleetline/client'
 import { createCell, type Store } from './store.ts'
 import { linesOf, type Line } from './lines.ts'
@@ -15,9 +15,9 @@ export type DeviceView = {
   readonly snapshot: Snapshot
   /** As they are shown. */
   readonly messages: readonly Message[]
-  /** Through which it hears; null: none yet. */
+  /** The pod through which it receives events; null if none yet. */
   readonly pod: string | null
-  /** By their turns. */
+  /** By turn. */
   readonly trails: ReadonlyMap<string, Trail>
   readonly openedMs: number
   /** What happened to the session and to the device, oldest first. */
@@ -69,7 +69,7 @@ export function next(view: DeviceView, { snapshot, pod, name, nowMs }: Heard): D
   }
 }
 
-/** An attempt that has begun and said nothing yet takes nothing away, either. */
+/** A new attempt that has said nothing yet does not remove what is shown. */
 function steadied(shown: readonly Message[], { messages: said, turn }: Snapshot): readonly Message[] {
   const [before, last] = [shown.at(-1), said.at(-1)]
   const isLive = turn !== null && turn.endedAt === null && before?.turn === turn.id
@@ -79,7 +79,7 @@ function steadied(shown: readonly Message[], { messages: said, turn }: Snapshot)
   return kept === undefined || kept === last ? said : [...said.slice(0, -1), kept]
 }
 
-/** The live turn, or the last, with the attempt that this device knows of. */
+/** The live turn, or the last one, with the attempt that this device knows. */
 export function replyOf({ snapshot: { turn }, trails }: DeviceView): Reply {
   return { turn, sinceMs: (turn && trails.get(turn.id)?.attempts.at(-1)?.atMs) ?? 0 }
 }

@@ -1,13 +1,13 @@
-// What happened, a line each: to the session as a device heard it, and to the fleet as its logs tell it. Pure.
+// One line for each event: of the session as a device received it, and of the fleet from its logs. Pure.
 import type { Snapshot } from '@fleetline/client'
 import type { SceneEvent } from '../../server/src/cli/dev/page/wire.ts'
 import { seconds } from './trail.ts'
 
 export type Line = {
   readonly key: string
-  /** Among those of its source. */
+  /** Counted within its source. */
   readonly number: number
-  /** Of the device alone, or of what all of them hear. */
+  /** Whether only this device sees it, or all do. */
   readonly about: 'device' | 'fleet'
   readonly atMs: number
   readonly tone: 'plain' | 'good' | 'bad'
@@ -22,7 +22,7 @@ type Before = Heard & {
   readonly lines: readonly Line[]
 }
 
-/** What is new to the device. What was committed before it was opened is not. */
+/** What is new to the device. Messages committed before it was opened are not new. */
 export function linesOf(before: Before, { snapshot, pod }: Heard, nowMs: number): readonly Line[] {
   const { name, snapshot: old, openedMs, lines } = before
   const moved: Told[] =
@@ -75,7 +75,7 @@ export function lineOf(event: SceneEvent): Line {
   return { key: `event ${number}`, number, about: 'fleet', atMs: Date.parse(at), tone, text }
 }
 
-/** A phrase that goes on from a pod's name. */
+/** A phrase that continues a pod's name. */
 const IS_VERB = /^(is|leads|hands) /
 
 type Fields = SceneEvent['fields']
@@ -106,7 +106,7 @@ const WORDS: Readonly<Record<string, (fields: Fields, source: string) => Told>> 
   },
 }
 
-/** In the order of time, the last ones. */
+/** The last lines, in order of time. */
 export function merged(most: number, ...lists: readonly (readonly Line[])[]): readonly Line[] {
   return lists
     .flat()

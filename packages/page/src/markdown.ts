@@ -1,5 +1,5 @@
-// Markdown as elements. Nothing becomes HTML: what is no element here is shown as it was written, and a link leads to the web
-// or nowhere.
+// Renders Markdown as elements. Nothing becomes HTML: syntax without an element here is shown as it was written. A link leads to
+// the web or nowhere.
 import { lexer, type Token, type Tokens } from 'marked'
 import { h, type ComponentChild, type ComponentChildren } from 'preact'
 
@@ -14,7 +14,7 @@ export function markdown(text: string): ComponentChildren {
 type Inner = (tokens: readonly Token[]) => ComponentChild[]
 type Draw = (token: never, inner: Inner) => ComponentChild
 
-const DEEPEST = 40 // nothing that means to be read is nested deeper
+const DEEPEST = 40 // no readable text is nested deeper
 const UNSEEN = new Set(['space', 'def', 'checkbox'])
 const DRAW: Readonly<Record<string, Draw>> = {
   hr: () => h('hr', null),

@@ -1,9 +1,9 @@
-// A list that stays at its end while it is there; who scrolls up is left alone.
+// A list that stays scrolled to its end. If the reader scrolls up, it stays where it is.
 import { useLayoutEffect, useRef } from 'preact/hooks'
 
 const NEAR_PX = 40
 
-/** `content`: another value whenever there is more of it. */
+/** `content`: a new value whenever the list grows. */
 export function usePinned<T extends HTMLElement>(content: unknown) {
   const ref = useRef<T>(null)
   const isPinned = useRef(true)

@@ -1,9 +1,9 @@
-// What the page knows of the fleet: asked twice a second, and after each thing that it does. Of answers that overlap the one that
-// was asked for last counts.
+// What the page knows of the fleet. It asks twice a second, and after each action. If answers overlap, the answer to the latest
+// request counts.
 import type { Act, Scene } from '../../server/src/cli/dev/page/wire.ts'
 import { createCell, type Store } from './store.ts'
 
-/** Null: the fleet was not heard of yet. */
+/** `scene` is null until the fleet has answered. */
 export type Known = { readonly scene: Scene | null; readonly isHere: boolean }
 
 export type Stage = Store<Known> & {
@@ -30,7 +30,7 @@ export function createStage(): Stage {
     await look()
     setTimeout(watch, LOOK_MS)
   }
-  // What it was asked shows in the next look; a button that comes too late has no effect, and that shows as well.
+  // The next look shows the effect of an action. An action that comes too late has no effect, which shows as well.
   const post = (path: string) =>
     void fetch(path, { method: 'POST', signal: AbortSignal.timeout(PATIENCE_MS) }).then(look, look)
   void watch()

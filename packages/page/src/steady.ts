@@ -1,4 +1,4 @@
-// A reply that is said anew: what was shown stays, until the new attempt says more, or something else. Pure.
+// Keeps a reply on screen when a new attempt starts it again, until that attempt says more or something else. Pure.
 import type { Message } from '@fleetline/client'
 
 export function steady(shown: Message | undefined, said: Message | undefined): Message | undefined {
@@ -6,7 +6,7 @@ export function steady(shown: Message | undefined, said: Message | undefined): M
   return isBeginning(said, shown) ? { ...said, parts: shown.parts } : said
 }
 
-/** Whether all that the one says is what the other begins with. */
+/** Whether the first message is a beginning of the second. */
 function isBeginning({ parts }: Message, of: Message): boolean {
   return parts.every((part, index) => {
     const other = of.parts[index]

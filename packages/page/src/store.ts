@@ -1,4 +1,4 @@
-// Something that changes, and who looks at it.
+// A value that changes, and its listeners.
 import { useEffect, useReducer } from 'preact/hooks'
 
 export type Store<T> = {
@@ -25,7 +25,7 @@ export function createCell<T>(value: T): Cell<T> {
 export function useStore<T>(store: Store<T>): T {
   const [, again] = useReducer<number, void>((count) => count + 1, 0)
   useEffect(() => {
-    again() // it may have changed before this was called
+    again() // the value may have changed before this effect ran
     return store.subscribe(() => again())
   }, [store])
   return store.get()

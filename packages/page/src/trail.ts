@@ -1,23 +1,23 @@
-// The attempts of a reply, as a device saw them. Pure: a turn and its open reply go in as they change, with the time.
+// The attempts of a reply, as a device saw them. Pure: takes a turn and its open reply on each change, with the time.
 import type { Snapshot } from '@fleetline/client'
 
 type Attempt = {
   readonly attempt: number
   readonly pod: string
-  /** When the device heard of it. */
+  /** When the device learnt of it. */
   readonly atMs: number
-  /** Its first word; null: it has said none here. */
+  /** The time of its first word; null if it has said none here. */
   readonly firstMs: number | null
-  /** Its last sign of life. */
+  /** The time of its last sign of life. */
   readonly lastMs: number
 }
 export type Trail = {
   readonly turn: string
   readonly attempts: readonly Attempt[]
-  /** The reply as it was heard last, to see that there is more of it. */
+  /** The reply as last received, to notice when it grows. */
   readonly said: unknown
 }
-/** What is shown of an attempt: one that was lost, or the one that counts. */
+/** What is shown of an attempt: either it was lost, or it is the one that counts. */
 type Mark = { readonly isLost: boolean; readonly text: string }
 
 export function follow(trail: Trail | null, { turn, messages }: Snapshot, nowMs: number): Trail | null {
@@ -32,7 +32,7 @@ export function follow(trail: Trail | null, { turn, messages }: Snapshot, nowMs:
   return { ...past, attempts: [...attempts.slice(0, -1), heard], said }
 }
 
-/** `isHalted`: the last one does not go on, either. */
+/** `isHalted`: the last attempt does not continue, either. */
 export function marksOf({ attempts }: Trail, isHalted: boolean): readonly Mark[] {
   return attempts.map((attempt, index) => {
     const isLost = isHalted || index < attempts.length - 1

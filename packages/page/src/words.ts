@@ -1,13 +1,13 @@
-// How the page says where a pod, a device or a reply stands. Pure.
+// The page's phrases for the state of a pod, a device or a reply. Pure.
 import type { Snapshot } from '@fleetline/client'
 import type { ScenePod } from '../../server/src/cli/dev/page/wire.ts'
 import { seconds } from './trail.ts'
 
 type Tone = 'good' | 'warn' | 'bad'
-/** The live turn, or the last; and since when its attempt is known here. */
+/** The live turn or the last one, and since when this device knows its attempt. */
 export type Reply = { readonly turn: Snapshot['turn']; readonly sinceMs: number }
 
-/** The line of a pod's card. `devices`: those that hear through it. */
+/** The line on a pod's card. `devices`: those that receive events through it. */
 export function podWords(pod: ScenePod, reply: Reply, devices: readonly string[]): string {
   switch (pod.state) {
     case 'ready': {
@@ -30,13 +30,13 @@ export function podWords(pod: ScenePod, reply: Reply, devices: readonly string[]
   }
 }
 
-/** By this life of it: one that was started since has its name alone. */
+/** Whether the pod's current process writes the reply: a process started since then has only the same name. */
 export function isWriting({ name, state, readySinceMs }: ScenePod, { turn, sinceMs }: Reply): boolean {
   const isThisLife = readySinceMs !== null && readySinceMs <= sinceMs
   return turn?.state === 'running' && turn.pod === name && state === 'ready' && isThisLife
 }
 
-/** Why the live turn does not go on right now; null: it does, or there is none. */
+/** Why the live turn does not continue right now; null if it does, or if there is none. */
 export function haltWords(reply: Reply, pods: readonly ScenePod[]): string | null {
   const { turn } = reply
   if (!turn || turn.endedAt !== null) return null

@@ -1,16 +1,16 @@
-// Chunks become a message: the one that the AI SDK's own reducer makes of them (a test compares the two).
+// Assembles chunks into a message: the same one that the AI SDK's own reducer makes (a test compares the two).
 //
 //   chunk                       the message
-//   start, finish, message-     takes their metadata: objects merge, all else replaces; start may give the id
+//   start, finish, message-     takes their metadata: objects merge, everything else is replaced; start may set the id
 //   metadata
-//   start-step                  gets a part that says so
-//   reset-step                  loses the parts behind the last such part, and nothing is open any more
+//   start-step                  gets a part that marks the step
+//   reset-step                  loses the parts after the last such mark, and no part is open any more
 //   text-start, reasoning-start gets a part, which is open under the chunk's id
-//   …-delta, …-end              the open part grows, or is done; without an open part they are refused
-//   data-…                      gets the chunk as a part; or its data replaces that of the part of the same type and id
+//   …-delta, …-end              the open part grows, or is done; rejected without an open part
+//   data-…                      gets the chunk as a part; or its data replaces that of the part with the same type and id
 //   tool-…                      gets the call as a part, or changes it: tool-parts.ts
 //   file, source-url, …         gets the chunk as a part
-//   data-… that is transient,   stays as it is
+//   data-… that is transient,   does not change
 //   finish-step, abort, error
 import type { Chunk, DataChunk, FinishReason, StepChunk, TextChunk, ToolChunk, WholeChunk } from './chunk.ts'
 import { isFields, PROTOTYPE_KEYS } from './json.ts'
@@ -19,27 +19,27 @@ import { createTextParts } from './text-parts.ts'
 import { createToolParts } from './tool-parts.ts'
 
 export type Assembler = {
-  /** Throws a ChunkError, and changes nothing, if the chunk may not come now. */
+  /** Throws a ChunkError and changes nothing if the chunk is not allowed at this point. */
   readonly push: (chunk: Chunk) => void
-  /** How many parts it has so far. */
+  /** How many parts the message has so far. */
   readonly length: () => number
-  /** So far; what is pushed later does not change it. */
+  /** The message so far. Later chunks do not change the returned value. */
   readonly message: () => Message
-  /** How the stream says that it ended. */
+  /** How the stream ended, by its own account. */
   readonly end: () => StreamEnd
 }
 export type StreamEnd = {
   readonly isFinished: boolean
   readonly finishReason?: FinishReason
-  /** The agent gave up by itself. */
+  /** The agent itself gave up. */
   readonly isAborted?: boolean
-  /** Of the last error chunk. */
+  /** From the last error chunk. */
   readonly errorText?: string
 }
 
 type Fields = Record<string, unknown>
 
-/** What a chunk that is a part gives it: these fields, if it has them. */
+/** The fields that a part gets from a chunk which is a whole part, if the chunk has them. */
 export const WHOLE: Readonly<Record<WholeChunk['type'], readonly string[]>> = {
   file: ['mediaType', 'url', 'providerMetadata'],
   'reasoning-file': ['mediaType', 'url', 'providerMetadata'],
@@ -51,7 +51,7 @@ export const WHOLE: Readonly<Record<WholeChunk['type'], readonly string[]>> = {
 
 export function createAssembler(messageId: string): Assembler {
   const parts: Fields[] = []
-  const data = new Map<string, Fields>() // those that have an id
+  const data = new Map<string, Fields>() // only those with an id
   const [texts, tools] = [createTextParts(parts), createToolParts(parts)]
   let [id, metadata, end]: [string, Metadata | undefined, StreamEnd] = [
     messageId,
@@ -147,7 +147,7 @@ function isData(chunk: Chunk): chunk is DataChunk {
   return chunk.type.startsWith('data-')
 }
 
-/** Deep where both are objects; what would reach a prototype is left out. */
+/** Merges deeply where both values are objects. Skips keys that could reach a prototype. */
 function merged(base: Metadata, more: Metadata): Metadata {
   const entries = Object.entries(more)
     .filter(([key, value]) => value !== undefined && !PROTOTYPE_KEYS.has(key))

@@ -1,16 +1,16 @@
-// An agent's answer as bytes, however they were split on the way, becomes the texts of its chunks. It comes as server-sent
-// events, as the AI SDK sends them, or with one chunk a line; comments and blank lines are signs of life. What it holds at
-// any time is bounded, also of an event that has a million lines.
+// Splits the bytes of an agent's answer into the texts of its chunks, however the bytes were split on the way. The answer is
+// server-sent events, as the AI SDK sends them, or one chunk per line. Comments and blank lines are signs of life. Memory use is
+// bounded, even for an event with a million lines.
 import { ChunkError } from './chunk.ts'
 
 export type ChunkDecoder = {
-  /** Those that are whole now. Throws a ChunkError if what came cannot be one. */
+  /** Returns the texts that are complete now. Throws a ChunkError if the bytes cannot be chunks. */
   readonly push: (bytes: Uint8Array) => string[]
-  /** What was left when the bytes ended: a last line may come without its end, an event may not. */
+  /** Returns the rest after the last bytes. A last line without a line end counts; an unfinished event does not. */
   readonly end: () => string[]
 }
 
-/** Of a line, or of an event with the ends of its lines: characters. */
+/** The most characters of a line, or of an event with its line ends. */
 export const CHUNK_LENGTH = 1_048_576
 
 const IGNORED = /^(?::|event:|id:|retry:)/

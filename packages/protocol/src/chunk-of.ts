@@ -1,5 +1,5 @@
-// What an agent sends is looked at before anybody believes it. Fields that a known chunk has beside those of its type are
-// kept and passed on; a chunk of another type is refused, since every reader would have to know what it does to the message.
+// Validates what an agent sends. Extra fields of a known chunk are kept and passed on. A chunk of an unknown type is rejected,
+// because every reader would have to know how it changes the message.
 import { ChunkError, FINISH_REASONS, type Chunk, type FinishReason } from './chunk.ts'
 import { isFields, jsonTextFault } from './json.ts'
 
@@ -31,7 +31,7 @@ const TOOL = {
 const TOOL_INPUT = { toolCallId: 'text', toolName: 'text', 'title?': 'text', ...TOOL } as const
 const FILE = { url: 'text', mediaType: 'text', ...DESCRIBED } as const
 
-/** What the fields of each type hold. One with `?` may be missing. */
+/** The fields of each type and their checks. A field with `?` may be missing. */
 const FIELDS: Readonly<Record<string, Readonly<Record<string, keyof typeof CHECKS>>>> = {
   start: { 'messageId?': 'text', 'messageMetadata?': 'fields or null' },
   finish: { 'finishReason?': 'reason', 'messageMetadata?': 'fields or null' },
@@ -83,7 +83,7 @@ const FIELDS: Readonly<Record<string, Readonly<Record<string, keyof typeof CHECK
 }
 const DATA_FIELDS = { 'id?': 'text', 'transient?': 'flag' } as const
 
-/** The value itself, if it is a chunk. */
+/** Returns the value itself if it is a chunk; throws a ChunkError otherwise. */
 export function chunkOf(value: unknown): Chunk {
   if (!isFields(value)) throw new ChunkError('A chunk is a JSON object')
   const { type } = value
@@ -102,7 +102,7 @@ export function chunkOf(value: unknown): Chunk {
   return value as unknown as Chunk
 }
 
-/** The chunk that the text is. */
+/** Parses text into a chunk. */
 export function chunkOfText(text: string): Chunk {
   const fault = jsonTextFault(text)
   if (fault !== undefined) throw new ChunkError(`A chunk is ${fault}`)

@@ -1,8 +1,7 @@
-// Chunks of the AI SDK's UI message stream, those of its release 7: what an agent answers with, and what its readers see
-// while it does.
+// The chunks of the AI SDK's UI message stream, release 7. An agent answers with them, and readers see them while it speaks.
 import type { Metadata, Part } from './message.ts'
 
-/** Whatever the agent's provider says about a part. */
+/** What the agent's provider says about a part. */
 export type ProviderMetadata = { readonly [provider: string]: unknown }
 
 type Described = { readonly providerMetadata?: ProviderMetadata }
@@ -25,7 +24,7 @@ export type TextChunk =
   | (Described & { readonly type: 'reasoning-end'; readonly id: string })
 
 type OfCall = { readonly toolCallId: string }
-/** What stays with a call once it was said. */
+/** Facts that stay with a call once they were sent. */
 type ToolFacts = {
   readonly title?: string
   readonly toolMetadata?: { readonly [field: string]: unknown }
@@ -34,7 +33,7 @@ type ToolFacts = {
 type ToolInput = OfCall & ToolFacts & Described & { readonly toolName: string; readonly dynamic?: boolean }
 export type ToolInputStart = ToolInput & {
   readonly type: 'tool-input-start'
-  /** How the deltas are meant: JSON, unless it is said. */
+  /** The format of the deltas; JSON by default. */
   readonly inputEncoding?: 'json' | 'text'
 }
 export type ToolInputDelta = OfCall & { readonly type: 'tool-input-delta'; readonly inputTextDelta: string }
@@ -74,7 +73,7 @@ export type ToolChunk =
   | ToolOutput
   | (OfCall & { readonly type: 'tool-output-denied' })
 
-/** A part of the message, as it is. */
+/** Becomes a part of the message as it is. */
 export type WholeChunk =
   | (Described & {
       readonly type: 'file' | 'reasoning-file'
@@ -100,7 +99,7 @@ export type DataChunk = {
   readonly type: `data-${string}`
   readonly id?: string
   readonly data: unknown
-  /** For those who look now: no part of the message. */
+  /** Shown to current readers only; not a part of the message. */
   readonly transient?: boolean
 }
 export type Chunk =
@@ -115,7 +114,7 @@ export type Chunk =
   | WholeChunk
   | DataChunk
 
-/** For those who look now: who joins later is not told, and no message holds it. */
+/** Shown to current readers only: later readers do not receive it, and no message contains it. */
 export function isTransient(chunk: Chunk): boolean {
   return chunk.type.startsWith('data-') && (chunk as DataChunk).transient === true
 }
@@ -131,7 +130,7 @@ export const FINISH_REASONS = [
 ] as const
 export type FinishReason = (typeof FINISH_REASONS)[number]
 
-/** An agent has sent what is no chunk, or a chunk that may not stand where it stands. */
+/** An agent has sent something that is not a chunk, or a chunk that is not allowed at this point. */
 export class ChunkError extends Error {
   override readonly name = 'ChunkError'
 }

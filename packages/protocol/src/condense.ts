@@ -1,28 +1,28 @@
-// A message as chunks again: the fewest that make it. An agent that answers with a whole message has said these.
+// Turns a message back into chunks, as few as possible. An agent that answers with a whole message has, in effect, sent these.
 //
 //   part                                        chunks
 //   step-start                                  start-step
-//   text, reasoning                             start, deltas, and its end unless it is streaming
+//   text, reasoning                             start, deltas, and the end unless it is streaming
 //   a call: input-streaming                     tool-input-start, a delta of the text so far
-//   a call: input-available, approval-…,        tool-input-available, what was asked and decided, tool-output-denied
+//   a call: input-available, approval-…,        tool-input-available, the approval and its decision, tool-output-denied
 //   output-denied
-//   a call: output-available, output-error      tool-input-start, a delta of the input, what was asked and decided, then
-//                                               the output, or the error
+//   a call: output-available, output-error      tool-input-start, a delta of the input, the approval and its decision, then
+//                                               the output or the error
 //   file, source-url, data-…, and so on         the part itself
-// A call that is settled comes without tool-input-available, at which clients run their tools. Long texts come in pieces.
-// Of parts nothing is checked but their type: what they hold is checked with the chunks.
+// A settled call comes without tool-input-available, because clients run their tools at that chunk. Long texts come in pieces.
+// Only the type of a part is checked here; its content is checked with the chunks.
 import { WHOLE } from './assemble.ts'
 import { ChunkError } from './chunk.ts'
 import { given, isFields } from './json.ts'
 import type { Message } from './message.ts'
 
 type Fields = { readonly [field: string]: unknown }
-/** A chunk, if its part was one. */
+/** A chunk, provided that its part was valid. */
 type Condensed = Fields & { readonly type: string }
 
 const PIECE = 65_536 // characters
 
-/** Without a `finish`: whether the message has ended is not in it. */
+/** Adds no `finish`, because a message does not say whether it has ended. */
 export function condense({ id, parts, metadata }: Partial<Message>): Condensed[] {
   const start = { type: 'start', ...given({ messageId: id, messageMetadata: metadata }) }
   return [start, ...(parts ?? []).flatMap((part, index) => chunksOf(part, String(index)))]
@@ -111,7 +111,7 @@ function callFields({
   return { toolCallId, ...named, ...facts }
 }
 
-/** What somebody was asked about the call, and what was decided. */
+/** The approval of a call and its decision. */
 function asked({ toolCallId, approval }: Fields): Condensed[] {
   if (!isFields(approval)) return []
   const { id: approvalId, descriptor, requestReason, isAutomatic, signature, approved, reason } = approval
@@ -124,7 +124,7 @@ function asked({ toolCallId, approval }: Fields): Condensed[] {
   ]
 }
 
-/** A pair of surrogates stays together. What is no text is left to be refused. */
+/** Keeps surrogate pairs together. Returns a value that is not text as it is; it is rejected later. */
 function piecesOf(text: unknown): unknown[] {
   if (typeof text !== 'string' || text.length <= PIECE) return [text]
   const isPair = /[\uD800-\uDBFF]/.test(text[PIECE - 1]!)

@@ -1,13 +1,13 @@
-// What a follower of a session is told, in order. Over server-sent events a frame is the `data:` of an event that bears
-// its type, and the `id:` is where to go on: sent back as Last-Event-ID, nothing is missed. A turn is told as
-// turn (queued), turn (running), chunks …, messages (with its item), turn (done, failed or stopped); of one that was stopped
-// while it ran, once more when it has halted, unless the next turn has begun by then.
+// The frames that a follower of a session receives, in order. Over server-sent events a frame is the `data:` of an event of the
+// same type. The `id:` is the position to resume from: sent back as Last-Event-ID, nothing is missed. The frames of a turn are
+// turn (queued), turn (running), chunks …, messages (with its item), turn (done, failed or stopped). A turn that was stopped
+// while it ran is sent once more when it has halted, unless the next turn has begun by then.
 import type { Chunk } from './chunk.ts'
 import type { Id } from './ids.ts'
 import type { Item } from './message.ts'
 import type { Turn } from './turn.ts'
 
-/** Committed items, ascending, without a hole: the first stands right behind the last one told before. */
+/** Committed items, ascending, without a gap: the first one directly follows the last item sent before. */
 export type MessagesFrame = {
   readonly type: 'messages'
   readonly session: Id<'session'>
@@ -17,8 +17,8 @@ export type MessagesFrame = {
 }
 
 /**
- * The reader asked for what follows `from` - 1, and the session is not that long: what it holds is of another history
- * (a restored backup). It forgets what it holds of this session; the next item is `to` + 1.
+ * The reader asked for what follows `from` - 1, but the session is not that long: the reader has data of another history (from
+ * before a backup was restored). The reader must forget its data of this session; the next item is `to` + 1.
  */
 export type GapFrame = {
   readonly type: 'gap'
@@ -28,7 +28,7 @@ export type GapFrame = {
   readonly to: number
 }
 
-/** A turn of this session as it is now: it waits, runs, or has ended. */
+/** A turn of this session as it is now: waiting, running or ended. */
 export type TurnFrame = {
   readonly type: 'turn'
   readonly session: Id<'session'>
@@ -36,9 +36,9 @@ export type TurnFrame = {
 }
 
 /**
- * What the agent has said since, before it is in the log: chunks `index` to `index` + `count` - 1 of an attempt, deltas
- * merged. The message is open until its item comes, or its turn has failed, and is void then. One with `index` 0 begins it
- * anew; so does a higher attempt, whose first chunk has index 0 again.
+ * What the agent has said, before it is in the log: chunks `index` to `index` + `count` - 1 of an attempt, with deltas merged.
+ * The message is open until its item arrives or its turn has failed; a failed turn voids it. A frame with `index` 0 starts the
+ * message again. So does a higher attempt, whose first chunk has index 0 again.
  */
 export type ChunksFrame = {
   readonly type: 'chunks'
@@ -52,12 +52,12 @@ export type ChunksFrame = {
 
 export type Frame = MessagesFrame | GapFrame | TurnFrame | ChunksFrame
 
-/** A part of a session's log, ascending. There is more ahead while its last seq is below the head. */
+/** A part of a session's log, ascending. More follows while its last seq is below the head. */
 export type Page = { readonly items: readonly Item[]; readonly head: number }
 
 export const PAGE_LIMITS = {
   items: 100,
-  /** A page ends with the item whose body takes it to this or beyond. */
+  /** A page ends with the item whose body brings it to this size or above. */
   bytes: 2_097_152,
   seq: 2_147_483_647,
 } as const

@@ -1,23 +1,23 @@
-// What may be stored as JSON, and what may not: `jsonFault` says so before anything is written, `jsonTextFault` before
-// anything is parsed. Both are bounded, whatever they are given.
+// Checks which JSON may be stored: `jsonFault` before anything is written, `jsonTextFault` before anything is parsed. The work
+// of both is bounded for any input.
 
-/** How deep objects and arrays may stand in each other, and how many fields and entries all of them may have. */
+/** How deep objects and arrays may be nested, and how many fields and entries they may have together. */
 export const JSON_LIMITS = { depth: 64, keys: 10_000 } as const
 
-/** Names of fields that reach a prototype when somebody copies the object. */
+/** Field names that can reach a prototype when an object is copied. */
 export const PROTOTYPE_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
 
-/** An object with named fields: no list, and not null. */
+/** An object with named fields: not an array and not null. */
 export function isFields(value: unknown): value is { readonly [field: string]: unknown } {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Without the fields that hold nothing. */
+/** Drops fields that are undefined. */
 export function given(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }
 
-/** Why a value cannot be stored, or undefined if it can. Sizes in bytes are the server's to count. */
+/** Why a value cannot be stored, or undefined if it can. The server checks sizes in bytes. */
 export function jsonFault(whole: unknown): string | undefined {
   let keys = 0
   const walk = (value: unknown, depth: number): string | undefined => {
@@ -37,7 +37,7 @@ export function jsonFault(whole: unknown): string | undefined {
   return walk(whole, 0)
 }
 
-/** Why a text is not to be parsed, if it is JSON: it is nested too deep, or may hold too much. */
+/** Why JSON text must not be parsed: it is nested too deep, or may contain too much. */
 export function jsonTextFault(
   text: string,
   most: { readonly depth: number; readonly keys: number } = JSON_LIMITS,
@@ -55,7 +55,7 @@ export function jsonTextFault(
   return undefined
 }
 
-/** How many objects, lists and commas stand in a text that is JSON: what its value costs beside its characters. */
+/** Counts the objects, arrays and commas in JSON text: what its value costs besides its characters. */
 export function jsonEntries(text: string): number {
   let entries = 0
   for (let at = 0; at < text.length; at += 1) {
@@ -66,7 +66,7 @@ export function jsonEntries(text: string): number {
   return entries
 }
 
-/** Where its closing quote stands, or the end of the text. */
+/** The position of the closing quote, or the end of the text. */
 function endOfString(text: string, from: number): number {
   for (let at = text.indexOf('"', from + 1); at >= 0; at = text.indexOf('"', at + 1)) {
     let slashes = 0
@@ -80,7 +80,7 @@ function keyFault(key: string): string | undefined {
   return PROTOTYPE_KEYS.has(key) ? `the field name ${key} is not allowed` : textFault(key)
 }
 
-/** What PostgreSQL's jsonb refuses, told before it fails a batch. */
+/** Rejects text that PostgreSQL's jsonb cannot store, before it makes a whole batch fail. */
 function textFault(text: string): string | undefined {
   if (text.includes('\0')) return 'the character U+0000 cannot be stored'
   return text.isWellFormed() ? undefined : 'half a surrogate pair cannot be stored'

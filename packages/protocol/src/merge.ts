@@ -1,5 +1,5 @@
-// Fewer chunks, the same message: a delta right behind one of the same part becomes one with it, as the assembler would make
-// of both. What a reader has missed costs it the size of the message, not the number of its words.
+// Merges chunks without changing the message: a delta that directly follows one of the same part is joined with it, as the
+// assembler would join them. So a late reader receives as much as the message is long, however many deltas there were.
 import type { Chunk, ToolInputDelta } from './chunk.ts'
 
 export function mergeDeltas(chunks: Iterable<Chunk>): Chunk[] {
@@ -13,7 +13,7 @@ export function mergeDeltas(chunks: Iterable<Chunk>): Chunk[] {
   return merged
 }
 
-/** By their types: any chunk may have a field that is called like a delta's. */
+/** Decides by type, because any chunk may have a field with the name of a delta's. */
 function mergeOf(last: Chunk, next: Chunk): Chunk | undefined {
   if (isText(next) && isText(last) && last.type === next.type && last.id === next.id)
     return { ...last, ...next, delta: last.delta + next.delta }

@@ -1,11 +1,11 @@
-// The value of a JSON text that has not ended yet: that of its longest beginning which can be closed. A string, a number or a
-// word of which only a part has come counts as far as it goes; a field counts from the first character of its value.
+// The value of a JSON text that has not ended yet: that of its longest beginning that can be closed. A string, number or word
+// that is incomplete counts as far as it goes. A field counts from the first character of its value.
 import { JSON_LIMITS } from './json.ts'
 
 const WORDS = ['true', 'false', 'null']
 const WORD = /[^\s:,{}[\]"]+/y
 
-/** Undefined: there is no value yet, or it is nested too deep to be stored. */
+/** Undefined if there is no value yet, or if it is nested too deep to be stored. */
 export function partialJson(text: string): unknown {
   try {
     return JSON.parse(closed(text))
@@ -14,9 +14,9 @@ export function partialJson(text: string): unknown {
   }
 }
 
-/** The text up to where it can be closed, and what closes it. */
+/** Cuts the text where it can be closed, and closes it. */
 function closed(text: string): string {
-  const open: string[] = [] // what closes each, the innermost last
+  const open: string[] = [] // the closing characters, innermost last
   let [at, end, tail, isKey] = [0, 0, '', false]
   const take = (token: Token) => {
     const isNothing = token.end === at
@@ -47,7 +47,7 @@ function closed(text: string): string {
   return text.slice(0, end) + tail + open.toReversed().join('')
 }
 
-/** Read up to `at`; it counts up to `end`, with `tail` behind it. */
+/** A token read up to `at`. It counts up to `end`, with `tail` appended. */
 type Token = { readonly at: number; readonly end: number; readonly tail: string }
 
 function stringAt(text: string, from: number): Token {
@@ -69,7 +69,7 @@ function wordAt(text: string, from: number): Token {
   return { at, end: at < text.length ? at : digitsEnd(text, from), tail: '' }
 }
 
-/** Behind the last digit: a sign, a point or an exponent alone is no number yet. */
+/** The position after the last digit: a sign, a point or an exponent alone is not a number yet. */
 function digitsEnd(text: string, from: number): number {
   let end = text.length
   while (end > from && !isDigit(text[end - 1]!)) end -= 1

@@ -1,19 +1,19 @@
-// A session as the wire shows it.
+// A session as it is sent over the API.
 import type { Id } from './ids.ts'
 
 export type Session = {
   readonly session: Id<'session'>
-  /** Stands wherever its id may. */
+  /** May be used wherever the id may be used. */
   readonly alias: string | null
   readonly title: string | null
-  /** The last seq; 0 while nothing was said. */
+  /** The last seq; 0 in an empty session. */
   readonly head: number
-  /** Who answers in it; null: it is a plain log. */
+  /** The agent that answers; null for a plain log. */
   readonly agent: string | null
   readonly state: SessionState
-  /** Grows by one with each turn that starts, and with each that is stopped. */
+  /** Grows by one with each turn that starts and each turn that is stopped. */
   readonly epoch: number
-  /** The live one. */
+  /** The live turn. */
   readonly turn: Id<'turn'> | null
   /** RFC 3339, UTC. */
   readonly createdAt: string
@@ -24,7 +24,7 @@ export type Session = {
 export const SESSION_STATES = ['idle', 'working'] as const
 export type SessionState = (typeof SESSION_STATES)[number]
 
-/** 1 to 128 characters that stand in a path as they are; nothing that could be an id. */
+/** 1 to 128 characters that need no escaping in a path. Must not look like an id. */
 export const SESSION_ALIAS: RegExp = /^(?!ses_)[A-Za-z0-9_-][A-Za-z0-9._:@-]{0,127}$/
 
 export const SESSION_LIMITS = {

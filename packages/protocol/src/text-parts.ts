@@ -1,5 +1,5 @@
-// Texts and reasonings of a message in the making. One is open under the id of its start until its end; a start with the
-// same id opens another, and the older one grows no more.
+// The text and reasoning parts of a message that is being assembled. A part is open under the id of its start until its end. A
+// second start with the same id opens another part, and the older one stops growing.
 import { ChunkError, type TextChunk } from './chunk.ts'
 
 type Fields = Record<string, unknown>
@@ -7,7 +7,7 @@ type OpenPart = { type: string; text: string; state: string; [field: string]: un
 
 type TextParts = {
   readonly push: (chunk: TextChunk) => void
-  /** Nothing is open any more. */
+  /** Closes all open parts to further chunks. */
   readonly forget: () => void
 }
 

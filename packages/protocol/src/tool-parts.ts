@@ -1,18 +1,19 @@
-// Calls of tools in a message in the making, each a part: of the type `tool-NAME`, or `dynamic-tool` with the name as a field.
+// The tool calls of a message that is being assembled. Each is a part: of type `tool-NAME`, or of type `dynamic-tool` with the
+// name as a field.
 //
-//   chunk                      its part                                          the part's state
-//   tool-input-start           of that call and kind in this step, or a new one  input-streaming, input forgotten
-//   tool-input-delta           the same; refused if no start came                input-streaming, rawInput grows
-//   tool-input-available       the same                                          input-available
-//   tool-input-error           of that call in this step, or a new one           output-error
-//   tool-approval-request      of that call in this step, or its newest          approval-requested
-//   tool-approval-response     the one that was asked about under that id        approval-responded
-//   tool-output-available      as for a request                                  output-available
-//   tool-output-error          as for a request                                  output-error
-//   tool-output-denied         as for a request                                  output-denied
-// Without their part the last five are refused. A part keeps its title, metadata, who runs the tool, and what was asked and
-// decided about it; all else is that of the last chunk. The input of a call that still grows is the partial value of its
-// text: it is made when somebody looks, since a text may grow a hundred thousand times.
+//   chunk                      changes this part                                      the part's state becomes
+//   tool-input-start           of the same call and kind in this step, or a new one   input-streaming, input dropped
+//   tool-input-delta           the same; rejected without a start                     input-streaming, rawInput grows
+//   tool-input-available       the same                                               input-available
+//   tool-input-error           of the same call in this step, or a new one            output-error
+//   tool-approval-request      of the same call in this step, or its newest           approval-requested
+//   tool-approval-response     the part with the approval of that id                  approval-responded
+//   tool-output-available      as for a request                                       output-available
+//   tool-output-error          as for a request                                       output-error
+//   tool-output-denied         as for a request                                       output-denied
+// The last five are rejected without their part. A part keeps its title, metadata, who runs the tool, and the approval with its
+// decision; everything else comes from the last chunk. The input of a call that still grows is the partial value of its text. It
+// is computed only when somebody reads the message, because a text may grow a hundred thousand times.
 import {
   ChunkError,
   type ApprovalRequest,
@@ -33,15 +34,15 @@ type Growing = { readonly start: ToolInputStart; readonly text: string }
 
 type ToolParts = {
   readonly push: (chunk: ToolChunk) => void
-  /** A step begins behind the parts that are there. */
+  /** A step begins after the existing parts. */
   readonly startStep: () => void
-  /** These parts were taken away, and no input grows any more. */
+  /** Forgets parts that were removed, and all growing inputs. */
   readonly forget: (gone: ReadonlySet<Fields>) => void
-  /** Every input is as it should be now. */
+  /** Brings every input up to date. */
   readonly look: () => void
 }
 
-/** What the next chunk does not leave as it was. */
+/** Fields that the next chunk clears. */
 const FORGOTTEN = {
   input: undefined,
   output: undefined,
@@ -53,10 +54,10 @@ const FORGOTTEN = {
 const DYNAMIC = 'dynamic-tool'
 
 export function createToolParts(parts: Fields[]): ToolParts {
-  const placed = new Map<unknown, Placed[]>() // by their calls, in the order of the message
-  const growing = new Map<string, Growing>() // by their calls
-  const asked = new Map<unknown, Placed[]>() // by the ids of their approvals, in that order, too
-  const unread = new Map<Fields, Growing>() // grown since their input was made
+  const placed = new Map<unknown, Placed[]>() // by call id, in the order of the message
+  const growing = new Map<string, Growing>() // by call id
+  const asked = new Map<unknown, Placed[]>() // by approval id, in the order of the message
+  const unread = new Map<Fields, Growing>() // grown since their input was last computed
   let stepFrom = 0
 
   const inStep = (call: string, isFit: (part: Fields) => boolean = () => true) => {
@@ -144,7 +145,7 @@ export function createToolParts(parts: Fields[]): ToolParts {
   }
 }
 
-/** What becomes of the part by a chunk that bears its input. */
+/** The fields that a part gets from a chunk with its input. */
 function inputFields(chunk: InputChunk): Fields {
   const { providerMetadata, title, toolMetadata, providerExecuted } = chunk
   const facts = given({ toolMetadata, providerExecuted })
@@ -201,7 +202,7 @@ function isDynamic({ type }: Fields): boolean {
   return type === DYNAMIC
 }
 
-/** At its place in the message; nearly always that is the last one. */
+/** Inserts in the order of the message, which is nearly always at the end. */
 function insert(lists: Map<unknown, Placed[]>, key: string, one: Placed): void {
   const list = lists.get(key) ?? []
   const after = list.findLastIndex(({ at }) => at < one.at)
@@ -215,14 +216,14 @@ function remove(lists: Map<unknown, Placed[]>, key: unknown, part: Fields): void
   else lists.set(key, list)
 }
 
-/** Those that are gone stood behind the others. */
+/** The parts that are gone were the last ones. */
 function shorten(lists: Map<unknown, Placed[]>, key: unknown, gone: ReadonlySet<Fields>): void {
   const list = lists.get(key) ?? []
   while (list.length > 0 && gone.has(list.at(-1)!.part)) list.pop()
   if (list.length === 0) lists.delete(key)
 }
 
-/** What is undefined is taken away. */
+/** Deletes fields whose value is undefined. */
 function set(part: Fields, fields: Fields): void {
   for (const [name, value] of Object.entries(fields))
     if (value === undefined) delete part[name]

@@ -1,4 +1,4 @@
-// The public entry of `fleetline/agent`: for those who answer, wherever they run. Nothing of a pod is loaded with it.
+// The public entry of `fleetline/agent`, for code that answers as an agent, wherever it runs. It loads no code of a pod.
 import type { AgentCall } from './agent/agent.ts'
 import { ownErrorText } from './agent/own-error.ts'
 import { retryAfterMs, waitMs } from './agent/retry-after.ts'
@@ -6,20 +6,20 @@ import { isSignedBy } from './agent/signature.ts'
 import { createBytes } from './lib/bytes.ts'
 import { systemClock } from './lib/clock.ts'
 
-/** What an agent is sent. */
+/** What Fleetline sends to an agent. */
 export type AgentRequest = Omit<AgentCall, 'signal' | 'deadlineMs'>
 
-/** Of a request that Fleetline did not send, or did not send just now. Its status is what to answer. */
+/** For a request that Fleetline did not send, or did not send just now. Answer it with `status`. */
 export class SignatureError extends Error {
   override readonly name = 'SignatureError'
   readonly status = 401
   readonly statusCode = 401
 }
 
-const TOLERANCE_S = 300 // the standard's
+const TOLERANCE_S = 300 // the tolerance of Standard Webhooks
 const BODY_BYTES = 8 * 1024 * 1024 // a conversation is sent with at most 2 MiB of messages
 
-/** What was sent, once its signature by the secret, or by one of them, has been checked. Throws a SignatureError. */
+/** Checks that the secret, or one of several, signed the request, and returns what was sent. Throws a SignatureError. */
 export async function verify(
   request: Request,
   secret: string | readonly string[],
@@ -41,13 +41,13 @@ type ApiError = {
   readonly statusCode?: unknown
   readonly isRetryable?: unknown
   readonly responseHeaders?: { readonly [name: string]: unknown } | undefined
-  /** Of the AI SDK's RetryError. */
+  /** Set on the AI SDK's RetryError. */
   readonly lastError?: unknown
 }
 
 /**
- * For the AI SDK's `toUIMessageStream({ onError })`, which else hides why a call of the model failed: whether to call this
- * agent again, and when. Readers are not shown it.
+ * For the AI SDK's `toUIMessageStream({ onError })`, which otherwise hides why a call of the model failed. The text tells
+ * Fleetline whether to call this agent again, and when. Readers do not see it.
  */
 export function onError(error: unknown): string {
   const outer = fieldsOf(error)

@@ -1,8 +1,8 @@
-// A pod, read top to bottom: what it stands on first, what people reach last. It stops the other way round:
-//   at once                     it is not ready, claims nothing, and gives up its term; its doors stay open
-//   after `unreadyMs`           whoever sends people here has seen that
-//   after `drainMs` at most     running tasks have ended, or are handed back
-//   after `stopMs` more         all is closed, also if PostgreSQL does not answer: what is late by then is told
+// Builds a pod. The parts that others need come first, those that people reach come last. A stop goes in reverse:
+//   at once                     the pod is not ready, claims nothing and gives up its term; its ports stay open
+//   after `unreadyMs`           load balancers have seen that it is not ready
+//   after `drainMs` at most     running tasks have ended or are handed back
+//   after `stopMs` more         everything is closed, even if PostgreSQL does not answer; parts that are late are reported
 import { hostname } from 'node:os'
 import type { Task } from '@fleetline/protocol'
 import { agentsOf, type AgentDefinition } from './agent/agent.ts'
@@ -45,53 +45,54 @@ import { createMetrics } from './telemetry/metrics.ts'
 import { createHalts } from './turn/halts.ts'
 import { createTurnMachines } from './turn/turn.ts'
 
-/** The client on which a caller's transaction of `pg` is open. */
+/** A client of `pg` on which the caller has opened a transaction. */
 export type Transaction = {
   query(text: string, values: unknown[]): Promise<{ readonly rows: unknown[] }>
 }
-/** Its result is null until it is done. */
+/** `result` is null until the task is done. */
 export type TaskOf<Result> = Omit<Task, 'result'> & { readonly result: Result | null }
 type Within = { readonly tx?: Transaction }
 
 export type Pod = Service & {
-  /** Answered when it is committed; with `tx` it is as much there as that transaction, which wakes nobody. */
+  /** Resolves after the commit. With `tx`, the task exists if that transaction commits, and no pod is woken. */
   enqueue<Raw>(wanted: Wanted<Raw>, within?: Within): Promise<Enqueued>
-  /** All of them, or none. */
+  /** Enqueues all of them or none. */
   enqueueAll<Raws extends readonly unknown[]>(
     wanted: readonly [...{ [N in keyof Raws]: Wanted<Raws[N]> }],
     within?: Within,
   ): Promise<Enqueued[]>
   findTask(id: string): Promise<Task | undefined>
-  /** With its result as its machine gives it; a task of another machine is refused. */
+  /** With the result typed as its machine declares it. A task of another machine is rejected. */
   findTask<Result>(id: string, machine: Machine<unknown, Result>): Promise<TaskOf<Result> | undefined>
-  /** A page of them, the newest first. */
+  /** One page, newest first. */
   listTasks(filter?: TaskFilter): Promise<TaskPage>
-  /** A task that is dead or held becomes ready, with all its attempts, where it stands or `from` a transition before.
-   *  Undefined if there is no such task; in any other state it is refused. */
+  /** Makes a dead or held task ready, with all its attempts, at its current transition or at an earlier one (`from`).
+   *  Undefined if there is no such task. A task in any other state is rejected. */
   retryTask(id: string, options?: { readonly from?: string }): Promise<Task | undefined>
-  /** Its secret is in this answer, and in no other. Added again as it is, it is there once. */
+  /** Only this answer contains the agent's secret. Adding the same agent again stores nothing twice. */
   addAgent(agent: NewAgent): Promise<Added>
   listAgents(): Promise<readonly AgentEntry[]>
-  /** Whether it was there. */
+  /** Resolves to false if there was no such agent. */
   removeAgent(name: string): Promise<boolean>
-  /** What has one limit of its own, by its key: `bedrock/claude`. Options are said once a key, before it is in use. */
+  /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
   downstream(key: string, options?: DownstreamOptions): Downstream
-  /** What it listens on, also when 0 was asked for. */
+  /** The ports that it listens on, also if the setting is 0. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
 
 const PROBE_MS = 5_000
-const PARTS = 4 // so much of the time to stop goes to one part at most
+const PARTS = 4 // a part gets about a quarter of the time to stop
 const LEAST_MS = 100
 const LATE = new Error('Draining takes too long')
 
 type Options = {
   readonly log?: Log
-  /** What it runs; a pod without any only enqueues. */
+  /** The machines that it runs. A pod without any only enqueues. */
   readonly tasks?: readonly Machine[]
-  /** Who answers in sessions, beside the agents behind URLs. A pod that has no such list leaves all turns to others. */
+  /** Agents in code. They answer in sessions, like the agents behind URLs. Without this list, and without the demo agent, a
+   *  pod leaves all turns to other pods. */
   readonly agents?: readonly AgentDefinition[]
-  /** Those that have options; any other is known by its key. */
+  /** Downstreams with options. All others are known by their key. */
   readonly downstreams?: readonly DownstreamDefinition[]
 }
 
@@ -136,7 +137,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     version,
     duties,
     tracks: claimed,
-  }) // who lives, who leads
+  }) // which pods live, which one leads
   const onNews = () => rounds.wake()
   const known = options.downstreams ?? []
   const downstreams = createDownstreams({
@@ -146,8 +147,8 @@ export function createPod(config: Config, options: Options = {}): Pod {
     random,
     metrics,
     onNews,
-  }) // how hard we may push
-  const tenants = createTenants({ database }) //                                      whose rows
+  }) // limits for calls to providers
+  const tenants = createTenants({ database }) //                                      numbers of tenants
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const { permits, isOpen } = downstreams
   const agents = createAgents({
@@ -158,7 +159,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     clock,
     random,
     version,
-  }) // in code, and behind URLs
+  }) // agents in code and behind URLs
   const onTurns = () => tasks.wake()
   const sessions: Sessions = createSessions({
     ...pick(config, 'cell', 'transactionDeadlineMs'),
@@ -170,14 +171,14 @@ export function createPod(config: Config, options: Options = {}): Pod {
     clock,
     random,
     onTurns,
-  }) // the log, its readers
+  }) // sessions and their followers
   const self = () => fleet.self()?.id
-  const rounds: Rounds = createRounds({ database, clock, log, reporters: downstreams.inUse, self }) // our shares of that
-  const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // whose agents have ended
+  const rounds: Rounds = createRounds({ database, clock, log, reporters: downstreams.inUse, self }) // this pod's shares
+  const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // ends of stopped turns
   const limitsOfAgents = pick(config, 'cell', 'agentFirstMs', 'agentSilenceMs')
   const answering = { ...limitsOfAgents, database, sessions, agents, halts, clock, random, metrics }
-  const turns = options.agents || config.demoAgent ? createTurnMachines(answering, defined.keys()) : [] // who answers
-  const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], turns }) // what it can run
+  const turns = options.agents || config.demoAgent ? createTurnMachines(answering, defined.keys()) : [] // turns of agents
+  const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], turns }) // what this pod can run
   const tasks: Tasks = createTasks({
     ...pick(config, 'cell', 'transactionDeadlineMs', 'slots', 'turnSlots', 'taskPollMs', 'drainMs'),
     stopMs: partMs,
@@ -190,7 +191,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     clock,
     random,
     log,
-  }) // the work
+  }) // enqueues, claims and runs tasks
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
   const isDraining = () => readiness.isDraining()
   const limits = {
@@ -243,14 +244,14 @@ export function createPod(config: Config, options: Options = {}): Pod {
   let [isServing, stopping] = [false, undefined as Promise<void> | undefined]
   const stop = async () => {
     const drainMs = isServing ? Math.max(config.unreadyMs, config.drainMs) : config.drainMs
-    ending.atMs = clock.monotonicMs() + drainMs + config.stopMs - partMs // the rest is the database's
+    ending.atMs = clock.monotonicMs() + drainMs + config.stopMs - partMs // the rest is left for the database
     readiness.drain()
     const drained = Promise.allSettled([
       fleet.drain(),
       tasks.drain(),
       isServing && clock.sleep(config.unreadyMs),
     ])
-    await within(clock, ending.atMs - clock.monotonicMs(), drained, LATE).catch(() => undefined) // the parts tell
+    await within(clock, ending.atMs - clock.monotonicMs(), drained, LATE).catch(() => undefined) // pod.stop() reports what is late
     await pod.stop()
   }
   const ownTenant = () => tenants.numberOf(ONLY_TENANT)
@@ -269,7 +270,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
       const task = await tasks.find(await ownTenant(), id)
       if (task && machine && task.machine !== machine.name)
         throw new Rejected('conflict', `The task is of ${task.machine}, not of ${machine.name}`)
-      return task as TaskOf<Result> | undefined // what its schema has let through
+      return task as TaskOf<Result> | undefined // its schema has validated the result
     },
     listTasks: async (filter) => tasks.list(await ownTenant(), filter),
     addAgent: async (agent) => agents.add(await ownTenant(), agent),
@@ -286,7 +287,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
   }
 }
 
-/** A pod does not start on a schema that it was not written for. */
+/** Keeps a pod from starting on a schema that it cannot run on. */
 function schemaGuard(database: Database): Service {
   return {
     name: 'schema',

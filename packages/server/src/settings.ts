@@ -1,4 +1,4 @@
-// Every setting, once: its names, its default, why that default. docs/reference/config.md is made of it.
+// Every setting, once: what it controls, its names, its values, its default and why. docs/reference/config.md is generated from it.
 import { MAX_CELL } from '@fleetline/protocol'
 import { hostsOf } from './lib/hosts.ts'
 import {
@@ -14,288 +14,329 @@ import {
 } from './lib/setting-values.ts'
 
 export type Setting<Value> = {
+  /** What it controls. */
+  readonly purpose: string
   readonly env: string
   /** If it is not its name: `databaseUrl` is `--database-url`. */
   readonly flag?: string
   readonly parse: (text: string) => Value | undefined
   readonly expects: string
   readonly fallback: string
+  /** Why this default. */
   readonly reason: string
   /** How it is shown to people, if it may hold a secret. */
   readonly show?: (text: string) => string
 }
 export const SETTINGS = {
   databaseUrl: {
+    purpose: 'the PostgreSQL database of the fleet',
     env: 'DATABASE_URL',
     parse: postgresUrl,
     expects: 'a URL that begins with postgres:// or postgresql://',
     fallback: 'postgres://localhost:5432/fleetline',
-    reason: 'where a new PostgreSQL listens',
+    reason: 'a new PostgreSQL listens there',
     show: withoutPassword,
   },
   host: {
+    purpose: 'the address that a pod listens on',
     env: 'FLEETLINE_HOST',
     parse: oneOf('127.0.0.1', '::1', 'localhost'),
-    expects: '127.0.0.1, ::1 or localhost: there are no keys yet, so a pod answers on its own machine alone',
+    expects:
+      '127.0.0.1, ::1 or localhost: there is no authentication yet, so pods accept local connections only',
     fallback: '127.0.0.1',
-    reason: 'nobody else reaches it',
+    reason: 'only this machine can reach it',
   },
   port: {
+    purpose: 'the port for applications',
     env: 'FLEETLINE_PORT',
     parse: whole(0, 65_535),
-    expects: 'a port from 0 to 65535; 0 takes any that is free',
+    expects: 'a port from 0 to 65535; 0 picks a free one',
     fallback: '4400',
-    reason: 'for applications; no well-known service has it',
+    reason: 'no well-known service uses it',
   },
   operatorPort: {
+    purpose: 'the port for probes, metrics and operators',
     env: 'FLEETLINE_OPERATOR_PORT',
     parse: whole(0, 65_535),
-    expects: 'a port from 0 to 65535; 0 takes any that is free',
+    expects: 'a port from 0 to 65535; 0 picks a free one',
     fallback: '4401',
-    reason: 'for probes and operators; apart, so that a firewall can tell them apart',
+    reason: 'a port of its own, so that a firewall can close it',
   },
   apiUrl: {
+    purpose: 'the fleet that a command talks to; a pod does not read it',
     env: 'FLEETLINE_URL',
     flag: '--url',
     parse: httpUrl,
     expects: 'a URL that begins with http:// or https://',
     fallback: 'http://localhost:4400',
-    reason: 'where `fleetline dev` listens; for commands that ask a fleet, not for a pod',
+    reason: '`fleetline dev` listens there',
   },
   operatorUrl: {
+    purpose: 'the operator port that a command talks to; a pod does not read it',
     env: 'FLEETLINE_OPERATOR_URL',
     parse: httpUrl,
     expects: 'a URL that begins with http:// or https://',
     fallback: 'http://localhost:4401',
-    reason: 'where `fleetline dev` listens for operators; for commands that ask a fleet, not for a pod',
+    reason: '`fleetline dev` listens there',
   },
   logLevel: {
+    purpose: 'how much a pod logs',
     env: 'FLEETLINE_LOG_LEVEL',
     parse: oneOf('debug', 'info', 'warn', 'error'),
     expects: 'debug, info, warn or error',
     fallback: 'info',
-    reason: 'what changes, not what is asked: a line per request is for debugging',
+    reason: 'state changes, but not every request',
   },
   cell: {
+    purpose: 'the number of this cell; every id that is created here carries it forever',
     env: 'FLEETLINE_CELL',
     parse: whole(0, MAX_CELL),
     expects: `a whole number from 0 to ${MAX_CELL}`,
     fallback: '0',
-    reason: 'the first cell; ids made here carry it for ever',
+    reason: 'the first cell',
   },
   poolSize: {
+    purpose: 'how many connections a pod opens for transactions',
     env: 'FLEETLINE_POOL_SIZE',
     parse: whole(1, 100),
     expects: 'a whole number from 1 to 100',
     fallback: '10',
-    reason: 'batches need few connections, and 50 pods stay under 500 on one server',
+    reason: 'writes are batched and need few connections; 50 pods stay under 500 on one server',
   },
   transactionDeadlineMs: {
+    purpose:
+      'how long a read or write may take; then it fails with `unavailable`. The write may still have been stored, so retry it with the same id',
     env: 'FLEETLINE_TRANSACTION_DEADLINE_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '5000',
-    reason:
-      'how long a read or write may take; then it fails with `unavailable`. The write may still have been stored, so retry it with the same id',
+    reason: 'a caller should hear within seconds that a request failed',
   },
   lockTimeoutMs: {
+    purpose:
+      'how long a statement waits for a locked row; then its transaction is rolled back, so that transactions behind it do not wait too',
     env: 'FLEETLINE_LOCK_TIMEOUT_MS',
     parse: whole(10, 60_000),
     expects: 'milliseconds from 10 to 60000',
     fallback: '2000',
-    reason:
-      'how long a statement waits for a locked row; then its transaction is rolled back, so that transactions behind it do not wait too',
+    reason: 'a lock is usually held for milliseconds',
   },
   idleTransactionMs: {
+    purpose:
+      'how long a pod that stalls or loses its network may keep a transaction open; then PostgreSQL ends it and frees its locks',
     env: 'FLEETLINE_IDLE_TRANSACTION_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '3000',
-    reason: 'a pod that stands still or is cut off keeps no lock for longer',
+    reason: 'less than transactionDeadlineMs, so that others still get the row in time',
   },
   hintPollMs: {
+    purpose: 'how often a pod polls for changes whose hint was lost',
     env: 'FLEETLINE_HINT_POLL_MS',
     parse: whole(50, 60_000),
     expects: 'milliseconds from 50 to 60000',
     fallback: '1000',
-    reason: 'the most that a lost hint may cost',
+    reason: 'a lost hint delays a reader by one second at most',
   },
   podName: {
+    purpose: 'the name of a pod in logs and lists; nothing depends on it',
     env: 'FLEETLINE_POD_NAME',
     parse: label,
-    expects: 'up to 63 letters, digits, dots, dashes and underscores; empty takes the name of the host',
+    expects: 'up to 63 letters, digits, dots, dashes and underscores; empty uses the host name',
     fallback: '',
-    reason: 'for people: orchestrators name the host after the pod; nothing is decided by it',
+    reason: 'orchestrators name the host after the pod',
   },
   beatMs: {
+    purpose: 'how often a pod reports that it is alive',
     env: 'FLEETLINE_BEAT_MS',
     parse: whole(50, 60_000),
     expects: 'milliseconds from 50 to 60000',
     fallback: '1000',
-    reason: 'how often a pod says that it lives; five of them fit into the ttl',
+    reason: 'five beats fit into the default of ttlMs',
   },
   ttlMs: {
+    purpose: 'how long a pod may be silent before it counts as dead',
     env: 'FLEETLINE_TTL_MS',
     parse: whole(1_000, 600_000),
     expects: 'milliseconds from 1000 to 600000, the same on every pod',
     fallback: '5000',
-    reason: 'a pod silent for so long is dead; longer than any pause of a healthy one, shorter than patience',
+    reason: 'longer than a pause of a healthy pod, shorter than users wait',
   },
   slots: {
+    purpose: 'how many tasks a pod runs at once, besides its turns; a pod with a busy main loop takes fewer',
     env: 'FLEETLINE_SLOTS',
     parse: whole(1, 10_000),
     expects: 'a whole number from 1 to 10000',
     fallback: '50',
-    reason:
-      'how many tasks a pod runs at once, beside its turns: they wait for others; a pod whose main loop is busy takes fewer',
+    reason: 'most tasks wait for something else',
   },
   turnSlots: {
+    purpose: 'how many agents may reply at once on a pod; a pod with a busy main loop takes fewer',
     env: 'FLEETLINE_TURN_SLOTS',
     parse: whole(1, 10_000),
     expects: 'a whole number from 1 to 10000',
     fallback: '1000',
-    reason:
-      'how many agents a pod lets answer at once: a person waits for each, and a reply is mostly waiting; a pod whose main loop is busy takes fewer',
+    reason: 'a person waits for each reply, and a reply is mostly waiting',
   },
   taskPollMs: {
+    purpose: 'how often a pod with free slots looks for tasks whose hint was lost',
     env: 'FLEETLINE_TASK_POLL_MS',
     parse: whole(10, 2_000),
     expects: 'milliseconds from 10 to 2000',
     fallback: '200',
-    reason: 'the most that a task waits for a free pod if its hint was lost; a claim of nothing costs little',
+    reason: 'a claim that finds nothing costs little',
   },
   drainMs: {
+    purpose:
+      'how long running tasks and turns may continue after a stop begins; then the pod hands them back',
     env: 'FLEETLINE_DRAIN_MS',
     parse: whole(0, 3_600_000),
     expects: 'milliseconds from 0 to 3600000',
     fallback: '15000',
-    reason:
-      'how long running tasks and turns may continue after a stop begins; then the pod hands them back. The defaults of drainMs and stopMs add up to 25 s, less than the 30 s that orchestrators allow',
+    reason: 'the defaults of drainMs and stopMs add up to 25 s, less than the 30 s that orchestrators allow',
   },
   unreadyMs: {
+    purpose: 'how long a pod keeps answering requests after `/readyz` reports that it stops',
     env: 'FLEETLINE_UNREADY_MS',
     parse: whole(0, 600_000),
     expects: 'milliseconds from 0 to 600000',
     fallback: '5000',
-    reason:
-      'a pod that stops answers for so long after /readyz says so: a balancer that checks each second has left it by then',
+    reason: 'a load balancer that checks every second has stopped sending by then',
   },
   throttle: {
+    purpose:
+      'whether calls wait for permits: `enforce` makes them wait, `observe` only learns and counts, `off` disables it',
     env: 'FLEETLINE_THROTTLE',
     parse: oneOf('enforce', 'observe', 'off'),
     expects: 'enforce, observe or off',
     fallback: 'enforce',
-    reason:
-      'what providers refuse is slower than what waits; observe is the way into a live system, off the way out',
+    reason: 'waiting is cheaper than being rejected',
   },
   demoAgent: {
+    purpose: 'whether the pod has an agent named `demo` that needs no model',
     env: 'FLEETLINE_DEMO_AGENT',
     parse: yesOrNo,
     expects: 'yes or no',
     fallback: 'no',
-    reason: '`fleetline dev` says yes: an agent that needs no model; a fleet with users has its own',
+    reason: 'only `fleetline dev` turns it on',
   },
   secretsKey: {
+    purpose:
+      'the key that encrypts the secrets of agents; without it no agent behind a URL can be added or called',
     env: 'FLEETLINE_SECRETS_KEY',
     parse: keyOrNone,
     expects: 'the base64 of 32 bytes, the same on every pod (openssl rand -base64 32); empty for none',
     fallback: '',
-    reason: 'no key that others know; without one, no agent behind a URL can be added or called',
+    reason: 'a default key would be known to everybody',
     show: hidden,
   },
   agentHosts: {
+    purpose:
+      'hosts at which agents may be called although their addresses are not public; set it on every pod',
     env: 'FLEETLINE_AGENT_HOSTS',
     parse: hostsOf,
-    expects: 'host names, addresses and ranges of addresses, with commas: agents.internal,10.1.0.0/16',
+    expects: 'host names, addresses and address ranges, separated by commas: agents.internal,10.1.0.0/16',
     fallback: '',
     reason:
-      'agents are called from inside your network: without leave only at public addresses, by https, on port 443',
+      'agents are called from inside your network, so only public addresses are allowed: https, port 443',
   },
   agentFirstMs: {
+    purpose: 'how long an agent may take until its first byte; a comment counts',
     env: 'FLEETLINE_AGENT_FIRST_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '30000',
-    reason: 'until an agent says something, if only a comment: the slowest honest start of one that slept',
+    reason: 'a server that was asleep needs some time to start',
   },
   agentSilenceMs: {
+    purpose: 'how long an agent may be silent in the middle of a reply; a comment counts',
     env: 'FLEETLINE_AGENT_SILENCE_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '60000',
-    reason: 'in the middle of an answer: models think, and what is silent for longer is gone',
+    reason: 'models pause to think',
   },
   bodyLimitBytes: {
+    purpose: 'the largest request body',
     env: 'FLEETLINE_BODY_LIMIT_BYTES',
     parse: whole(1_024, 67_108_864),
     expects: 'bytes from 1024 to 67108864',
     fallback: '1048576',
-    reason: 'four of the largest messages, JSON around them',
+    reason: 'room for four of the largest messages',
   },
   headerTimeoutMs: {
+    purpose: 'how long a client may take to send the headers of a request',
     env: 'FLEETLINE_HEADER_TIMEOUT_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
-    reason: 'the slowest honest network, and little for who holds sockets open',
+    reason: 'enough for a slow network, too short to hold sockets open on purpose',
   },
   requestTimeoutMs: {
+    purpose: 'how long a client may take to send a whole request',
     env: 'FLEETLINE_REQUEST_TIMEOUT_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '30000',
-    reason: 'the largest body over a slow network',
+    reason: 'enough for the largest body over a slow network',
   },
   requestsPerSocket: {
+    purpose: 'how many requests a client may send over one connection; then the pod closes it',
     env: 'FLEETLINE_REQUESTS_PER_SOCKET',
     parse: whole(1, 1_000_000),
     expects: 'a whole number from 1 to 1000000',
     fallback: '1000',
-    reason: 'sockets spread again over pods that came later',
+    reason: 'clients spread over pods that started later',
   },
   stallMs: {
+    purpose: 'how long a reader may stall; then it is disconnected, so that it does not hold memory',
     env: 'FLEETLINE_STALL_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
-    reason: 'a reader that stalls so long is disconnected, so that it does not hold memory',
+    reason: 'a reader that comes back resumes where it was',
   },
   maxFollowers: {
+    purpose: 'how many followers a pod accepts',
     env: 'FLEETLINE_MAX_FOLLOWERS',
     parse: whole(1, 1_000_000),
     expects: 'a whole number from 1 to 1000000',
     fallback: '10000',
-    reason: 'a bound on the sockets that a pod holds open; more pods take more',
+    reason: 'about 20 KB each; add pods for more',
   },
   followBytes: {
+    purpose:
+      'how much memory a pod uses for data that followers have not read yet. When it is used up, they wait, and the slowest is disconnected',
     env: 'FLEETLINE_FOLLOW_BYTES',
     parse: whole(1_048_576, 68_719_476_736),
     expects: 'bytes from 1048576 to 68719476736',
     fallback: '134217728',
-    reason:
-      'what all followers of a pod together have been sent and not taken; with more, they wait, and the slowest is closed',
+    reason: 'a pod with the default limits stays below 1 GiB',
   },
   openTurnBytes: {
+    purpose:
+      'how much of one running reply a pod keeps for readers that join late; of a longer one it drops the beginning',
     env: 'FLEETLINE_OPEN_TURN_BYTES',
     parse: whole(65_536, 1_073_741_824),
     expects: 'bytes from 65536 to 1073741824',
     fallback: '8388608',
-    reason:
-      'what a pod keeps of one reply that is under way, for who joins: twice the longest reply; beyond that its beginning goes',
+    reason: 'twice the longest reply',
   },
   openBytes: {
+    purpose: 'how much memory a pod uses for all running replies',
     env: 'FLEETLINE_OPEN_BYTES',
     parse: whole(1_048_576, 68_719_476_736),
     expects: 'bytes from 1048576 to 68719476736',
     fallback: '268435456',
-    reason: 'the memory of a pod for all replies that are under way; a reply of one page of text takes 10 KB',
+    reason: 'a page of text takes 10 KB',
   },
   stopMs: {
+    purpose:
+      'how long all parts of a pod together may take to close, even if PostgreSQL does not answer; it counts from the end of drainMs or unreadyMs, whichever is later',
     env: 'FLEETLINE_STOP_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',
     fallback: '10000',
-    reason:
-      'how long all parts of a pod together may take to close, even if PostgreSQL does not answer; it counts from the end of drainMs or unreadyMs, whichever is later',
+    reason: 'see drainMs',
   },
 } as const satisfies Record<string, Setting<unknown>>

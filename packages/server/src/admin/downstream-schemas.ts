@@ -1,4 +1,4 @@
-// What goes out about downstreams.
+// Schemas of downstreams in answers.
 import { z } from 'zod'
 
 const shareSchema = z.object({

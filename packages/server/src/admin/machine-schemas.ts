@@ -1,4 +1,4 @@
-// What goes out about machines.
+// Schemas of machines in answers.
 import { z } from 'zod'
 
 const transitionSchema = z.object({

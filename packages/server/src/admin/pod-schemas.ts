@@ -1,4 +1,4 @@
-// A pod as an operator sees it.
+// Schemas of pods in answers.
 import { z } from 'zod'
 import type { PodRow } from '../fleet/pods.ts'
 

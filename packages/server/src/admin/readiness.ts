@@ -1,7 +1,7 @@
-// Whether a pod should be sent work, as the sum of named checks, each with its state and the age of what it knows: a
-// red probe says which part, and for how long. A check only reads what is known already, so a probe costs no query and
-// cannot hang. `failing` takes the pod out of the balancer and is kept for what makes it useless; `degraded` is seen
-// and does not. Reasons are fixed phrases: whoever reaches the port reads them.
+// Whether a pod should get requests: named checks, each with its state and the age of what it knows. So a failing probe says
+// which part fails and for how long. A check only reads what is already known, so a probe runs no query and cannot hang.
+// `failing` takes the pod out of the load balancer and is reserved for faults that make the pod useless. `degraded` is only
+// shown. Reasons are fixed phrases, because anyone who can reach the port reads them.
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { z } from 'zod'
 import type { Fleet } from '../fleet/fleet.ts'
@@ -26,7 +26,7 @@ type Check = z.infer<typeof checkSchema>
 
 export type Readiness = Service & {
   report(): ReadinessReport
-  /** From now on the pod is not ready: it stops. */
+  /** Makes the pod not ready from now on, because it stops. */
   drain(): void
   isDraining(): boolean
 }
@@ -59,7 +59,7 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
     known.lookedMs = clock.monotonicMs()
     loop.reset()
     const outcome = await database.transaction(readSchema, { access: 'read', deadlineMs: ANSWER_MS })
-    if (outcome.type !== 'committed') return // the age of the last answer tells
+    if (outcome.type !== 'committed') return // the age of the last answer shows it
     known.answeredMs = clock.monotonicMs()
     known.schema = outcome.value
   }

@@ -1,4 +1,4 @@
-// The operator's port: probes for the orchestrator, metrics, and the document of it all.
+// All routes of the port for operators: probes for the orchestrator, metrics, the state of the fleet, and their document.
 import { z } from 'zod'
 import { withOpenapi } from '../door/openapi.ts'
 import { route, type Route } from '../door/route.ts'

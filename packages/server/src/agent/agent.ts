@@ -1,51 +1,51 @@
-// An agent, as a plain value: nothing calls it until a pod is given it. It is called with what an agent behind a URL would
-// be sent, and answers with chunks of the AI SDK's UI message stream.
+// An agent as a plain value. Nothing calls it until you pass it to a pod. It gets what an agent behind a URL is sent, and
+// answers with chunks of the AI SDK's UI message stream.
 //   the agent's stream                                        its turn
-//   ends behind `finish`                                      done, with the message that its chunks make
-//   ends without it, breaks, says `error` or `abort`,         called again after a growing pause, until its attempts are
-//   finishes with `error` or `interrupted`, is silent for     used up: then failed
+//   ends after `finish`                                       done, with the message that its chunks make
+//   ends without it, breaks off, sends `error` or `abort`,    called again after a growing pause; failed once its attempts
+//   finishes with `error` or `interrupted`, is silent for     are used up
 //   too long
-//   holds what is no chunk, a chunk at a wrong place, or      failed, and not called again: `agent_protocol`, `too_large`
-//   too much
-// The handler may also throw: retryAfter(…) is called again then, which counts as nothing; abort(…) ends the turn as failed.
-// Every call of one turn has the same turn.id, to pass on to whoever must not do something twice.
+//   has something that is no chunk, a chunk in the wrong      failed, and not called again: `agent_protocol`, `too_large`
+//   place, or too much
+// The handler may also throw. After retryAfter(…) it is called again, and the attempt does not count; abort(…) ends the turn
+// as failed. Every call of a turn has the same turn.id: pass it on to services that must not do something twice.
 import { TASK_NAME, type Id, type Message } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { keyOf } from '../throttle/definition.ts'
 
 export type AgentCall = {
-  /** Of the session. */
+  /** The id of the session. */
   readonly id: Id<'session'>
   readonly trigger: 'submit-message'
-  /** The last 500, or 2 MiB of them, the oldest first; a reply stands right behind the last message that it answers. */
+  /** The last 500, or the last 2 MiB, oldest first. A reply comes right after the last message that it answers. */
   readonly messages: readonly Message[]
   readonly turn: {
     readonly id: Id<'turn'>
     readonly epoch: number
-    /** Which call this is, of those that count. */
+    /** The number of this call, of those that count. */
     readonly attempt: number
-    /** Of the reply. */
+    /** The id of the reply. */
     readonly messageId: Id<'message'>
-    /** The messages that it answers, by their seqs. */
+    /** The seqs of the messages that this turn answers. */
     readonly answers: { readonly from: number; readonly to: number }
-    /** It begins anew: nothing of an earlier attempt is kept. */
+    /** The reply starts again: nothing of an earlier attempt is kept. */
     readonly resume: 'restart'
   }
   readonly session: { readonly id: Id<'session'>; readonly title: string | null }
-  /** Who wrote the last message, if the application has said so. */
+  /** The author of the last user message, if the application has named one. */
   readonly user?: { readonly id: string }
   readonly agent: { readonly id: string }
-  /** What is left of the turn's time. */
+  /** How much of the turn's time is left. */
   readonly deadlineMs: number
-  /** Aborted when nobody waits for the reply any more: the pod stops, another has taken over, or it took too long. */
+  /** Aborted when nobody waits for the reply any more: the pod stops, another pod has taken over, or it took too long. */
   readonly signal: AbortSignal
 }
 
-/** A stream of the AI SDK is one, and so is what an async generator yields. */
+/** For example a stream of the AI SDK, or what an async generator yields. */
 export type AgentAnswer = AsyncIterable<{ readonly type: string; readonly [field: string]: unknown }>
 
 export type AgentOptions = {
-  /** What it calls, by its key, if others share the limit of that. Without one, the fleet learns what this agent takes. */
+  /** The key of what the agent calls, if others share that limit. Without it, the fleet learns how much this agent takes. */
   readonly downstream?: string
 }
 
@@ -54,13 +54,13 @@ export type AgentDefinition = AgentOptions & {
   readonly answer: (call: AgentCall) => AgentAnswer | Promise<AgentAnswer>
 }
 
-/** Those of a pod's code, by their names. */
+/** The agents in a pod's code, by name. */
 export type DefinedAgents = ReadonlyMap<string, AgentDefinition>
 
-/** Among the chunks of an agent behind a URL: it has sent something, and no chunk yet. */
+/** Appears among the chunks of an agent behind a URL: it has sent something, but no complete chunk yet. */
 export const LIFE = Object.freeze({ type: 'life' })
 
-/** Among them: a chunk as it came. Whoever reads it parses it. */
+/** Also appears among them: a chunk as it came, which the reader parses. */
 export class ChunkText {
   readonly [field: string]: unknown
   readonly type = 'text of a chunk'
@@ -70,7 +70,7 @@ export class ChunkText {
   }
 }
 
-const MARK = Symbol.for('fleetline.agent') // of any copy of this module
+const MARK = Symbol.for('fleetline.agent') // shared by all copies of this module
 
 export function agent(
   name: string,
@@ -87,7 +87,7 @@ export function isAgent(value: unknown): value is AgentDefinition {
   return typeof value === 'object' && value !== null && MARK in value
 }
 
-/** By their names; of the `others`, those whose name is still free. */
+/** By name. An agent of `others` is used only if its name is free. */
 export function agentsOf(
   definitions: readonly AgentDefinition[],
   others: readonly AgentDefinition[] = [],

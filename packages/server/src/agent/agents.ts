@@ -1,7 +1,7 @@
-// Who answers in sessions: the agents that this pod was given in code, then those of the tenant's directory, which are
-// read anew for every attempt. A turn of an agent in the code of other pods waits for those. A name that a live pod has in
-// its code is not added to the directory, where it would never be called; one that is deployed in code later takes the
-// place of that in the directory.
+// The agents that answer in sessions: first those in this pod's code, then those of the tenant's directory. The directory is
+// read for every attempt. If only other pods have the agent in their code, the turn waits for those. A name that a live pod
+// has in its code cannot be added to the directory, because it would never be called there. If an agent is deployed in code
+// later, it takes precedence over the directory.
 import type { Transactions } from '../store/database.ts'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -15,9 +15,9 @@ import { keyOfAgent, mayName } from '../throttle/definition.ts'
 import { createWebhooks } from './webhook.ts'
 
 export type Agents = Pick<AgentDirectory, 'add' | 'list' | 'find' | 'remove'> & {
-  /** Whether a session may be made with it. */
+  /** Whether a session may be created with it. */
   has(tenant: number, name: string): Promise<boolean>
-  /** To be called, under the permits of that downstream. */
+  /** The agent to call, with the downstream whose permits it needs. */
   agentFor(tenant: number, name: string): Promise<Callable | undefined>
 }
 
@@ -30,7 +30,7 @@ type Deps = {
   readonly random: Random
   readonly secretsKey: Uint8Array | null
   readonly version: string
-  /** Those that may be called although they are not public. */
+  /** Hosts that may be called although they are not public. */
   readonly agentHosts: Hosts
   /** Whether agents behind URLs may share this downstream. */
   readonly isOpen: (key: string) => boolean
@@ -59,7 +59,7 @@ export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {
       if (known) return { downstream: keyOfAgent(tenant, name), ...known }
       const located = await directory.locate(tenant, name)
       if (!located) return undefined
-      const isAllowed = mayName(tenant, located.downstream, deps.isOpen) // it may have been closed since
+      const isAllowed = mayName(tenant, located.downstream, deps.isOpen) // it may have been closed to agents since
       return {
         ...webhooks.agentAt(located),
         downstream: isAllowed ? located.downstream : keyOfAgent(tenant, name),

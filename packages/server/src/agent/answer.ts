@@ -1,11 +1,11 @@
-// What an agent behind a URL answers with, as the chunks that it means.
+// Turns the answer of an agent behind a URL into chunks.
 //   status   content type                                    chunks
-//   200      text/event-stream, application/x-ndjson,        those that it sends, as they come
+//   200      text/event-stream, application/x-ndjson,        the chunks that it sends, as they come
 //            application/jsonl
-//   200      application/json                                those of a message: `{"text": …}`, or one of the AI SDK's with the
-//                                                            role assistant
-//   204                                                      those of a reply that says nothing
-// Bytes are counted before they are kept; what came without a chunk is a sign of life.
+//   200      application/json                                the chunks of one message: `{"text": …}`, or a message of the
+//                                                            AI SDK with the role assistant
+//   204                                                      the chunks of an empty reply
+// Bytes are counted before they are kept. Bytes that complete no chunk count as a sign of life.
 import {
   ChunkError,
   condense,
@@ -26,13 +26,13 @@ type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
 const STREAMS = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
 export const TYPES: readonly string[] = [...STREAMS, 'application/json']
 
-const PLAIN = ['identity', 'none'] // the AI SDK's documentation says `none` to proxies that would compress
+const PLAIN = ['identity', 'none'] // the AI SDK's documentation recommends `none` to keep proxies from compressing
 
-const STREAM_BYTES = 64 * 1024 * 1024 // with all that stands around the chunks
-const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // with all that is not kept of it
+const STREAM_BYTES = 64 * 1024 * 1024 // includes everything around the chunks
+const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // includes everything that is not kept
 const NOTHING = [{ type: 'start' }, { type: 'finish' }]
 
-/** Of an answer with the status 200 or 204. */
+/** Expects an answer with the status 200 or 204. */
 export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
   if (statusCode === 204) return nothing()
   const type = String(headers['content-type'] ?? 'none')

@@ -1,11 +1,11 @@
-// The agent of `fleetline dev`: it needs no model, and says the same whenever it is asked the same, so that whoever kills its
-// pod can see that nothing is lost and nothing doubled.
+// The agent of `fleetline dev`. It needs no model and gives the same reply to the same message, so that you can kill its pod
+// and see that nothing is lost or doubled.
 //   a message with the word   its reply
-//   long                      comes for a minute
+//   long                      takes a minute
 //   fail                      comes at the third attempt: two fail
 //   slow                      comes after 20 seconds of silence
-//   think                     comes after a thought, in markdown
-//   anything else             says it again, word by word
+//   think                     comes after some reasoning, in markdown
+//   anything else             repeats the message, word by word
 import type { Message } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import { agent, type AgentAnswer, type AgentCall, type AgentDefinition } from './agent.ts'
@@ -62,7 +62,7 @@ const LINES = [
   'Another pod takes up the turn and starts anew,',
   'and who was reading reads the whole of it.',
 ]
-/** As many words as a minute takes. */
+/** Enough words for a minute. */
 const POEM = Array.from({ length: 60 }, (_, n) => `${n + 1}. ${LINES[n % LINES.length]}`).join('\n')
 
 const THOUGHT =

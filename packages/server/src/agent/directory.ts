@@ -1,6 +1,6 @@
-// Agents behind a URL, by (tenant, name). The secret that signs the calls of one is shown once, in the answer to who made
-// it, and stored sealed under the fleet's key. Added again as it is, an agent is there once; added with another URL,
-// secret or downstream, it is refused: whoever had it would not know.
+// Agents behind a URL, by (tenant, name). The secret that signs an agent's calls is shown once, in the answer to the caller
+// that adds it. It is stored encrypted under the fleet's key. Adding the same agent again changes nothing. Adding it with
+// another URL, secret or downstream is rejected, because whoever added it first would not notice the change.
 import { Buffer } from 'node:buffer'
 import { TASK_NAME } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
@@ -11,32 +11,32 @@ import type { AddressGuard } from './guard.ts'
 import { seal, unseal } from './seal.ts'
 import { isSecret, newSecret, SECRET_RULE } from './signature.ts'
 
-/** As people see it. */
+/** An agent as people see it. */
 export type AgentEntry = {
   readonly name: string
   readonly url: string
-  /** Under whose permits it is called. */
+  /** The downstream whose permits its calls need. */
   readonly downstream: string
   readonly createdAt: string
 }
 export type NewAgent = {
   readonly name: string
   readonly url: string
-  /** One is made if none is given. */
+  /** Generated if not given. */
   readonly secret?: string | undefined
-  /** What it shares a limit with: a key that code has opened to agents. Its own if none is given. */
+  /** The downstream whose limit it shares: a key that code has opened to agents. If not given, it has its own. */
   readonly downstream?: string | undefined
 }
 export type Added = {
   readonly agent: AgentEntry
-  /** Of an agent that was not there before. */
+  /** Set only if the agent was not there before. */
   readonly secret: string | undefined
 }
-/** As it is called. */
+/** An agent as it is called. */
 export type Located = {
   readonly name: string
   readonly url: string
-  /** Undefined if the key of this pod does not open it. */
+  /** Undefined if this pod's key does not decrypt it. */
   readonly secret: string | undefined
   readonly downstream: string
 }
@@ -46,7 +46,8 @@ export type AgentDirectory = {
   list(tenant: number): Promise<readonly AgentEntry[]>
   find(tenant: number, name: string): Promise<AgentEntry | undefined>
   locate(tenant: number, name: string): Promise<Located | undefined>
-  /** Whether it was there. Sessions that have it keep its name: their turns fail until it is added again. */
+  /** Returns whether it existed. Sessions keep its name: their turns wait until it is added again, and fail at their
+   *  deadline. */
   remove(tenant: number, name: string): Promise<boolean>
 }
 
@@ -58,12 +59,12 @@ type Deps = {
   readonly isOpen: (key: string) => boolean
 }
 
-/** Of a tenant: they are listed at once. */
+/** Per tenant. One answer lists all agents. */
 export const AGENT_LIMITS = { agents: 200, urlLength: 2_048 }
 
 const OPEN = 'its app says so, downstream(key, { openToAgents: true })'
 const COLUMNS = 'name, url, downstream, created_at'
-// Adds of one tenant stand in line, so that their count holds.
+// Locks the tenant's row: adds of one tenant run one after another, so that the count stays right.
 const IN_LINE = 'select from fleetline.tenants where id = $1 for update'
 const COUNT = 'select count(*)::int as count from fleetline.agents where tenant = $1'
 const INSERT = `
@@ -144,7 +145,7 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
   }
 }
 
-/** Refuses what could never be called. */
+/** Rejects an agent that could never be called. */
 function checkedOf(
   { name, url: text, secret }: NewAgent,
   guard: Deps['guard'],

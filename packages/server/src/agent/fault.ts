@@ -1,14 +1,14 @@
-// What went wrong with an agent: its own doing, or that of the way to it, never ours.
+// A failure of an agent or of the connection to it, never of Fleetline.
 import { Retry } from '../errors.ts'
 
 type What = {
-  /** The same would come again. */
+  /** A retry would fail in the same way. */
   readonly isFinal: boolean
-  /** It asked not to be called before. */
+  /** How long the agent asked us to wait. */
   readonly afterMs?: number | undefined
   /** For operators. */
   readonly detail?: string | undefined
-  /** What it was answered with, or as good as: what that says about how much the agent can take. */
+  /** The status of the answer, or an equivalent one. It tells the downstream how much load the agent can take. */
   readonly status?: number | undefined
 }
 
@@ -32,13 +32,13 @@ export class AgentFault extends Error {
 
 const BUSY_MS = { least: 1_000, unsaid: 5_000 }
 
-/** Of an agent, or of what it relies on, that has enough to do: it is called later, which does not count. */
+/** The agent, or something that it relies on, is overloaded. It is called later, and the attempt does not count. */
 export function busy(message: string, toldMs?: number): Retry {
   const afterMs = Math.max(BUSY_MS.least, toldMs ?? BUSY_MS.unsaid)
   return new Retry('rate_limited', message, { afterMs, fields: { toldMs } })
 }
 
-/** What its downstream is told about a failed call: a status, and how long it asked to be left alone. */
+/** What the downstream is told about a failed call: a status, and how long the agent asked us to wait. */
 export function answerIn(
   error: unknown,
 ): { readonly status: number; readonly waitMs: number | undefined } | undefined {

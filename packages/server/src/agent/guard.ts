@@ -1,11 +1,11 @@
-// Which URLs are called. They are chosen by tenants and called from inside the operator's network, so that only what is
-// reached from anywhere is: https, its own port, a public address. An operator opens what else there is.
-//   the host                                     asked                    called
-//   opened by name                               as this machine does     at whatever address it has
-//   a literal address, localhost                 nobody                   if it is open, or public
-//   any other name                               the name servers, once   if every address it has is open, or public
-// What is public, but not opened, is called by https and on port 443 alone. Who connects connects to the addresses that
-// this answered, and asks nobody again: a name may lead elsewhere by then.
+// Decides which URLs may be called (S13). Tenants choose them, and pods call them from inside the operator's network. So only
+// hosts that anybody can reach are called: https, the default port, a public address. An operator can open others.
+//   the host                        is resolved by                is called
+//   opened by name                  this machine, as usual        at any address
+//   a literal address, localhost    nobody                        if it is open or public
+//   any other name                  the name servers, once        if all its addresses are open or public
+// A host that is public but not opened is called by https on port 443 only. Connections go to the addresses returned here,
+// without another lookup: by then the name may resolve to something else.
 import { isIP } from 'node:net'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -14,9 +14,9 @@ import { AgentFault } from './fault.ts'
 import { createNames } from './names.ts'
 
 export type AddressGuard = {
-  /** Refuses what will not be called, as far as that is seen without asking for addresses. */
+  /** Rejects a URL that will not be called, as far as that can be decided without resolving its name. */
   check(url: URL): void
-  /** Where to connect to; there is at least one. */
+  /** The addresses to connect to, at least one. */
   addressesOf(url: URL, signal: AbortSignal): Promise<readonly string[]>
 }
 type Deps = {
@@ -25,13 +25,13 @@ type Deps = {
   readonly nameServers?: readonly string[]
 }
 
-// https://www.iana.org/assignments/iana-ipv4-special-registry, multicast, and one more: in Azure it is the host's own agent.
+// https://www.iana.org/assignments/iana-ipv4-special-registry, multicast, and 168.63.129.16: in Azure, the host's own agent.
 const INSIDE = rangeList(
   '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 168.63.129.16'.split(
     ' ',
   ),
 )
-// Of IPv6 only what is given out to networks, without what holds an IPv4 address, or is for documents.
+// IPv6: only ranges that are assigned to networks, without those that hold an IPv4 address or are for documentation.
 const GIVEN_OUT = rangeList(['2000::/3'])
 const GIVEN_OUT_BUT = rangeList(['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'])
 
@@ -76,7 +76,7 @@ export function isPublic(address: string): boolean {
   return GIVEN_OUT.has(address) && !GIVEN_OUT_BUT.has(address)
 }
 
-/** Of a host that nobody need be asked about. */
+/** The address of a host that needs no lookup. */
 function addressIn(host: string): string | undefined {
   if (isIP(host) !== 0) return host
   return host === 'localhost' || host.endsWith('.localhost') ? LOOPBACK : undefined

@@ -1,14 +1,14 @@
-// Agents in the code of any pod. Each has a track of turns of its own, which is claimed by the pods that have it: so the rows
-// of pods say who has which.
+// Agents in the code of pods. Each has its own track of turns, and the pods that have the agent claim from it. So the rows of
+// pods say which pods have which agent.
 import { TASK_NAME } from '@fleetline/protocol'
 import { valueOf, type Transactions } from '../store/database.ts'
 
-/** Of the track of turns that an agent in code answers. `fleetline.turn_track` makes the same. */
+/** The shape of the track of turns that an agent in code answers. `fleetline.turn_track` builds the same string. */
 export function shapeOf(agent: string): string {
   return `code:${agent}`
 }
 
-// Pods that have ended are kept for an hour: between two releases of its pods an agent is not unknown.
+// Rows of ended pods are kept for an hour, so that an agent is not unknown between two releases of its pods.
 const IN_CODE = `
   select bool_or(p.state = 'live') as "isLive"
     from fleetline.tracks k join fleetline.queues q on q.id = k.queue

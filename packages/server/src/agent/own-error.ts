@@ -1,13 +1,13 @@
-// Why an agent failed, in its own words: the text of its `error` chunk. Frameworks hide the cause from those who read the
-// chunk, so an agent that wants to be called again in time, or not again, says so in a form of ours, which no reader is shown:
+// Reads why an agent failed from the text of its `error` chunk. Frameworks hide the cause from readers of the chunk. So an agent
+// that wants to be called again at a certain time, or not again, says so in this form, which readers are not shown:
 //   fleetline:{"code":"rate_limited","status":429,"retryAfterMs":2000,"retryable":true}
-//   it says                          the turn
-//   status 429                       waits as long as it asks for, which does not count
-//   retryable false; or, unless it   failed
-//   says so, a status of 400 to 499
-//   that is no time-out
-//   anything else                    called again, not before the time that it asks for
-// All fields may be missing; its code is for the log of the pod. Any other text is what people are told.
+//   the text says                    the turn
+//   status 429                       waits as long as the agent asks; does not count
+//   retryable false; or no           failed
+//   retryable, and a status of 400
+//   to 499 other than 408 and 425
+//   anything else                    called again, not before the time that the agent asks for
+// All fields are optional; `code` goes to the pod's log. Any other text is shown to people.
 import { jsonTextFault } from '@fleetline/protocol'
 import type { Retry } from '../errors.ts'
 import { AgentFault, busy } from './fault.ts'
@@ -43,7 +43,7 @@ function read(json: string) {
     const value: unknown = jsonTextFault(json) === undefined ? JSON.parse(json) : undefined
     if (typeof value === 'object' && value !== null) fields = value
   } catch {
-    // an error without a reason, to try again after
+    // an error without a reason: retried
   }
   const { code, status, retryAfterMs, retryable } = fields
   return {

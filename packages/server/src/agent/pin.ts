@@ -1,4 +1,4 @@
-// Connections to addresses that were looked at, and to no other: the name of the host is not asked for again.
+// Connects only to addresses that were checked. The host name is not resolved again.
 import { isIP, type LookupFunction } from 'node:net'
 import { buildConnector } from 'undici'
 import { rangeList } from '../lib/hosts.ts'
@@ -11,7 +11,7 @@ export function connectorTo(addresses: readonly string[], limits: Limits): build
   const options = {
     ...limits,
     lookup: lookupOf(addresses),
-    autoSelectFamilyAttemptTimeout: Math.floor(limits.timeout / addresses.length), // each has its share
+    autoSelectFamilyAttemptTimeout: Math.floor(limits.timeout / addresses.length), // each address has its share of the time
     allowH2: false,
     maxCachedSessions: 0,
   }
@@ -19,7 +19,8 @@ export function connectorTo(addresses: readonly string[], limits: Limits): build
   return (target, callback) =>
     connect(target, (...[error, socket]) => {
       if (error) return callback(error, null)
-      // A host that is an address itself is not looked up; that Node connects where it was told is not taken on trust.
+      // Node does not call `lookup` for a host that is an address itself. So every connection is checked, instead of trusting that
+      // it goes where it should.
       const { remoteAddress: address } = socket
       if (address !== undefined && pinned.has(address)) return callback(null, socket)
       socket.destroy()
@@ -27,7 +28,7 @@ export function connectorTo(addresses: readonly string[], limits: Limits): build
     })
 }
 
-/** One that is gone already led nowhere. */
+/** The socket has no remote address because it is closed already. */
 function reset(): Error {
   return Object.assign(new Error('The connection was reset'), { code: 'ECONNRESET' })
 }

@@ -1,5 +1,5 @@
-// Secrets as they are stored: AES-256-GCM under the key of the fleet, bound to the row that they belong to, so that one
-// that was copied to another row does not open. First byte the form, 12 of nonce, 16 of tag, then the text.
+// Encrypts secrets for storage: AES-256-GCM under the fleet's key, bound to the row that they belong to. A secret that is copied
+// to another row cannot be decrypted. Layout: 1 byte form, 12 bytes nonce, 16 bytes tag, then the text.
 import { createCipheriv, createDecipheriv } from 'node:crypto'
 import type { Random } from '../lib/random.ts'
 

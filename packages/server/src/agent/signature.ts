@@ -1,23 +1,23 @@
-// Signatures of Standard Webhooks 1.0: over the id, the time and the body's bytes as they are sent, so that none of them
-// can be changed on the way, and what was sent can be sent again for five minutes only, under the same id. Made and checked with Web Crypto, which
-// compares in constant time and is there wherever agents run.
+// Signatures of Standard Webhooks 1.0 (S11). They cover the id, the time and the bytes of the body, so that none of these can be
+// changed on the way. A captured request can be replayed for five minutes only, and only under the same id. Web Crypto makes
+// and checks them: it compares in constant time and is available wherever agents run.
 import type { webcrypto } from 'node:crypto'
 import type { Random } from '../lib/random.ts'
 
 type Signed = {
-  /** Without a dot. */
+  /** Has no dot. */
   readonly id: string
-  /** Decimal seconds since 1970, as the header has them. */
+  /** Decimal seconds since 1970, as in the header. */
   readonly timestamp: string
   readonly body: Uint8Array
 }
 
-const SECRET_BYTES = { min: 24, made: 32, max: 64 } // as few and as many as the standard allows
+const SECRET_BYTES = { min: 24, made: 32, max: 64 } // the standard sets min and max
 export const SECRET_RULE = `whsec_ and the base64 of ${SECRET_BYTES.min} to ${SECRET_BYTES.max} bytes`
 const SECRET = /^whsec_([A-Za-z0-9+/]{32,86}={0,2})$/
 const VERSION = 'v1,'
 const SIGNATURE = /^v1,([A-Za-z0-9+/]{43}=)$/
-const MOST_SIGNATURES = 8 // each costs a look at the whole body
+const MOST_SIGNATURES = 8 // each one is checked against the whole body
 const HMAC = { name: 'HMAC', hash: 'SHA-256' }
 
 export function newSecret(random: Random): string {
@@ -37,7 +37,7 @@ export async function sign(secret: string, signed: Signed): Promise<string> {
   return `${VERSION}${toBase64(new Uint8Array(mac))}`
 }
 
-/** Whether one of the header's signatures is by one of the secrets; those of other versions are passed over. */
+/** Whether one of the header's signatures matches one of the secrets. Signatures of other versions are skipped. */
 export async function isSignedBy(
   secrets: readonly string[],
   header: string,

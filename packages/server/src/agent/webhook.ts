@@ -1,14 +1,14 @@
-// The call of an agent behind a URL: a signed POST with what an agent in code is called with, over a connection of its
-// own, which ends with the call: at once when its signal is aborted. It leads to an address that guard.ts allows; redirects
-// are not followed. Every attempt of a turn has the same id and idempotency key, and a new time.
+// Calls an agent behind a URL: a signed POST with what an agent in code is called with. Each call has its own connection, which
+// closes with the call, and at once when its signal is aborted. It goes to an address that guard.ts allows; redirects are not
+// followed. Every attempt of a turn has the same id and idempotency key, and a new timestamp.
 //   the answer                                             the call
-//   200, 204                                               its chunks: answer.ts
-//   429                                                    asks for later; does not count
-//   408, 425, 5xx                                          a fault to try again after, not before its Retry-After
-//   any other status, a refused address                    a fault that stays
-//   none within the time to connect, or it breaks off      a fault to try again after
-// How long it may be silent, and take as a whole, is its caller's affair: turn/call.ts. Of an error nothing is told but its
-// code: messages of sockets name addresses.
+//   200, 204                                               returns its chunks: answer.ts
+//   429                                                    is made again later; does not count
+//   408, 425, 5xx                                          fails and is retried, not before its Retry-After
+//   any other status, a blocked address                    fails for good
+//   no connection in time, or it breaks off                fails and is retried
+// turn/call.ts limits how long the agent may be silent and how long the call may take. An error shows only its code, because
+// the messages of sockets contain addresses.
 import { ChunkError } from '@fleetline/protocol'
 import { Client, errors, type Dispatcher } from 'undici'
 import { kindOf } from '../errors.ts'
@@ -68,14 +68,14 @@ async function clientFor(
   const addresses = await guard.addressesOf(target, signal)
   return new Client(target.origin, {
     connect: connectorTo(addresses, { timeout: CONNECT_MS, signal }),
-    allowH2: false, // there the limit on headers does not hold, and refused streams are repeated
+    allowH2: false, // in HTTP/2 the limit on headers does not apply, and refused streams are repeated
     maxHeaderSize: HEADER_BYTES,
     headersTimeout: 0,
     bodyTimeout: 0,
   })
 }
 
-/** All of the call that can be sent. */
+/** What is sent in the body. */
 function bodyOf({ signal: _signal, deadlineMs: _deadlineMs, ...sent }: AgentCall): Buffer {
   return Buffer.from(JSON.stringify(sent))
 }
@@ -102,7 +102,7 @@ async function headersOf(
   }
 }
 
-/** Throws unless it is an answer. */
+/** Throws unless the status is 200 or 204. */
 function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clock, 'now'>): void {
   const said = `The agent answered with status ${statusCode}`
   const afterMs = retryAfterMs(headers, clock.now())
@@ -112,7 +112,7 @@ function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clo
   if (statusCode !== 200 && statusCode !== 204) throw new AgentFault('agent_refused', said, { isFinal: true })
 }
 
-/** Of what undici, the socket or TLS threw; what we threw ourselves stays as it is. */
+/** Converts what undici, the socket or TLS threw. Our own errors stay as they are. */
 function faultOf(error: unknown, isAnswered: boolean): unknown {
   const { code } = error as { readonly code?: unknown }
   if (error instanceof AgentFault || error instanceof ChunkError || kindOf(error)) return error
@@ -121,7 +121,7 @@ function faultOf(error: unknown, isAnswered: boolean): unknown {
       isFinal: true,
     })
   const isUnparsed = error instanceof errors.HTTPParserError
-  // Behind its headers an answer that breaks off may be one, too.
+  // After the headers, an answer that breaks off may be a parser error, too.
   if (isUnparsed && !isAnswered)
     return new AgentFault('agent_protocol', 'The agent does not answer in HTTP', { isFinal: true })
   if (typeof code !== 'string' && !isUnparsed) return error

@@ -1,4 +1,4 @@
-// fleetline agents ls | add | rm. What they do is loaded when it is wanted.
+// fleetline agents ls | add | rm. Their code is loaded on demand (`agents/verbs.ts`).
 import type { CommandCall, Command } from './command.ts'
 
 const verb = (name: 'list' | 'add' | 'remove') => async (call: CommandCall) =>

@@ -1,6 +1,6 @@
-// What a command asks a fleet, over HTTP, as any application does. A refusal is thrown as the error that it was there:
-// it is told as one of ours, and becomes the same exit code. An answer that broke off, and a failure of something that
-// stands in between, say nothing about what was done: both may be asked again.
+// Calls a fleet over HTTP for a command, as any application does. A refusal is thrown as the same error that the pod threw,
+// so its text and exit code are the same. A broken-off answer or a failing proxy says nothing about what was done: both are
+// thrown as a `Retry`.
 import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
@@ -11,9 +11,9 @@ import { systemClock, within, type Clock } from '../lib/clock.ts'
 import type { CommandOptions } from './command.ts'
 
 export type Api = {
-  /** The body of the answer, checked. */
+  /** Returns the validated body of the answer. */
   readonly ask: <T>(request: Asked<T>) => Promise<T>
-  /** Answers when the stream is open: its events, behind the one with this id if there is one, until it ends or is lost. */
+  /** Resolves when the stream is open. Yields the events after the one with `lastId`, until the stream ends or is lost. */
   readonly openEvents: (
     path: string,
     lastId: string | undefined,
@@ -23,14 +23,14 @@ export type Api = {
 
 type Asked<T> = {
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** Below /v1. */
+  /** Relative to /v1. */
   readonly path: string
   readonly body?: unknown
   readonly signal?: AbortSignal
   readonly answer: z.ZodType<T>
 }
 
-const SILENCE_MS = 60_000 // a pod says something every 20 s
+const SILENCE_MS = 60_000 // a pod sends something every 20 s
 const SILENT = new Retry('unavailable', 'Nothing was heard for a minute')
 const EVENT_LENGTH = 4 * PAGE_LIMITS.bytes // more than a page with all its escapes and names
 
@@ -63,12 +63,12 @@ export function createApi(url: string, clock: Clock): Api {
   }
 }
 
-/** Of the fleet that the settings name. */
+/** For the fleet that the settings name. */
 export function apiOf(flags: Flags): Api {
   return createApi(loadConfig({ flags }).apiUrl, systemClock())
 }
 
-/** Those options that were given, as they stand behind a path; empty without any. */
+/** Makes a query string of the options that were given; empty without any. */
 export function queryOf(options: CommandOptions, names: readonly string[]): string {
   const given = names.filter((name) => options[name] !== undefined)
   const query = new URLSearchParams(given.map((name) => [name, String(options[name])]))
@@ -90,7 +90,7 @@ async function* eventsOf(
       yield* events.splice(0)
     }
   } finally {
-    reader.cancel().catch(() => undefined) // it was lost already
+    reader.cancel().catch(() => undefined) // fails if the stream was already lost
   }
 }
 

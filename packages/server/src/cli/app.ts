@@ -1,5 +1,4 @@
-// The app that a pod runs: a module that exports its tasks and agents, and the downstreams that have options, alone or in
-// lists.
+// Loads the app that a pod runs: a module that exports tasks, agents, and downstreams that have options, alone or in lists.
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { isAgent, type AgentDefinition } from '../agent/agent.ts'
@@ -7,7 +6,7 @@ import { Rejected } from '../errors.ts'
 import { isMachine, type Machine } from '../task/machine.ts'
 import { isDownstream, type DownstreamDefinition } from '../throttle/definition.ts'
 
-/** As an argument of a command. */
+/** The argument of a command that takes an app. */
 export const APP: readonly [name: string, text: string] = [
   '[app]',
   'a module that exports tasks and agents: app.ts',

@@ -1,13 +1,13 @@
-// A command as a value; cli/main turns the table of them into the command line.
+// A command as a value. cli/main makes the command line from the table of commands.
 import type { Config, Flags } from '../config.ts'
 import type { Output } from './output.ts'
 
 export type CommandOptions = Readonly<Record<string, string | boolean | undefined>>
 
 export type CommandCall = {
-  /** Settings given as flags, as texts. */
+  /** Settings that were given as flags, as text. */
   readonly flags: Flags
-  /** The command's arguments, in the order of its table; one that was left out is undefined. */
+  /** The command's arguments, in the order of its table; undefined if left out. */
   readonly args: readonly (string | undefined)[]
   /** The command's own options. */
   readonly options: CommandOptions
@@ -15,15 +15,15 @@ export type CommandCall = {
 }
 
 export type Command = {
-  /** Its words: `migrate up`. */
+  /** As it is typed: `migrate up`. */
   readonly name: string
   readonly summary: string
-  /** How commander writes them, `<session>` or `[text]`, and what they are. */
+  /** Each in commander's notation, `<session>` or `[text]`, with a description. */
   readonly args?: readonly (readonly [name: string, text: string])[]
-  /** Which settings it takes as flags. */
+  /** The settings that it accepts as flags. */
   readonly settings: readonly (keyof Config)[]
-  /** Options that are no settings: how commander writes them, and what they do. */
+  /** Options that are not settings: each in commander's notation, with a description. */
   readonly options?: readonly (readonly [flags: string, text: string])[]
-  /** Answers the exit code. */
+  /** Resolves to the exit code. */
   readonly run: (call: CommandCall) => Promise<number>
 }

@@ -1,4 +1,4 @@
-// fleetline dev: a fleet in this directory, until it is asked to stop. A second request to stop is not waited for.
+// fleetline dev: runs a fleet in this directory until it is asked to stop. A second request to stop ends it at once.
 import { modelWishOf } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
@@ -9,7 +9,7 @@ import { wholeOf } from './options.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 
-const DEFAULT_PODS = 2 // the least that shows what one pod hides
+const DEFAULT_PODS = 2 // the fewest that show effects of several pods
 const MOST_PODS = 16
 
 export const DEV: Command = {
@@ -26,7 +26,7 @@ export const DEV: Command = {
     const clock = systemClock()
     const agentUrl = urlOf(options['agent'])
     const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })
-    const { createDevFleet } = await import('./dev/fleet.ts') // no other command needs any of it
+    const { createDevFleet } = await import('./dev/fleet.ts') // no other command needs this code
     const { findModel } = await import('./dev/model.ts')
     const isModelWanted = agentUrl === undefined && options['model'] !== false
     const model = isModelWanted ? await findModel(modelWishOf()) : undefined
@@ -43,14 +43,14 @@ export const DEV: Command = {
     })
     const stop = stopSignal()
     const starting = fleet.start()
-    starting.catch(() => undefined) // of no interest once it is asked to stop
+    starting.catch(() => undefined) // ignored once the user has asked to stop
     await Promise.race([starting, stop.first])
     if (!stop.isAsked()) say('ready')
     say('stopping', { signal: await stop.first })
     try {
       await fleet.stop()
     } catch (error) {
-      process.exit(output.fail(error)) // what is left would keep the process
+      process.exit(output.fail(error)) // whatever did not stop would keep the process alive
     }
     say('stopped')
     return EXIT.done

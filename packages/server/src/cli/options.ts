@@ -1,4 +1,4 @@
-// Options of commands, checked as they come in.
+// Validates options of commands.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { CommandOptions } from './command.ts'

@@ -1,6 +1,6 @@
-// What a command says, and where: data to stdout, all else to stderr. A table on a terminal, tabs in a pipe; with
-// --json one object, or one a line for lists. Cells are stripped of control characters, so that a stored name can
-// neither steer a terminal nor fake a column.
+// Prints what a command says: data to stdout, everything else to stderr. Data is a table on a terminal and tab-separated in
+// a pipe. With --json it is one object, or one object per line for lists. Control characters are removed from cells, so that
+// a stored name can neither control a terminal nor fake a column.
 import { stripVTControlCharacters } from 'node:util'
 import type { ErrorCode } from '@fleetline/protocol'
 import { Abort, Bug, Rejected, Retry } from '../errors.ts'
@@ -12,7 +12,7 @@ export const EXIT = {
   notFound: 3,
   refused: 4,
   unavailable: 5,
-  /** By Ctrl-C, as shells count it. */
+  /** Ended by Ctrl-C; the number that shells use. */
   interrupted: 130,
 } as const
 
@@ -39,24 +39,24 @@ type OutputRow = Readonly<Record<string, unknown>>
 
 export type Output = {
   readonly isJson: boolean
-  /** One thing: its fields, a line each. */
+  /** Prints one object, with a line for each field. */
   one(row: OutputRow): void
-  /** Many things under the named columns; JSON keeps every field. */
+  /** Prints many objects under the named columns; JSON keeps every field. */
   list(columns: readonly string[], rows: readonly OutputRow[]): void
-  /** The next of things that come one by one: no header, no widths. */
+  /** Prints the next object of a stream, without header and column widths. */
   next(cells: readonly unknown[], row: OutputRow): void
-  /** A line of data that has a form of its own, without control characters. */
+  /** Prints one line of data as it is, without control characters. */
   line(text: string): void
-  /** A piece of a text of many lines, as it comes: its control characters are left out, but for tabs and ends of lines. */
+  /** Prints a piece of a longer text. Control characters are removed, except tabs and line ends. */
   text(piece: string): void
-  /** To people, on stderr, on a line of its own; silent under --json. */
+  /** Prints a message for people to stderr, on its own line; silent with --json. */
   note(text: string): void
-  /** Reports the error and answers the exit code for it. */
+  /** Reports an error and returns its exit code. */
   fail(error: unknown): number
 }
 
 export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Output {
-  let isInLine = false // of a terminal, in the middle of a text
+  let isInLine = false // the terminal's cursor is in the middle of a text
   const print = (text: string) => void stdout.write(`${text}\n`)
   const layOut = (rows: readonly (readonly string[])[]) =>
     stdout.isTTY === true ? align(rows) : rows.map((cells) => cells.join('\t'))

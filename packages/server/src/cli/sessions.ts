@@ -1,5 +1,5 @@
-// fleetline sessions create | ls | get | send | stop | tail. What they do is loaded when it is wanted: every other command
-// answers in half the time without it.
+// fleetline sessions create | ls | get | send | stop | tail. Their code is loaded on demand, because other commands start in
+// half the time without it.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { CommandCall, Command } from './command.ts'
 

@@ -1,5 +1,5 @@
-// fleetline start: one pod in this process, with what an app exports if it is given one, until it is asked to stop. A
-// second request to stop is not waited for.
+// fleetline start: runs one pod in this process until it is asked to stop, with the exports of an app if one is given. A
+// second request to stop ends it at once.
 import { loadConfig, POD_SETTINGS } from '../config.ts'
 import { APP, loadApp } from './app.ts'
 import type { CommandCall, Command } from './command.ts'
@@ -11,15 +11,15 @@ export const START: Command = {
   summary: 'Run a pod. Its log is JSON on stdout; SIGTERM or Ctrl-C stops it.',
   args: [APP],
   settings: POD_SETTINGS,
-  // The app may hold the process: a timer, a connection, a handler that goes on. It ends when the pod does.
+  // The app may keep the process alive (a timer, a connection, a running handler), so the process exits when the pod has ended.
   run: async (call) =>
     process.exit(await untilStopped(call).catch((error: unknown) => call.output.fail(error))),
 }
 
 async function untilStopped({ flags, args: [path] }: CommandCall): Promise<number> {
   const config = loadConfig({ flags })
-  const app = path === undefined ? { agents: [] } : await loadApp(path) // a list, so that it takes turns: ADR 0018
-  // Loaded when it is wanted: every other command answers in half the time without it.
+  const app = path === undefined ? { agents: [] } : await loadApp(path) // an empty list, so that the pod runs turns: ADR 0018
+  // Loaded on demand, because other commands start in half the time without it.
   const [{ createPod }, { createLog }] = await Promise.all([
     import('../pod.ts'),
     import('../telemetry/log.ts'),
@@ -28,11 +28,11 @@ async function untilStopped({ flags, args: [path] }: CommandCall): Promise<numbe
   const pod = createPod(config, { log, ...app })
   const stop = stopSignal()
   const starting = pod.start()
-  starting.catch(() => undefined) // of no interest once it is asked to stop
-  await Promise.race([starting, stop.first]) // a start that failed has stopped what it had started
+  starting.catch(() => undefined) // ignored once the user has asked to stop
+  await Promise.race([starting, stop.first]) // a start that fails stops what it has started
   if (!stop.isAsked()) {
     log.info('ready', { port: pod.ports().gateway })
-    process.send?.(pod.ports(), undefined, undefined, () => undefined) // to `fleetline dev`, if it is there
+    process.send?.(pod.ports(), undefined, undefined, () => undefined) // tells `fleetline dev`, if that started us
   }
   log.info('stopping', { signal: await stop.first })
   try {

@@ -1,8 +1,8 @@
-// The wish to stop: SIGINT, SIGTERM, or the end of the process that started us with a channel (`fleetline dev`). The
-// first is answered in order; a second ends the process at once.
+// Requests to stop: SIGINT, SIGTERM, or the end of the parent process that started us with a channel (`fleetline dev`). The
+// first request starts an orderly stop. A second one ends the process at once.
 
 type StopSignal = {
-  /** What was the first: a signal's name, or `disconnect`. */
+  /** The first request: a signal's name, or `disconnect`. */
   readonly first: Promise<string>
   isAsked(): boolean
 }
@@ -20,7 +20,7 @@ export function stopSignal(): StopSignal {
   }
   for (const signal of SIGNALS) process.on(signal, () => ask(signal))
   process.on('disconnect', () => ask('disconnect'))
-  if ('connected' in process && !process.connected) ask('disconnect') // before anybody listened
-  process.channel?.unref() // it must not keep us once we have stopped
+  if ('connected' in process && !process.connected) ask('disconnect') // it disconnected before we listened
+  process.channel?.unref() // the channel must not keep the process alive after the stop
   return { first: first.promise, isAsked: () => asked > 0 }
 }

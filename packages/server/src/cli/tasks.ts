@@ -1,5 +1,5 @@
-// fleetline tasks ls | get | enqueue | retry. What they do is loaded when it is wanted: every other command answers in half
-// the time without it.
+// fleetline tasks ls | get | enqueue | retry. Their code is loaded on demand, because other commands start in half the time
+// without it.
 import { PAGE_LIMITS, TASK_STATES } from '@fleetline/protocol'
 import type { CommandCall, Command } from './command.ts'
 

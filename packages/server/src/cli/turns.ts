@@ -1,4 +1,4 @@
-// fleetline turns get. What it does is loaded when it is wanted: every other command answers in half the time without it.
+// fleetline turns get. Its code is loaded on demand, because other commands start in half the time without it.
 import type { Command } from './command.ts'
 
 export const TURNS: readonly Command[] = [

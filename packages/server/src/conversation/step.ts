@@ -1,36 +1,36 @@
-// What a conversation does next. Pure: session/append.ts reads the state under the session's lock, and stores what this
-// answers in the same transaction. Guarantees:
-//   E2  the epoch never falls: it grows by one each time a turn starts, by one when a live turn is stopped, and by nothing
-//       else
-//   E3  there is one live turn, or none
-//   E4  no wake-up is lost: while asked is beyond answered, a turn is live
+// Decides what a conversation does next. Pure: session/append.ts reads the state under the session's lock and stores the
+// result in the same transaction. Guarantees:
+//   E2  the epoch never falls: it grows by one when a turn starts and by one when a live turn is stopped, and never
+//       otherwise
+//   E3  there is at most one live turn
+//   E4  no wake-up is lost: while `asked` is greater than `answered`, a turn is live
 //
 //   state     event                                becomes
 //   idle      asked                                working: a turn starts
-//   working   asked                                working: the live turn reads it, or the next one answers it
-//   working   the live turn ended, and has read    idle
-//             all that was asked
+//   working   asked                                working: the live turn reads the message, or the next one answers it
+//   working   the live turn ended and has read     idle
+//             everything that was asked
 //   working   the live turn ended, and more was    working: the next turn starts
 //             asked
-//   working   the live turn was stopped            idle: all that was asked by then counts as answered; the next message is
-//                                                  answered together with it
-//   any       another turn ended or was stopped,   as it was: fenced
+//   working   the live turn was stopped            idle: everything asked until then counts as answered; the agent
+//                                                  reads it when it replies to the next message
+//   any       another turn ended or was stopped,   unchanged: fenced
 //             or one of another epoch
 
 export type Conversation = {
   readonly epoch: number
-  /** The live one; null: idle. */
+  /** The live turn. Null: idle. */
   readonly turn: string | null
-  /** The last seq that wants a reply. */
+  /** The last seq that asks for a reply. */
   readonly asked: number
-  /** The last seq that an ended turn had read; one that was stopped counts as having read all. */
+  /** The last seq that an ended turn has read. A stopped turn counts as having read everything. */
   readonly answered: number
 }
 
-/** The turn that is live, if the conversation is still in its epoch. */
+/** A turn and its epoch. It is the live turn only while the conversation is still in this epoch. */
 export type LiveTurn = { readonly turn: string; readonly epoch: number }
 
-/** `newTurn` is the id of the turn that starts, if one does. */
+/** `newTurn` is the id of the next turn, if one starts. */
 export type ConversationEvent = { readonly newTurn: string } & (
   | { readonly type: 'asked'; readonly seq: number }
   | ({ readonly type: 'ended'; readonly readTo: number } & LiveTurn)

@@ -1,17 +1,17 @@
-// Events as an answer (`text/event-stream`). The next event is asked for when the socket has taken the one before, so a
-// reader costs one event of memory however slow it is; one that takes no byte for `stallMs` is closed, and the last id
-// that it has is where it resumes. A comment goes out now and then, so that nothing in between takes the stream for
-// dead. It ends when the reader leaves, when the door stops, and, told to the log, when its source fails. A reader who
-// left, or was told that it took too long, before the stream could begin gets none; its source is told all the same.
+// Sends events as an answer (`text/event-stream`). The door asks for the next event only when the socket has taken the last
+// one, so a slow reader costs the memory of one event. A reader that takes no byte for `stallMs` is disconnected; it resumes
+// from the last event id that it has. A comment goes out every 20 s, so that no proxy takes the stream for dead. The stream
+// ends when the reader leaves, when the door stops, or when its source fails, which is logged. If the reader has left or got
+// a timeout before the stream could begin, nothing is streamed; the source is told all the same.
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../lib/clock.ts'
 
 export type SentEvent = { readonly id: string; readonly data: { readonly type: string } }
 
-/** Who is told: the source is asked for nothing more once the signal is aborted; `cut` closes the stream at once. */
+/** Passed to the source. It must stop once the signal is aborted. `cut` closes the stream at once. */
 export type Listener = { readonly signal: AbortSignal; readonly cut: () => void }
 
-/** What a handler answers with. */
+/** The body that a handler returns for a stream. */
 export type Events = (listener: Listener) => AsyncIterable<SentEvent>
 
 type Options = {
@@ -26,7 +26,7 @@ type Options = {
 const COMMENT = ':\n\n'
 const COMMENT_MS = 20_000
 
-/** Writes to a response that is nobody else's any more; resolves when the stream is over, and never rejects. */
+/** Takes over the response. Resolves when the stream is over and never rejects. */
 export async function sendEvents(raw: ServerResponse, options: Options): Promise<void> {
   try {
     if (raw.headersSent || raw.destroyed) await letGo(options.events)
@@ -36,7 +36,7 @@ export async function sendEvents(raw: ServerResponse, options: Options): Promise
   }
 }
 
-/** A source gives back what it holds when it is asked, once, under an aborted signal. */
+/** Asks the source once, under an aborted signal, so that it releases what it holds. */
 async function letGo(events: Events): Promise<void> {
   const listener = { signal: AbortSignal.abort(), cut: () => undefined }
   await events(listener)[Symbol.asyncIterator]().next()
@@ -45,9 +45,9 @@ async function letGo(events: Events): Promise<void> {
 async function streamTo(raw: ServerResponse, options: Options): Promise<void> {
   const gone = new AbortController()
   raw.once('close', () => gone.abort())
-  raw.on('error', () => gone.abort()) // it will close; heard, so that nobody else has to
+  raw.on('error', () => gone.abort()) // 'close' follows; without a listener the error would be thrown
   const signal = AbortSignal.any([gone.signal, options.stopping])
-  // Node's timer of a socket: while a write is under way, any byte taken begins it anew.
+  // Node's socket timer: while a write is in progress, every byte that the reader takes restarts it.
   raw.setTimeout(options.stallMs, () => raw.writableLength > 0 && raw.destroy())
   const headers = { ...options.headers, 'content-type': 'text/event-stream', connection: 'close' }
   raw.writeHead(200, headers as Record<string, string>).write(COMMENT)
@@ -60,11 +60,11 @@ async function streamTo(raw: ServerResponse, options: Options): Promise<void> {
     raw.end()
   } catch (error) {
     if (!signal.aborted) options.onError(error)
-    raw.destroy() // cut, not ended: the reader comes back for the rest
+    raw.destroy() // cut instead of ended, so that the reader comes back for the rest
   }
 }
 
-/** Once the socket has taken it: what it only keeps for later is still ours to hold. */
+/** Resolves once the socket has taken the text. Text that Node still buffers uses our memory. */
 function written(raw: ServerResponse, text: string, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const onAbort = () => resolve()

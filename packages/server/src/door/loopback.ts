@@ -1,6 +1,6 @@
-// Until there are keys, a pod answers its own machine alone. Its address sees to most of that; a page from anywhere
-// that runs in a browser on this machine can still reach a local port, under a name that it points here (DNS
-// rebinding) or across origins. So a request must ask for a loopback host, and come from a loopback page or from none.
+// There is no authentication yet, so pods accept local connections only. Listening on a loopback address does most of that.
+// But a web page in a browser on this machine can still reach a local port, through a host name that points here (DNS
+// rebinding) or across origins. So a request must name a loopback host and come from a loopback page or from no page.
 import { isIPv4 } from 'node:net'
 
 export function isLoopbackHost(host: string | undefined): boolean {
@@ -9,7 +9,7 @@ export function isLoopbackHost(host: string | undefined): boolean {
 }
 
 export function isLoopbackOrigin(origin: string | undefined): boolean {
-  if (origin === undefined) return true // no browser, or a page of the same origin that only reads
+  if (origin === undefined) return true // not a browser, or a page of the same origin that only reads
   return (
     URL.canParse(origin) &&
     /^https?:$/.test(new URL(origin).protocol) &&

@@ -1,4 +1,4 @@
-// The OpenAPI 3.1 document of a door, made of its table of routes: what is served is what is written. Pure.
+// Makes the OpenAPI 3.1 document of a door from its table of routes, so that document and routes cannot differ. Pure.
 import { z } from 'zod'
 import { refusalSchema } from './refusal.ts'
 import { route, type AnswerShape, type Route } from './route.ts'
@@ -24,7 +24,7 @@ export function openapiOf(routes: readonly Route[], { title, version }: Facts): 
   }
 }
 
-/** The routes, and one more that answers with the document of them all. */
+/** Adds a route that answers with the document of all routes, itself included. */
 export function withOpenapi(
   routes: readonly Route[],
   { audience, ...facts }: Facts & Pick<Route['access'], 'audience'>,
@@ -89,7 +89,7 @@ function answerOf(shape: AnswerShape): JsonObject {
 function contentOf(shape: AnswerShape): JsonObject {
   if ('json' in shape) return { 'application/json': { schema: schemaOf(shape.json) } }
   if ('text' in shape) return { [shape.text]: { schema: { type: 'string' } } }
-  // OpenAPI 3.1 has no word for a stream: the schema is that of one event's data.
+  // OpenAPI 3.1 cannot describe a stream, so the schema is that of one event's data.
   return { 'text/event-stream': { schema: schemaOf(shape.events) } }
 }
 

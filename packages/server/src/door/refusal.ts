@@ -1,5 +1,6 @@
-// What a caller is told when a request fails: a code of the protocol's table, a sentence, a request id; never SQL, a
-// stack or configuration (S21). The sentence is ours to show only when the error says that the caller is at fault.
+// What a caller sees when a request fails: a code of the protocol's table, a sentence and a request id. It never contains
+// SQL, a stack or configuration (S21). The caller sees an error's own sentence only if the error says that the caller is at
+// fault; otherwise it sees the meaning of the code.
 import { ERROR_CODES, type ErrorCode } from '@fleetline/protocol'
 import { z } from 'zod'
 import { Abort, Bug, Rejected, Retry } from '../errors.ts'
@@ -8,7 +9,7 @@ export type Refusal = {
   readonly code: ErrorCode
   readonly text: string
   readonly retryAfterMs?: number
-  /** Of `stale`: what is, instead of what the caller expected. */
+  /** For `stale`: the actual value, where the caller expected another. */
   readonly current?: Current
 }
 type Current = z.infer<typeof currentSchema>
@@ -28,7 +29,7 @@ export const refusalSchema = z.object({
 
 const RETRY_AFTER_MS = 1_000
 
-// What Fastify and Node throw before a handler is reached.
+// Errors that Fastify and Node throw before a handler runs.
 const OF_THE_SERVER: Readonly<Record<string, Refusal>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: { code: 'too_large', text: 'The body is larger than this port takes.' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: 'invalid', text: 'The body must be application/json.' },

@@ -1,14 +1,14 @@
-// A route as a value: what it answers, to whom, in whose name. The door refuses to open over a route whose access is
-// not declared, or is declared wrongly (S2, security §4.1): `brokenRules` is that refusal, and it is pure.
+// A route as a value: what it answers, who may call it, and whose data it uses. The door refuses to open with a route whose
+// access is not declared, or is declared wrongly (S2). `brokenRules` makes that check; it is pure.
 import type { z } from 'zod'
 import type { SentEvent } from './events.ts'
 
-/** `probe`: anyone who reaches the port. `key`: an application. `admin`: an operator. */
+/** `probe`: anyone who can reach the port. `key`: an application. `admin`: an operator. */
 export type Audience = 'probe' | 'key' | 'admin'
 
 export type RouteAccess = {
   readonly audience: Audience
-  /** Whose data: nobody's, or that of the caller, whose tenant the door has found out. */
+  /** Whose data the route uses: none, or that of the caller's tenant, which the door finds. */
   readonly tenant: 'none' | 'caller'
 }
 
@@ -24,7 +24,7 @@ export type RouteCall<Params, Query, Body, Headers> = {
   readonly requestId: string
 }
 
-/** What a status means, and its body: JSON of a schema, a text of the named media type, or events of a schema. */
+/** What a status means, and the body it comes with: JSON of a schema, text of the named media type, or events of a schema. */
 export type AnswerShape = { readonly means: string } & (
   | { readonly json: z.ZodType }
   | { readonly text: string }
@@ -36,13 +36,13 @@ export type RouteAnswer = { readonly status: number; readonly body: unknown }
 
 export type Route = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** Parameters as Fastify writes them: `/v1/things/:id`. */
+  /** With parameters in Fastify's notation: `/v1/things/:id`. */
   readonly path: string
   readonly summary: string
   readonly access: RouteAccess
   readonly params?: z.ZodType
   readonly query?: z.ZodType
-  /** Those that it reads, in lower case; no other reaches the handler. */
+  /** The headers that the route reads, in lower case. The handler gets no others. */
   readonly headers?: z.ZodType
   readonly body?: z.ZodType
   readonly answers: Readonly<Record<number, AnswerShape>>
@@ -57,14 +57,14 @@ type Input<Params, Query, Body, Headers> = {
   readonly handle: (call: RouteCall<Params, Query, Body, Headers>) => RouteAnswer | Promise<RouteAnswer>
 }
 
-/** Ties what a handler is given to the route's schemas. */
+/** Ties the handler's input types to the route's schemas. */
 export function route<Params = undefined, Query = undefined, Body = undefined, Headers = undefined>(
   definition: Omit<Route, keyof Input<Params, Query, Body, Headers>> & Input<Params, Query, Body, Headers>,
 ): Route {
   return definition
 }
 
-/** Why a door for these audiences must not open over these routes; one sentence each, empty if it may. */
+/** Says why a door for these audiences must not open with these routes: one sentence each, empty if it may. */
 export function brokenRules(routes: readonly Route[], audiences: readonly Audience[]): string[] {
   const seen = new Set<string>()
   return routes.flatMap((entry) => {

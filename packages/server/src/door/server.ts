@@ -1,9 +1,9 @@
-// A door: one HTTP port over a table of routes. Guarantees:
-//   a route without declared access, also one that a library adds, keeps the door from opening, and is named (S2)
-//   a handler sees input that its schemas have parsed, and the tenant that the door found; no raw header
-//   every failure, also of what is no HTTP, is JSON of one shape, with a request id (S21)
-//   sizes and times are ours, not the library's (S18); what is logged has no text from outside but method and route (S22)
-// start() listens; stop() ends streams, lets other answers under way end, and after `stopMs` closes what is still open.
+// A door: one HTTP port that serves a table of routes. Guarantees:
+//   A route without declared access keeps the door closed, and the error names it. So does a route that a library adds (S2).
+//   A handler gets input that its schemas have parsed and the tenant that the door found; it gets no raw header.
+//   Every failure is JSON of one shape with a request id, even for input that is not HTTP (S21).
+//   Limits of size and time are ours, not the library's (S18). Of outside text, logs contain only method and route (S22).
+// start() listens. stop() ends streams, lets other answers finish, and after `stopMs` closes all open connections.
 import { STATUS_CODES } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
@@ -23,7 +23,7 @@ import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.t
 import { brokenRules, nameOf, type Audience, type Principal, type Route } from './route.ts'
 
 type Door = Service & {
-  /** The one that it listens on, also when 0 was asked for. */
+  /** The port that it listens on, also if 0 was asked for. */
   port(): number
 }
 
@@ -42,20 +42,20 @@ type Deps = {
   readonly random: Random
   readonly log: Log
   readonly metrics: Metrics
-  /** Does the pod stop? It still answers, and asks to be left. */
+  /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean
 }
 
 const HEADER_BYTES = 16 * 1024
-const PARAM_LENGTH = 9 * 128 // a user's id of 128 characters that are three bytes each, percent-encoded
-const BODY_JSON = { depth: JSON_LIMITS.depth + 8, keys: Infinity } // what may be stored, and what stands around it
+const PARAM_LENGTH = 9 * 128 // a user id of 128 characters that are three bytes each, percent-encoded
+const BODY_JSON = { depth: JSON_LIMITS.depth + 8, keys: Infinity } // the depth of stored JSON, and what surrounds it
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
-const LOOK_MS = 1_000 // Node looks for late requests this often; its own 30 s would make 10 s up to 40
+const LOOK_MS = 1_000 // how often Node checks for late requests; its own 30 s would turn a limit of 10 s into up to 40
 const LATE = new Error('Answers are still under way')
 const NOT_LOCAL =
   'This pod answers its own machine alone: ask for localhost, from a page of localhost or from none'
 
-/** Until there are keys, every caller is of one tenant. */
+/** There is no authentication yet, so every caller belongs to one tenant. */
 const PRINCIPAL: Principal = { tenant: ONLY_TENANT }
 
 export function createDoor(deps: Deps): Door {
@@ -90,7 +90,7 @@ export function createDoor(deps: Deps): Door {
   }
 }
 
-/** The server before it listens; its streams end when the signal is aborted. */
+/** Builds the server before it listens. Its streams end when the signal is aborted. */
 export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance {
   const broken = brokenRules(deps.routes, deps.audiences)
   if (broken.length > 0) throw new Bug(`The ${deps.name} door does not open: ${broken.join('; ')}`)
@@ -103,7 +103,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   })
   server.addHook('onRequest', async (request, reply) => {
     reply.headers(headersOf(request.id))
-    if (deps.isDraining()) reply.header('connection', 'close') // so that its sender comes back by another way
+    if (deps.isDraining()) reply.header('connection', 'close') // so that the client reconnects, to another pod
     const { host, origin } = request.headers
     if (!isLoopbackHost(host) || !isLoopbackOrigin(origin)) throw new Rejected('forbidden', NOT_LOCAL)
   })
@@ -129,7 +129,7 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
   const drawId = () => `req_${Buffer.from(random.bytes(12)).toString('base64url')}`
   const server = fastify({
     logger: false,
-    exposeHeadRoutes: false, // only what is declared answers
+    exposeHeadRoutes: false, // only declared routes answer
     requestIdHeader: false,
     genReqId: drawId,
     bodyLimit: limits.bodyLimitBytes,
@@ -139,7 +139,7 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
     routerOptions: { maxParamLength: PARAM_LENGTH },
     maxRequestsPerSocket: limits.requestsPerSocket,
     forceCloseConnections: 'idle',
-    return503OnClosing: false, // what arrives on an open connection is served, and told to close
+    return503OnClosing: false, // a request on an open connection is served, and the client is told to close
     http: {
       maxHeaderSize: HEADER_BYTES,
       headersTimeout: Math.min(limits.headerTimeoutMs, limits.requestTimeoutMs),
@@ -158,7 +158,7 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
   return server
 }
 
-/** A body that is nested too deep is refused before it is parsed. */
+/** Rejects a body that is nested too deep before it is parsed. */
 function readJson(server: FastifyInstance): void {
   const parse = server.getDefaultJsonParser('error', 'error')
   server.removeContentTypeParser('application/json')
@@ -195,7 +195,7 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
       reply.code(answer.status)
       if ('events' in shape) return stream(reply, answer.body as Events, shape.events, { deps, stopping })
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
-      return sendJson(reply, shape.json.parse(answer.body)) // what it does not declare does not leave
+      return sendJson(reply, shape.json.parse(answer.body)) // removes fields that the route does not declare
     },
   })
 }
@@ -208,8 +208,8 @@ function stream(
   shape: z.ZodType<SentEvent['data']>,
   { deps, stopping }: Opened,
 ) {
-  reply.hijack() // no time limit of the library: a stream lasts
-  // The library counts what ended well; most streams end with their reader.
+  reply.hijack() // takes away the library's time limit: a stream lasts
+  // Fastify reports only responses that finish; most streams end when the reader leaves, so they are recorded here.
   reply.raw.once('close', () => reply.raw.writableFinished || record(deps, reply.request, reply))
   void sendEvents(reply.raw, {
     events: (listener) => declared(events(listener), shape),
@@ -230,7 +230,7 @@ async function* declared(
   for await (const { id, data } of events) yield { id, data: shape.parse(data) }
 }
 
-/** What Fastify calls a part of a request, as we do. */
+/** Translates Fastify's name for a part of a request into ours. */
 function partOf(name = 'request'): string {
   return name === 'querystring' ? 'query' : name
 }
@@ -259,7 +259,7 @@ function headersOf(requestId: string) {
   return { 'x-request-id': requestId, 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }
 }
 
-/** What never became a request: the answer is written by hand, and the socket closed. */
+/** Answers input that never became a request: writes the answer by hand and closes the socket. */
 function answerRaw(code: string | undefined, socket: Socket, requestId: string): void {
   if (code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
   const [status, refusal] = RAW[code ?? ''] ?? [

@@ -1,7 +1,7 @@
-// What the leader does, and nothing else: recover. A duty runs again and again while this pod leads and may trust that
-// it is alive. It names its term in every write of a row, so that one that was overtaken changes none; the next look at the
-// fleet tells this pod that it no longer leads. Each has a pace of its own and works in steps: after `STEPS_MS` it leaves the
-// rest for its next run. A few run at once, so that one that has much to do holds up no other and takes few connections.
+// Runs the leader's duties, which are all that a leader does. A duty repeats while this pod leads and may trust that it is
+// alive. It names its term in every write of a row, so a leader that was replaced changes no row; its next look at the fleet
+// shows it that it no longer leads. Each duty has its own interval and works in steps: after `STEPS_MS` it leaves the rest
+// for its next run. At most three run at once, so that a long one holds up no other, and all of them take few connections.
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
@@ -15,13 +15,13 @@ type Deps = {
   readonly log: Log
   readonly metrics: Metrics
   readonly duties: readonly Duty[]
-  /** The term under which duties may run now. */
+  /** The term under which duties may run now; undefined if they may not. */
   readonly term: () => Term | undefined
 }
 
 const AT_ONCE = 3
 const STEPS_MS = 2_000
-const LEADS_MS = 200 // how soon a pod that leads begins
+const LEADS_MS = 200 // how soon a new leader begins
 
 export function createDuties({ clock, log, metrics, duties, term }: Deps): Service {
   const slots = createSlots(AT_ONCE)

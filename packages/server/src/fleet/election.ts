@@ -1,21 +1,22 @@
-// Who leads? Pure: what a pod saw of the fleet in, what it does about it out. The answer is advice; the compare-and-set
+// Decides what a pod does about leading, from what it saw of the fleet. Pure. The decision is only advice: the compare-and-set
 // on the term is the guarantee (P2).
-//   the leader's row names            and                              this pod
-//   me                                I am live                        leads with that term
-//   me                                I am not                         gives the term up
-//   a healthy pod                     –                                follows
-//   nobody, or a pod that is not live it is my turn                    takes the next term
-//   a live pod that is silent         it is my turn, and I may judge   takes the next term
-//   otherwise                         –                                waits
-// It is the turn of the oldest pod that is healthy. A healthy leader keeps its term, also beside an older pod that was
-// silent for a while: moving it would gain nothing.
+//   the leader's row names              and                              this pod
+//   me                                  I am live                        leads with that term
+//   me                                  I am not live                    gives the term up
+//   another pod                         I am not live                    follows
+//   a healthy pod                       –                                follows
+//   nobody, or a pod that is not live   it is my turn                    takes the next term
+//   a live pod that is silent           it is my turn, and I may judge   takes the next term
+//   otherwise                           –                                waits
+// It is the turn of the oldest healthy pod. A healthy leader keeps its term even if an older pod, which was silent for a
+// while, is healthy again: moving the term would gain nothing.
 
 export type Member = {
   readonly id: number
   readonly state: 'live' | 'draining'
-  /** What its row says of its last beat. */
+  /** Its last beat, as its row has it. */
   readonly beat: string
-  /** For so long it has been the same, by the clock of who looks. */
+  /** How long the beat has not changed, by the clock of the pod that looks. */
   readonly silentMs: number
 }
 
@@ -26,7 +27,7 @@ export type View = {
   readonly members: readonly Member[]
 }
 
-/** What a pod knows of itself. */
+/** What a pod knows about itself. */
 type Self = { readonly id: number; readonly mayJudge: boolean }
 
 type Decision = 'lead' | 'give-up' | 'follow' | 'take' | 'wait'

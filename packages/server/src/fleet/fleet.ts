@@ -1,13 +1,14 @@
-// This process as a pod among pods. On one connection, beat after beat: say that it lives, look who else does, and lead
-// if it is its turn. Beats stand on the database's clock, trust on its own.
+// This process as a pod among pods. At each beat, on one connection, it shows that it is alive, looks at the other pods, and
+// leads if it is its turn. Beats use the database's clock, trust uses the pod's own. *Buried* means: the leader has counted
+// the pod as dead.
 //   this process   event                                becomes
 //   –              start                                live, under a new id (P7)
 //   live           beat confirmed                       live, trusted
 //   live           beats fail                           live, fenced after ttl − margin: it starts nothing (P3)
-//   live           its beat changes no row: buried      live, under a new id; what ran under the old one is aborted
-//   live           drain                                draining: its term is given up, beats go on
+//   live           its beat changes no row: buried      live, under a new id; what ran under the old id is aborted
+//   live           drain                                draining: it gives up its term and goes on beating
 //   draining       its beat changes no row: buried      dead
-//   any            stop                                 dead, as it writes itself
+//   any            stop                                 dead: it writes this itself
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
@@ -24,13 +25,13 @@ import { beat, drain, join, leave, list, type PodRow } from './pods.ts'
 import { createTrust } from './trust.ts'
 
 export type Fleet = Service & {
-  /** Undefined before the start, and once it is buried while it drains. */
+  /** Undefined before the start, and after the pod was buried while draining. */
   self(): Incarnation | undefined
-  /** May nothing be started now? */
+  /** Whether the pod must not start anything now. */
   isFenced(): boolean
-  /** Milliseconds since before the last confirmed beat was sent. */
+  /** Milliseconds since just before the last confirmed beat was sent. */
   beatAgeMs(): number
-  /** From now on this pod takes nothing new. Never rejects: if it cannot be written, the others see that beats end. */
+  /** From now on this pod takes nothing new. Never rejects: if the write fails, the others notice that the beats end. */
   drain(): Promise<void>
   pods(): Promise<PodRow[]>
 }
@@ -42,18 +43,18 @@ type Deps = {
   readonly log: Log
   readonly name: string
   readonly version: string
-  /** What it claims: known before it starts. */
+  /** The tracks that this pod claims; known before the fleet starts. */
   readonly tracks: () => readonly number[]
   readonly beatMs: number
   readonly ttlMs: number
   readonly stopMs: number
-  /** What other rooms leave to the leader. */
+  /** The duties of other rooms. */
   readonly duties: readonly Duty[]
 }
 type Life = Incarnation & { readonly end: (reason: Error) => void }
 
 const BURIED = new Error('This pod was counted as dead')
-const LEAST_BEATS = 3 // in one ttl: a single lost beat is no death
+const LEAST_BEATS = 3 // in one ttl, so that one lost beat does not make a pod count as dead
 
 export function createFleet(deps: Deps): Fleet {
   const { database, clock, metrics, log, ttlMs, beatMs, stopMs } = deps

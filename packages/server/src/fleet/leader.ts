@@ -1,6 +1,7 @@
-// This pod as leader: looks at the fleet after each beat, takes or gives up the term as election.ts decides, and buries pods
-// that beat no more, all on the connection on which it beats: no other work holds that up. A take whose answer was lost is
-// found at the next look: the leader's row names this incarnation. Forgetting those long dead is a duty like others.
+// This pod as leader. After each beat it looks at the fleet and takes or gives up the term as election.ts decides. While it
+// leads, it buries silent pods: it counts them as dead. All of this runs on the connection of the beat, so no other work can
+// delay it. If the answer to a take is lost, the next look finds the result: the leader's row names this incarnation.
+// Deleting pods that died more than an hour ago is an ordinary duty, once a minute.
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Duty, Term } from '../store/leader.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -12,11 +13,11 @@ import { createSilence } from './silence.ts'
 import type { Trust } from './trust.ts'
 
 type Leader = {
-  /** Looks, and acts on what it saw in the name of this pod. */
+  /** Looks at the fleet, and acts on it for this pod. */
   follow(query: Query, me: number): Promise<void>
-  /** The term that it holds, as far as it knows. */
+  /** The term that this pod holds, as far as it knows. */
   term(): Term | undefined
-  /** This incarnation has ended. */
+  /** Gives up the term locally, because this incarnation has ended. */
   lose(): void
 }
 type Deps = {

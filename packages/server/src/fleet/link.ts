@@ -1,5 +1,5 @@
-// The connection on which a pod beats: its own, so that a full pool is not a death. Each statement is a transaction. A
-// connection that failed or did not answer in time is closed without a farewell, and the next beat opens another.
+// The connection for beats. A pod has a separate one, so that a full pool does not make it count as dead. Each statement is a
+// transaction. A connection that failed or did not answer in time is closed at once, and the next beat opens another.
 import type pg from 'pg'
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Query } from '../store/database.ts'
@@ -7,7 +7,7 @@ import { closeNow, connect } from '../store/connection.ts'
 import { runTransaction } from '../store/transaction.ts'
 
 type Link = {
-  /** What it rejects with says nothing about what was written. */
+  /** If it rejects, it is unknown what was written. */
   use<T>(work: (query: Query) => Promise<T>): Promise<T>
   close(): void
 }
@@ -26,7 +26,7 @@ export function createLink({ databaseUrl, clock, statementMs }: Deps): Link {
       const outcome = await runTransaction(link, (query) => query(text, values), {
         ...limits,
         access: 'write',
-        admit: () => undefined, // it writes: its own commit comes through, or nothing is taken from its answer
+        admit: () => undefined, // no barrier: if its own commit does not succeed, its answer is not used
         release: () => undefined,
       })
       return valueOf(outcome, 'A beat did not come through') as never

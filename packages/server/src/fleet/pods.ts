@@ -1,6 +1,6 @@
-// The rows of pods and of the leader. A beat counts because it changes, not for the time that it tells (`silence`); ages are
-// shown to people, and judge nobody. Every write of a leader names its term and its pod in the WHERE: under an older term it
-// changes no row (P2).
+// The statements on the rows of pods and of the leader. What counts is that a beat changes, not the time in it (`silence`).
+// Ages are shown to people and decide nothing. Every write of a leader names its term and its pod in the WHERE: under an
+// older term it changes no row (P2).
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 import { IS_LEADER, type Term } from '../store/leader.ts'
@@ -25,13 +25,13 @@ const JOIN = 'insert into fleetline.pods (name, version, tracks) values ($1, $2,
 const BEAT = `
   update fleetline.pods set beat_at = clock_timestamp() where id = $1 and state <> 'dead' returning id`
 
-// One row per pod that is not dead; if there is none, the leader's row alone.
+// One row for each pod that is not dead; if there is none, only the leader's row.
 const LOOK = `
   select l.term, l.pod as leader, p.id, p.state, p.beat_at::text as beat
     from fleetline.leader l left join fleetline.pods p on p.state <> 'dead'`
 
-// The compare-and-set: of all who saw the same term one takes the next. The fleet was without a leader since the last
-// one's last beat, or since it gave up, or since this pod was born.
+// The compare-and-set: of all pods that saw the same term, one takes the next. The time without a leader counts from the last
+// leader's last beat, or from when it gave up, but never from before this pod was born.
 const TAKE = `
   update fleetline.leader l set term = l.term + 1, pod = $1, since = clock_timestamp()
     from fleetline.leader o left join fleetline.pods p on p.id = o.pod, fleetline.pods me
@@ -43,8 +43,8 @@ const GIVE_UP = 'update fleetline.leader set pod = null, since = clock_timestamp
 const DRAIN = `update fleetline.pods set state = 'draining' where id = $1 and state = 'live'`
 const LEAVE = `update fleetline.pods set state = 'dead', ended_at = clock_timestamp() where id = $1 and state <> 'dead'`
 
-// $1 term · $2 the leader's pod · $3, $4 pods, each with the beat that has not changed. One that comes while this waits for
-// its row, or for a server that stood still, is seen: the condition is checked on the row as it is then.
+// $1 term · $2 the leader's pod · $3, $4 pods, each with the beat that has not changed. A new beat is noticed even if it comes
+// while this statement waits for the row, or for a server that hung: PostgreSQL checks the condition on the latest row.
 const BURY = `
   update fleetline.pods p set state = 'dead', ended_at = clock_timestamp()
     from unnest($3::int[], $4::text[]) s(id, beat)
@@ -52,7 +52,7 @@ const BURY = `
      and ${IS_LEADER}
   returning p.id`
 
-// Dead pods are kept for an hour: people look, and what they held is looked for again and again.
+// Dead pods are kept for an hour: people look at them, and the leader looks for their claims again and again.
 const FORGET = `
   delete from fleetline.pods p
    where p.state = 'dead' and p.ended_at < clock_timestamp() - interval '1 hour'
@@ -66,25 +66,25 @@ const LIST = `
     from fleetline.pods p, fleetline.leader l
    order by p.state = 'dead', case when p.state = 'dead' then -p.id else p.id end limit 1000`
 
-/** `tracks`: what it claims. */
+/** `tracks`: those that it claims. */
 type Newcomer = {
   readonly name: string
   readonly version: string
   readonly tracks: readonly number[]
 }
 
-/** A new incarnation; answers its id. */
+/** Starts a new incarnation and returns its id. */
 export async function join(query: Query, { name, version, tracks }: Newcomer): Promise<number> {
   const [row] = await query<{ id: number }>(JOIN, [name, version, tracks])
   return row!.id
 }
 
-/** Whether the pod is still among the living. */
+/** Returns false if the pod counts as dead. */
 export async function beat(query: Query, pod: number): Promise<boolean> {
   return (await query(BEAT, [pod])).length > 0
 }
 
-/** Without how long they have been silent: that is for who looks again and again. */
+/** Does not say how long pods have been silent: the caller measures that over several looks. */
 export async function look(query: Query): Promise<SeenFleet> {
   type Row = SeenPod & { readonly term: string; readonly leader: number | null }
   const rows = await query<Row | (Row & { readonly id: null })>(LOOK)
@@ -93,7 +93,7 @@ export async function look(query: Query): Promise<SeenFleet> {
   return { term: Number(term), leader, members }
 }
 
-/** The term that this pod now has, and how long there was no leader; undefined if another was faster. */
+/** The term that this pod now holds, and how long there was no leader; undefined if another pod was faster. */
 export async function take(
   query: Query,
   pod: number,
@@ -103,12 +103,12 @@ export async function take(
   return row && { term: Number(row.term), pod, leaderlessMs: row.leaderlessMs }
 }
 
-/** Only this incarnation ever writes its id there, so that its id is fence enough. */
+/** Only this incarnation ever writes its id there, so its id is a sufficient fence. */
 export async function giveUp(query: Query, pod: number): Promise<void> {
   await query(GIVE_UP, [pod])
 }
 
-/** From now on it takes nothing new. */
+/** From now on the pod takes nothing new. */
 export async function drain(query: Query, pod: number): Promise<void> {
   await query(DRAIN, [pod])
   await giveUp(query, pod)
@@ -119,7 +119,7 @@ export async function leave(query: Query, pod: number): Promise<void> {
   await giveUp(query, pod)
 }
 
-/** Those whose beat is still the same; answers their ids. */
+/** Marks those as dead whose beat is still the same. Returns their ids. */
 export async function bury(query: Query, { term, pod }: Term, silent: readonly Beat[]): Promise<number[]> {
   const rows = await query<{ id: number }>(BURY, [term, pod, ...columnsOf(silent, 'id', 'beat')])
   return rows.map(({ id }) => id)
@@ -129,7 +129,7 @@ export async function forget(query: Query, { term, pod }: Term): Promise<number>
   return (await query(FORGET, [term, pod])).length
 }
 
-/** Those that live, the oldest first; then the dead of the last hour, the latest first. */
+/** The pods that are not dead, oldest first; then those that died in the last hour, latest first. At most 1,000. */
 export async function list(query: Query): Promise<PodRow[]> {
   return query<PodRow>(LIST)
 }

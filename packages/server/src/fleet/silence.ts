@@ -1,12 +1,11 @@
-// For how long pods have been silent, by this pod's own monotonic clock: since the last look at which the beat of a pod was
-// another than at the look before. Only whether a beat has changed counts, never what time it tells: the clock of the
-// database may be set forward or back. Never more than the truth: it counts from the answer of the first look that saw a
-// beat to the question of the last one.
+// Measures how long pods have been silent, by this pod's own monotonic clock. Silence counts from the last look that found a
+// changed beat. Only the change counts, never the time in the beat, because the database's clock may be set forward or back.
+// The result is never too long: it runs from the answer of the first look that saw a beat to the sending of the last look.
 import type { Clock } from '../lib/clock.ts'
 
 export type Beat = { readonly id: number; readonly beat: string }
 export type Silence = {
-  /** `sentMs`: before the look was sent. Answers the silence of each, in their order. */
+  /** `sentMs`: the time just before the look was sent. Returns the silence of each pod, in the same order. */
   saw(beats: readonly Beat[], sentMs: number): number[]
 }
 

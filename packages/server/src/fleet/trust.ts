@@ -1,25 +1,25 @@
-// How far a pod may trust that the others still count it as alive (P3), by its own monotonic clock. The age of trust
-// counts from *before* the last confirmed beat was sent: what the database wrote is at least as young.
+// How far a pod may trust that the others still count it as alive (P3), by its own monotonic clock. The age counts from
+// *before* the last confirmed beat was sent, so the beat in the database is at least as young.
 //   age ≤ ttl − margin                                  trusted
-//   older, or never confirmed                           fenced: it starts nothing; the others may bury it soon
-// And whether it may judge others by the age of their beats: not until five beats after its own came through again.
-// While the database was away nobody could beat, and who comes back first must not bury the rest.
+//   older, or never confirmed                           fenced: it starts nothing; the leader may soon count it as dead
+// It also says whether the pod may judge others by the age of their beats: only after its own beats have succeeded for five
+// beat intervals. While the database was away nobody could beat, and the first pod to return must not bury the others.
 import type { Clock } from '../lib/clock.ts'
 
 export type Trust = {
-  /** Milliseconds since before the last confirmed beat was sent; infinite if there was none. */
+  /** Milliseconds since just before the last confirmed beat was sent; infinite if there was none. */
   ageMs(): number
   isFenced(): boolean
   mayJudge(): boolean
   confirm(sentMs: number): void
-  /** A beat did not come through. */
+  /** Notes that a beat failed. */
   miss(): void
-  /** The incarnation has ended: nothing is confirmed any more. */
+  /** Forgets all confirmed beats, because the incarnation has ended. */
   reset(): void
 }
 type TrustLimits = { readonly beatMs: number; readonly ttlMs: number }
 
-const MARGIN = 0.2 // of the ttl: a second of five
+const MARGIN = 0.2 // of the ttl: one second of five
 const SETTLED_BEATS = 5
 
 export function createTrust({ beatMs, ttlMs }: TrustLimits, clock: Pick<Clock, 'monotonicMs'>): Trust {

@@ -1,4 +1,4 @@
-// Agents behind a URL, over HTTP. One of another tenant is answered as one that does not exist.
+// Routes for agents behind URLs. An agent of another tenant gets the same answer as one that does not exist.
 import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'

@@ -1,4 +1,4 @@
-// What comes in over HTTP about agents, and what goes out. Names, URLs and secrets are checked where an agent is added.
+// Schemas of agents in requests and answers. Names, URLs and secrets are validated where an agent is added.
 import { z } from 'zod'
 
 export const agentParams = z.object({ agent: z.string() })

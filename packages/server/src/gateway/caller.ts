@@ -1,4 +1,4 @@
-// In whose name a request of an application comes.
+// Finds the tenant of an application's request.
 import type { RouteAccess, Principal } from '../door/route.ts'
 import { Bug } from '../errors.ts'
 import type { Tenants } from '../identity/tenants.ts'

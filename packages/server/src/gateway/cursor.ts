@@ -1,5 +1,5 @@
-// Where a follower is, as the id of an event: `seq`, `seq.ended`, or `seq.ended.attempt.next` while a turn is told to it.
-// Opaque to clients, which send back the last one that they have.
+// The position of a follower, sent as the id of an event: `seq`, `seq.ended`, or `seq.ended.attempt.next` while the follower
+// receives a turn. Opaque to clients, which send back the last one that they have.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import { z } from 'zod'
 import type { Cursor } from '../session/follow.ts'

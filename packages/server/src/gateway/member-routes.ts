@@ -1,4 +1,4 @@
-// The members of a session over HTTP.
+// Routes for the members of a session.
 import { SESSION_LIMITS } from '@fleetline/protocol'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'

@@ -1,4 +1,4 @@
-// What is said in a session, over HTTP: send, read a page, follow.
+// Routes for the messages of a session: send one, read a page, follow the session.
 import {
   formatId,
   PAGE_LIMITS,

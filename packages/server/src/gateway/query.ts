@@ -1,4 +1,4 @@
-// Numbers as they come in behind the question mark of an address.
+// Numbers in the query string of a URL.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import { z } from 'zod'
 

@@ -1,4 +1,4 @@
-// The application's port.
+// All routes of the port for applications.
 import type { Agents } from '../agent/agents.ts'
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'

@@ -1,5 +1,5 @@
-// Which session a request means, by its id or its alias, and in whose name. A session that is not the caller's is answered
-// as one that does not exist, byte for byte but for the request id: by `notFound` alone.
+// Finds the session that a request names by id or alias, and the caller's tenant. A session of another tenant gets the same
+// answer as one that does not exist: identical bytes, except for the request id. Every such answer comes from `notFound`.
 import { parseId, SESSION_ALIAS } from '@fleetline/protocol'
 import type { Principal } from '../door/route.ts'
 import { Rejected } from '../errors.ts'

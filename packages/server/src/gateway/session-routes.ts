@@ -1,4 +1,4 @@
-// Sessions over HTTP: which there are, one by one and in a list. What is said in them: message-routes.ts.
+// Routes for sessions: create one, list them, get one. Messages: message-routes.ts.
 import type { Session } from '@fleetline/protocol'
 import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'

@@ -1,4 +1,4 @@
-// What comes in over HTTP about sessions and messages, and what goes out. Parsed here, then trusted.
+// Schemas of sessions and messages in requests and answers. Requests are parsed here and trusted afterwards.
 import {
   ITEM_STATUSES,
   MESSAGE_ID,
@@ -68,7 +68,7 @@ const messageSchema = z.object({
   metadata: fieldsSchema.optional(),
 })
 
-/** Either a message, or a text that stands for a user's message with one text part. */
+/** Either a message, or a text. The text becomes a user's message with one text part. */
 export const sendSchema = z
   .object({
     message: messageSchema.optional(),
@@ -93,15 +93,15 @@ const seq = whole(0, PAGE_LIMITS.seq)
 
 export const sessionsQuery = z.object({ before: z.string().optional(), limit })
 
-/** With neither, the last ones. */
+/** Without `after` and `before`, the query is for the last messages. */
 export const pageQuery = z
   .object({ after: seq.optional(), before: seq.optional(), limit })
   .refine(({ after, before }) => after === undefined || before === undefined, 'takes after or before')
 
-/** `epoch`: of an ack. What becomes of its turn is told, also if it has ended by now. */
+/** `epoch` comes from an ack. The stream then says how that turn ends, even if it has already ended. */
 export const eventsQuery = z.object({ after: seq.default(0), epoch: whole(1, PAGE_LIMITS.seq).optional() })
 
-/** What a browser sends when it comes back; it knows better than the address that it first asked for. */
+/** A browser sends this header when it reconnects. It takes precedence over the query, which is from the first request. */
 export const eventsHeaders = z.object({ 'last-event-id': cursor.optional() })
 
 const itemSchema = z.object({
@@ -140,7 +140,7 @@ export const frameSchema = z.discriminatedUnion('type', [
   }),
 ])
 
-/** The message that was sent, whole; refuses what could not be stored, before it meets a batch (S15). */
+/** Completes the message that was sent. Rejects a message that cannot be stored before it joins a batch (S15). */
 export function messageOf({ message, text }: Send, mintId: () => string): Message {
   const { id, role, parts, metadata } = message ?? {
     id: undefined,

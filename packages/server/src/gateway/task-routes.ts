@@ -1,5 +1,5 @@
-// Tasks over HTTP. One that is not the caller's is answered as one that does not exist, byte for byte but for the request
-// id: by `found` alone.
+// Routes for tasks. A task of another tenant gets the same answer as one that does not exist: identical bytes, except for the
+// request id. Every such answer comes from `found`.
 import type { Task } from '@fleetline/protocol'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'

@@ -1,4 +1,4 @@
-// What comes in over HTTP about tasks, and what goes out. Names, numbers and sizes are checked where a task is made.
+// Schemas of tasks in requests and answers. Names, numbers and sizes are validated where a task is made.
 import { STEP_STATES, TASK_STATES } from '@fleetline/protocol'
 import { z } from 'zod'
 import { limit } from './query.ts'

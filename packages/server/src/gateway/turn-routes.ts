@@ -1,4 +1,4 @@
-// Turns over HTTP.
+// Routes for turns: get one, stop the live one.
 import { parseId, type StopAck } from '@fleetline/protocol'
 import { z } from 'zod'
 import { route, type Route } from '../door/route.ts'

@@ -1,4 +1,4 @@
-// What goes out over HTTP about turns.
+// Schemas of turns in requests and answers.
 import { TURN_STATES } from '@fleetline/protocol'
 import { z } from 'zod'
 
@@ -25,6 +25,6 @@ export const turnSchema = z.object({
   halted: z.boolean().optional(),
 })
 
-/** The one to stop: a newer one is left alone. */
+/** The turn to stop. A newer turn is left alone. */
 export const stopSchema = z.object({ turn: z.string(), epoch: z.int().min(1) })
 export const stopAckSchema = z.object({ stopped: z.boolean(), seq: z.int().nullable() })

@@ -1,9 +1,9 @@
-// The numbers of tenants. Rows are keyed by them; names appear at the doors only. A number never changes, so that what
-// was read once is kept; there are as many as there are tenants that have called.
+// Turns a tenant's name into its number. Rows are keyed by the number; names appear only at the HTTP ports. A number never
+// changes, so it is kept after the first read. There are as many entries as tenants that have called.
 import { Bug } from '../errors.ts'
 import { valueOf, type Database } from '../store/database.ts'
 
-/** There are no keys yet, so there is one. */
+/** There is no authentication yet, so there is one tenant. */
 export const ONLY_TENANT = 'dev'
 
 export type Tenants = {

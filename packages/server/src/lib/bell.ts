@@ -1,9 +1,10 @@
-// A wish to be woken. Rung while nobody waits, it wakes the next who does at once: no ring is lost, many are one.
+// Wakes a loop early. If the bell rings while nobody waits, the next wait ends at once. Several rings count as one, and no
+// ring is lost.
 import type { Clock } from './clock.ts'
 
 export type Bell = {
   ring(): void
-  /** Whether it was rung, or the time has passed. */
+  /** Resolves to true if it was rung, to false if the time has passed. */
   wait(ms: number): Promise<boolean>
 }
 

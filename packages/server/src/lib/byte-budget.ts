@@ -1,24 +1,25 @@
-// So many bytes for many who hold some for a while. Who wants more than is left waits, the first first, and those who were
-// done quickly with what they had last before most others. While somebody waits, the one that has held its bytes longest, once
-// that is longer than `holdMs`, is cut: who only holds keeps nobody waiting.
+// A limit on bytes in memory, shared by many holders. A holder that asks for more than is left waits, in order of arrival.
+// Holders that used their last bytes within one second go first, but every eighth turn goes to the others. While somebody
+// waits, the budget cuts the holder that has kept its bytes longest, once that is longer than `holdMs`. So a holder that
+// does not progress blocks nobody.
 import { createBell } from './bell.ts'
 import type { Clock } from './clock.ts'
 
 export type ByteBudget = {
   readonly bytes: () => number
-  /** What one may take without being greedy: much while much is left, at least its part of all. */
+  /** A fair size for one holder: an equal part of the budget, or a 32nd of the free bytes if that is more. */
   readonly fair: () => number
-  /** `cut` ends its holder, who then gives back what it holds. */
+  /** The budget calls `cut` to end the holder, which then gives back its bytes. */
   readonly open: (cut: () => void) => BudgetShare
 }
 
-/** Of one holder. */
+/** The bytes of one holder. */
 export type BudgetShare = {
-  /** Instead of what it held before. Rejects with the reason of the signal if that comes first. */
+  /** Replaces what the holder had before. Rejects with the signal's reason if it is aborted first. */
   readonly take: (bytes: number, signal: AbortSignal) => Promise<void>
-  /** Gives back all but so many. From now on it is its holder's affair how long that takes. */
+  /** Gives back all but `bytes`. From now on, time counts towards `holdMs`. */
   readonly keep: (bytes: number) => void
-  /** Gives back the rest: what it was for is done. */
+  /** Gives back the rest, because the work is done. */
   readonly done: () => void
   readonly close: () => void
 }
@@ -33,10 +34,10 @@ type Holder = { bytes: number; sinceMs: number; isQuick: boolean; isCut: boolean
 type Waiting = { readonly holder: Holder; readonly bytes: number; readonly resolve: () => void }
 
 const QUICK_MS = 1_000
-const MOST_QUICK = 8 // then one of the others
+const MOST_QUICK = 8 // then one of the others gets a turn
 
 export function createByteBudget({ clock, most, holdMs, onCut }: Deps): ByteBudget {
-  const holders = new Set<Holder>() // in the order in which they took: the first has held longest
+  const holders = new Set<Holder>() // in order of time: the first has kept its bytes longest
   const [quick, others] = [new Set<Waiting>(), new Set<Waiting>()]
   const bell = createBell(clock)
   let [used, leaving, shares, served, isWatching] = [0, 0, 0, 0, false]
@@ -68,7 +69,7 @@ export function createByteBudget({ clock, most, holdMs, onCut }: Deps): ByteBudg
     if (holder.bytes > 0 && !holder.isCut) holders.add(holder)
     serve()
   }
-  /** Cuts who has held for too long, unless enough is on its way back; answers when to look again. */
+  /** Cuts the holder that has kept its bytes too long, unless enough bytes will return soon. Returns when to look again. */
   const cutFor = ({ bytes }: Waiting): number => {
     const [oldest] = holders
     if (!oldest || used - leaving + bytes <= most) return holdMs
@@ -108,7 +109,7 @@ export function createByteBudget({ clock, most, holdMs, onCut }: Deps): ByteBudg
       return {
         take: async (bytes, signal) => {
           signal.throwIfAborted()
-          if (bytes > holder.bytes && holder.bytes > 0) holder.isQuick = true // it has waited already, for too little
+          if (bytes > holder.bytes && holder.bytes > 0) holder.isQuick = true // it has already waited once, for too few bytes
           keep(holder, 0)
           if (!first() && fits(bytes)) change(holder, bytes)
           else await wait(holder, bytes, signal)

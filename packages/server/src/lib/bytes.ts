@@ -1,4 +1,4 @@
-// Bytes that come in pieces, kept as copies: a piece may be a view into memory many times its size.
+// Collects bytes that arrive in pieces. It copies each piece, since a piece may be a view into memory many times its size.
 
 type Bytes = { add(piece: Uint8Array): void; all(): Uint8Array }
 

@@ -1,17 +1,17 @@
-// Things that are late after the same time, with one timer for all: they begin in the order in which they will be late.
+// Watches things that all have the same time limit, with one timer for all: they expire in the order in which they begin.
 import type { Clock } from './clock.ts'
 
 type Deadlines<Thing> = {
   readonly size: number
   begin(thing: Thing): void
   readonly has: (thing: Thing) => boolean
-  /** Answers false if it has ended before. */
+  /** Returns false if it had already ended. */
   end(thing: Thing): boolean
 }
 type Options<Thing> = {
   readonly clock: Clock
   readonly afterMs: number
-  /** Called for each that has not ended by then; it has now. */
+  /** Called for each thing that has not ended in time. It counts as ended from then on. */
   readonly onLate: (thing: Thing) => void
 }
 
@@ -44,7 +44,7 @@ export function createDeadlines<Thing>({ clock, afterMs, onLate }: Options<Thing
       ends.set(thing, clock.monotonicMs() + afterMs)
       if (watching) return
       watching = new AbortController()
-      watch(watching.signal).catch(() => undefined) // nothing was left
+      watch(watching.signal).catch(() => undefined) // aborted: nothing is left to watch
     },
     has: (thing) => ends.has(thing),
     end,

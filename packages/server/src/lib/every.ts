@@ -1,6 +1,6 @@
-// Work that is done again and again, as a service: `everyMs` after its last end, so it never overlaps itself; spread by
-// ±20 % if it is given chance, so that pods which started together drift apart. A failure is told and the next round
-// comes; stop aborts the round under way and waits for its end.
+// Repeats work, as a service. The next round starts `everyMs` after the last one ended, so rounds never overlap. With
+// `random`, the pause varies by ±20 %, so that pods that started together drift apart. A failed round is reported to
+// `onError`, and the next round follows. Stop aborts the current round and waits for its end.
 import { spreadMs } from './backoff.ts'
 import type { Clock } from './clock.ts'
 import type { Service } from './lifecycle.ts'

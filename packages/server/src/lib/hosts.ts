@@ -1,23 +1,23 @@
-// Hosts as an operator lists them: `agent.internal,10.1.0.0/16,::1`. A name is exact, and stands for whatever address it
-// has; an address and a range stand for every name that leads there.
+// Parses hosts as an operator lists them: `agent.internal,10.1.0.0/16,::1`. A name matches exactly, whatever its address
+// is. An address or a range matches every name that resolves to it.
 import { BlockList, isIP } from 'node:net'
 
 export type Hosts = {
   hasName(name: string): boolean
   hasAddress(address: string): boolean
-  /** Whether a name that is not listed may lead to what is. */
+  /** Whether a name that is not listed may resolve to a listed address. */
   readonly hasRanges: boolean
 }
 
 const NAME = /^[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$/
 
-/** Undefined if one of them is none. */
+/** Undefined if an entry is invalid. */
 export function hostsOf(text: string): Hosts | undefined {
   const entries = text.split(',').map((entry) => entry.trim().toLowerCase())
   const [names, ranges] = [new Set<string>(), rangeList()]
   for (const entry of text.trim() === '' ? [] : entries) {
     if (ranges.add(entry)) continue
-    // What URLs read as a number would never be met as it is written.
+    // A URL turns a number into an address, so a name that looks like a number would never match.
     if (!NAME.test(entry) || URL.parse(`http://${entry}/`)?.hostname !== entry) return undefined
     names.add(entry)
   }
@@ -30,12 +30,12 @@ export function hostsOf(text: string): Hosts | undefined {
   }
 }
 
-/** Of a URL, without its brackets and the dot of the root. URLs write every number that means an IPv4 address as that. */
+/** A URL's host, without brackets and trailing dot. URLs write every number that means an IPv4 address as that address. */
 export function hostOf({ hostname }: URL): string {
   return hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '')
 }
 
-/** Addresses, and ranges of them such as `10.0.0.0/8`. */
+/** A list of addresses, and of ranges such as `10.0.0.0/8`. */
 export function rangeList(ranges: readonly string[] = []) {
   const list = new BlockList()
   const add = (text: string): boolean => {
@@ -48,7 +48,7 @@ export function rangeList(ranges: readonly string[] = []) {
   }
   for (const range of ranges) if (!add(range)) throw new TypeError(`${range} is no range of addresses`)
   return {
-    /** Whether it is one. */
+    /** Returns false if the text is neither an address nor a range. */
     add,
     has: (address: string): boolean => list.check(address.replace(/%.*/, ''), familyOf(address)),
     size: () => list.rules.length,

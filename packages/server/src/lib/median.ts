@@ -1,4 +1,4 @@
-/** 0 of none. */
+/** Returns 0 for an empty list. */
 export function medianOf(samples: readonly number[]): number {
   if (samples.length === 0) return 0
   const sorted = samples.toSorted((a, b) => a - b)

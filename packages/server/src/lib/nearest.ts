@@ -1,6 +1,6 @@
-// The name that somebody who mistyped most likely meant.
+// Finds the name that a person who mistyped most likely meant.
 
-/** Of several that are as near, the first. */
+/** The first one, if several are equally near. */
 export function nearest(name: string, names: readonly string[]): string | undefined {
   return names.toSorted((a, b) => editDistance(name, a) - editDistance(name, b))[0]
 }

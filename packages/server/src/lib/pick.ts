@@ -1,4 +1,4 @@
-/** These fields of an object and no others: a room is given the settings that it reads. */
+/** Copies these fields of an object and no others, so that each room gets only the settings that it reads. */
 export function pick<From extends object, Key extends keyof From>(
   from: From,
   ...keys: readonly Key[]

@@ -1,4 +1,4 @@
-// Calls again until there is an answer, with full jitter in between: for what must be written, by who may repeat it.
+// Repeats a call until it succeeds, with full jitter between tries. For writes that must happen and are safe to repeat.
 import { backoffMs } from './backoff.ts'
 import type { Clock } from './clock.ts'
 import type { Random } from './random.ts'
@@ -12,7 +12,7 @@ type Deps = {
 
 const AGAIN = { baseMs: 50, capMs: 5_000 }
 
-/** Undefined once the signal is aborted: whether the last call did it is not known then. */
+/** Undefined once the signal is aborted. It is unknown then whether the last call took effect. */
 export async function retryUntilAnswered<T>(
   { clock, random, signal, onFailure }: Deps,
   call: () => Promise<T>,

@@ -1,4 +1,5 @@
-// What the text of a setting may be: its value, or undefined for a text that is none. And how one is shown that holds a secret.
+// Parsers for the text of a setting: each returns the value, or undefined if the text is invalid. `hidden` and
+// `withoutPassword` show a setting without its secret.
 
 export function whole(min: number, max: number) {
   return (text: string): number | undefined => {

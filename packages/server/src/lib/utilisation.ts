@@ -1,4 +1,4 @@
-// How busy the event loop is: the part of the last quarter of a second or more in which it did not wait for anything.
+// How busy the event loop is: the part of the last measured window in which it was not idle. A window is 250 ms or longer.
 import { performance } from 'node:perf_hooks'
 import type { Clock } from './clock.ts'
 

@@ -1,4 +1,4 @@
-// The version of this package as its package.json says: the same path from src and from dist.
+// The version in this package's package.json. Its relative path is the same from src and from dist.
 import { readFileSync } from 'node:fs'
 
 export function ownVersion(): string {

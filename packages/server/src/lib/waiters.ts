@@ -1,20 +1,20 @@
-// Callers that wait for something scarce, such as a permit, in the order in which they came. Whenever something may have
-// changed, the owner calls `admit`, and the head of the queue is checked again: being woken grants nothing. Where awaited
-// callers have more room than others, they pass those. Being let in and giving up are one step each, so that a place goes
-// to a caller that still waits, or to nobody.
+// A queue of callers that wait for something scarce, such as a permit, in order of arrival. Whenever something may have
+// changed, the owner calls `admit`, and the head of the queue is checked again: being woken grants nothing. Awaited callers
+// overtake the others if they are allowed more room. Entering and leaving are one step each, so a place never goes to a
+// caller that has given up.
 
 export type Waiters = {
   readonly size: number
-  /** Lets the caller in at once if there is room and it passes nobody. */
+  /** Lets the caller in at once if there is room, and nobody waits who could enter first. */
   tryEnter(isAwaited?: boolean): boolean
   join(isAwaited?: boolean): Waiter
   /** Lets in as many as there is room for. */
   admit(): void
 }
 type Waiter = {
-  /** True: it was let in. False: it has left. */
+  /** True if it was let in, false if it has left. */
   readonly entered: Promise<boolean>
-  /** No effect once it was let in. */
+  /** Has no effect once it was let in. */
   readonly leave: () => void
 }
 type Deps = {

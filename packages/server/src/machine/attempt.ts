@@ -1,5 +1,5 @@
-// One call of a body, within its time. Once its signal was aborted nothing that it returns is taken: it may have returned
-// because of that. A body that goes on after its signal is left behind after a grace.
+// Runs one body within its time limit. Once its signal is aborted, its return value is ignored: it may have returned because of
+// the abort. A body that continues after the abort is abandoned after a grace period.
 import type { Clock } from '../lib/clock.ts'
 import { GRACE_MS } from '../task/runner.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -8,7 +8,7 @@ export type AttemptOutcome =
   | { readonly type: 'returned'; readonly value: unknown }
   | { readonly type: 'thrown'; readonly error: unknown }
   | { readonly type: 'timeout' }
-  /** From outside: it does not count. */
+  /** From outside: the attempt does not count. */
   | { readonly type: 'aborted' }
 
 type Around = { readonly clock: Clock; readonly log: Log; readonly ending: AbortController }
@@ -31,12 +31,12 @@ export async function attempt(
   ending.signal.addEventListener('abort', onEnding, { once: true })
   clock.sleep(timeoutMs, over.signal).then(
     () => own.abort(TIMEOUT),
-    () => undefined, // it has ended
+    () => undefined, // the body has ended
   )
   const leftBehind = aborted.promise
     .then(() => clock.sleep(GRACE_MS, over.signal))
     .then(() => log.warn('a handler goes on after its signal'))
-    .catch(() => undefined) // it has ended
+    .catch(() => undefined) // the body has ended
   const outcome = await Promise.race([outcomeOf(() => body(signal)), leftBehind])
   over.abort(OVER)
   ending.signal.removeEventListener('abort', onEnding)
@@ -44,7 +44,7 @@ export async function attempt(
   return outcome!
 }
 
-/** Without a limit of time. */
+/** Runs a body without a time limit. */
 export async function outcomeOf(body: () => unknown): Promise<AttemptOutcome> {
   try {
     return { type: 'returned', value: await body() }

@@ -1,5 +1,5 @@
-// A value of JSON as a body sees it, whether it was just made or comes back from a row: keys in the order of jsonb, and
-// frozen through and through, so that a resume shows nothing else. Pure.
+// A JSON value as a body sees it: keys in the order of jsonb, and deeply frozen. A new value and one that is read back from a row
+// look the same, so a body sees no difference after a resume. Pure.
 
 export function toCanonical(value: unknown): unknown {
   if (Array.isArray(value)) return Object.freeze(value.map(toCanonical))
@@ -8,7 +8,7 @@ export function toCanonical(value: unknown): unknown {
   return Object.freeze(Object.fromEntries(entries.map(([key, inner]) => [key, toCanonical(inner)])))
 }
 
-/** The shorter first, in bytes. */
+/** Shorter keys first, compared as bytes. */
 function compareKeys(a: string, b: string): number {
   return Buffer.byteLength(a) - Buffer.byteLength(b) || Buffer.compare(Buffer.from(a), Buffer.from(b))
 }

@@ -1,4 +1,4 @@
-// What a body gets to see of its task.
+// What a body sees of its task.
 import { formatId, type Id } from '@fleetline/protocol'
 import type { Claim } from '../task/claim.ts'
 import { toStorableJson } from '../task/draft.ts'
@@ -14,41 +14,41 @@ export type Json =
 
 export type TaskContext<Input> = {
   readonly id: Id<'task'>
-  /** The same at every attempt: to pass on to whoever must not do it twice. Each transition has its own. */
+  /** The same at every attempt: pass it to services that must not do the work twice. Each transition has its own. */
   readonly key: string
   readonly input: Input
-  /** Which attempt this is, of those that count. */
+  /** The number of this attempt, of those that count. */
   readonly attempt: number
   readonly maxAttempts: number
-  /** Aborted when the time is over, when the pod stops, or when another pod has taken the task over. */
+  /** Aborted at the time limit, when the pod stops, or when another pod has taken over the task. */
   readonly signal: AbortSignal
-  /** What its downstream is told about the call: that the first part of the answer is there, and what it was answered. */
+  /** Tells the downstream when the first part of the answer arrives, and what the provider answered. */
   readonly call: Call
-  /** A line in the log of the pod: a fixed phrase, and what varies. */
+  /** Writes a line to the pod's log: a fixed phrase, and data that varies. */
   log(phrase: string, data?: Json): void
 }
 
 declare const handed: unique symbol
-/** A brand: no output is one by accident. */
+/** A brand, so that no output is a hand-off by accident. */
 export type Handoff<Result> = { readonly [handed]: Result }
 
 export type TransitionContext<Input, Out, Result> = TaskContext<Input> & {
-  /** What the transitions before this one gave. */
+  /** The outputs of the transitions before this one. */
   readonly out: Out
-  /** Whether an attempt before this one may have begun this transition. */
+  /** Whether an earlier attempt may have begun this transition. */
   readonly resumed: boolean
-  /** To be returned: the task is done, with this result; what is left of the machine is skipped. */
+  /** Return its value to end the task as done with this result and skip the rest of the machine. */
   handoff(result: Result): Handoff<Result>
 }
 
-/** As the engine hands it over, whatever the types of its machine. */
+/** The context as the engine passes it, without the types of a machine. */
 export type Context = TransitionContext<unknown, Readonly<Record<string, unknown>>, unknown>
 
-const HANDED = Symbol.for('fleetline.handoff') // of any copy of this module
+const HANDED = Symbol.for('fleetline.handoff') // shared by all copies of this module
 const LOG_BYTES = 4_096
 
 type Given = Pick<Context, 'input' | 'out' | 'attempt' | 'maxAttempts' | 'resumed' | 'signal' | 'call'> & {
-  /** None for a task of one handler. */
+  /** Undefined for a task with one handler. */
   readonly transition: string | undefined
 }
 
@@ -64,13 +64,13 @@ export function contextOf(claim: Claim, { cell, log }: Surroundings, given: Give
   }
 }
 
-/** What a body handed off, if that is what it returned. */
+/** The result that a body handed off. Undefined: it returned something else. */
 export function readHandoff(value: unknown): { readonly result: unknown } | undefined {
   try {
     if (typeof value !== 'object' || value === null || !(HANDED in value)) return undefined
     return { result: value[HANDED] }
   } catch {
-    return undefined // it cannot be looked at, nor stored
+    return undefined // it cannot be read, so it cannot be stored either
   }
 }
 

@@ -1,5 +1,5 @@
-// Machines as users write them: plain values, of which nothing runs until a pod is given them. Types grow with the chain:
-// a transition sees what those before it gave, and `end` sees it all.
+// Machines as users write them: plain values. Nothing runs until you pass them to a pod. Types grow with the chain: a transition
+// sees the outputs of those before it, and `end` sees all of them.
 import { TASK_LIMITS, TASK_NAME } from '@fleetline/protocol'
 import { DEFAULT_QUEUE, isWithin } from '../task/draft.ts'
 import { asMachine, type Machine } from '../task/machine.ts'
@@ -10,7 +10,8 @@ import { PLAIN, shapeOf, transitionsOf, type Plan, type Step } from './plan.ts'
 import { openRunner } from './run.ts'
 import { parse, type Schema } from './schema.ts'
 
-/** What a name must be to be free: the compiler's message says why it is not. It must be the whole type of a parameter. */
+/** The name itself if it is free; otherwise a text that the compiler shows as the reason. It must be the whole type of a
+ *  parameter. */
 export type Free<Name extends string, Out> = string extends Name
   ? "a transition's name must be a literal"
   : [One<Name>] extends [never]
@@ -20,15 +21,15 @@ export type Free<Name extends string, Out> = string extends Name
       : Name extends 'end'
         ? 'a transition cannot be named "end"'
         : Name
-/** Never for a union. */
+/** `never` for a union. */
 type One<Name, All = Name> = Name extends unknown ? ([All] extends [Name] ? Name : never) : never
-/** Flat, so that 64 transitions are no tower of intersections. */
+/** Flat, so that 64 transitions do not become 64 nested intersections. */
 type Plus<Out, Name extends string, Value> = {
   readonly [K in keyof Out | Name]: K extends keyof Out ? Out[K] : StoredValue<Value>
 }
-/** Nothing is stored as null; what is stored cannot be changed. */
+/** `undefined` is stored as null. Stored values are read-only. */
 type StoredValue<Value> = Value extends void ? null : Fixed<Value>
-/** Primitives first: one with a brand is an object to the compiler, too. */
+/** Primitives come first: to the compiler, a branded primitive is an object, too. */
 type Fixed<Value> = unknown extends Value
   ? Value
   : Value extends string | number | boolean | null | undefined
@@ -37,35 +38,35 @@ type Fixed<Value> = unknown extends Value
 
 type Maybe<Value> = Value | Promise<Value>
 
-/** `Raw` is what is enqueued, `Input` what the schema makes of it; `Given` is what bodies give as the result, `Result` what
- *  the schema makes of that. */
+/** `Raw` is what is enqueued, and `Input` what the schema makes of it. `Given` is what bodies return as the result, and `Result`
+ *  what the schema makes of that. */
 export type Chain<Raw, Input, Out, Given, Result> = {
-  /** A look before the work: it writes nothing, runs again at every resume that comes before the next transition, and
-   *  hands off if there is nothing left to do. */
+  /** Looks before the work. A check stores nothing, runs again at every resume before the next transition, and hands off if
+   *  there is nothing left to do. */
   check(
     name: string,
     body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Promise<Handoff<Fixed<Given>> | void>,
   ): Chain<Raw, Input, Out, Given, Result>
-  /** Work, whose output is recorded: then it does not run again. Until then it may, under the same `c.key`. */
+  /** Work whose output is recorded. Until it is recorded it may run again, under the same `c.key`; after that it does not. */
   to<Name extends string, Value extends Json | void>(
     name: Free<Name, Out>,
     body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Promise<Value | Handoff<Fixed<Given>>>,
     limits?: TransitionLimits,
   ): Chain<Raw, Input, Plus<Out, Name, Value>, Given, Result>
-  /** An output, as it is, may be the result. */
+  /** An output may be the result as it is. */
   end(result: (c: EndContext<Input, Out>) => Fixed<Given>): Machine<Raw, Result>
 }
 type EndContext<Input, Out> = Pick<TransitionContext<Input, Out, never>, 'id' | 'input' | 'out'>
 
 type PlacingOptions = {
   readonly queue?: string
-  /** 7 first, 0 last. */
+  /** 7 goes first, 0 last. */
   readonly priority?: number
-  /** What its transitions call, if that has a limit, by its key: no more are claimed than there is room for there. */
+  /** The key of what its transitions call, if that has a limit: pods claim only as many tasks as there is room for. */
   readonly downstream?: string
 }
 export type MachineOptions<Raw, Input, Given, Result> = PlacingOptions & {
-  /** Checked when a task is enqueued through a pod that knows it, and before each attempt. */
+  /** Validated when a task is enqueued through a pod that knows the machine, and before each attempt. */
   readonly input: Schema<Raw, Input>
   readonly output: Schema<Given, Result>
 }
@@ -85,7 +86,7 @@ export function machine<Raw, Input, Given, Result extends Json>(
   return chain(base, []) as unknown as Chain<Raw, Input, {}, Given, Result>
 }
 
-/** A machine with one transition, whose output is the result. */
+/** A machine with one transition. Its output is the result. */
 export function task<Raw = unknown, Input = Raw, Result extends Json | void = Json | void>(
   name: string,
   handler: (c: TaskContext<Input>) => Maybe<Result>,
@@ -94,7 +95,7 @@ export function task<Raw = unknown, Input = Raw, Result extends Json | void = Js
   const { input } = options
   const base = placed('task', name, options)
   const limits = limitsOf(`task ${name}`, options)
-  const body = handler as (context: TaskContext<unknown>) => unknown // what `parse` has let through
+  const body = handler as (context: TaskContext<unknown>) => unknown // `parse` has validated the input
   const plan: Plan = {
     name,
     steps: [{ kind: 'transition', name: PLAIN.transition, body, ...limits }],

@@ -1,4 +1,4 @@
-// What the leader does for machines: it sees to tasks whose shape no pod runs any more.
+// The leader's duty for machines: every beat it moves or holds tasks whose shape no pod runs any more (orphans.ts).
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { Duty, Term } from '../store/leader.ts'
@@ -10,7 +10,7 @@ type Deps = {
   readonly clock: Clock
   readonly log: Log
   readonly beatMs: number
-  /** There is something to claim again. */
+  /** Called when there is something to claim again. */
   readonly onReady: () => void
 }
 
@@ -18,7 +18,7 @@ export function machineDuties({ database, clock, log, beatMs, onReady }: Deps): 
   const settleOrphans = createOrphans({ database, clock })
   const step = async (term: Term): Promise<boolean> => {
     const outcome = await settleOrphans(term)
-    if (outcome.type === 'unknown') onReady() // some may be
+    if (outcome.type === 'unknown') onReady() // some tasks may be ready
     const { released, continued, held, isAll } = valueOf(
       outcome,
       'Tasks without a shape could not be seen to',

@@ -1,4 +1,4 @@
-// How long, how often, how large and how many: what a transition may say about itself, and what holds if it does not.
+// The limits of a transition: time, attempts, size, concurrency and downstream. Also their defaults and allowed values.
 import { TASK_LIMITS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { durationMs } from '../lib/duration.ts'
@@ -7,14 +7,14 @@ import { keyOf } from '../throttle/definition.ts'
 import type { Transition } from './plan.ts'
 
 export type TransitionLimits = {
-  /** Of one attempt. */
+  /** The time limit of one attempt. */
   readonly timeout?: string
   readonly attempts?: number
-  /** Of its output, as JSON. */
+  /** The size limit of its output, as JSON. */
   readonly maxBytes?: number
-  /** How many may run at once in one pod; the others wait, and their time does not run. */
+  /** How many may run at once on one pod. The others wait; the wait does not count toward the timeout. */
   readonly concurrency?: number
-  /** What it calls, if that has a limit, by its key: it runs under a permit, and its time does not run while it waits. */
+  /** The key of what it calls, if that has a limit: it runs under a permit. The wait for it does not count toward the timeout. */
   readonly downstream?: string
 }
 
@@ -22,14 +22,14 @@ export const LIMITS = {
   timeoutMs: 300_000,
   attempts: 5,
   maxBytes: 65_536,
-  /** Of all outputs of a task. */
+  /** All outputs of a task together. */
   carryBytes: 262_144,
   transitions: 64,
 } as const
 
 const MOST = { timeoutMs: 86_400_000, concurrency: 10_000 }
 
-/** Refuses, saying which of `what`, what cannot be meant. */
+/** Rejects limits outside their range. The error begins with `what`. */
 export function limitsOf(
   what: string,
   {

@@ -1,19 +1,19 @@
-// Tasks of shapes that no live pod runs, while another shape of their machine is run: after a deploy that changed the names
-// of transitions. The leader looks for them every beat, a step at a time. Guarantees:
-//   no task is stranded in silence: it goes on in the newest shape that is run and into which it fits, or it is held, with
-//   reason `shape`, until a pod that knows its shape comes, or an operator does something
+// Finds tasks whose shape no live pod runs while another shape of their machine is run. This happens after a deploy that
+// changed the names of transitions. The leader looks for them every beat, one step at a time. Guarantees:
+//   no task is stranded silently: it continues in the newest running shape that it fits, or it is held with the reason
+//   `shape` until a pod that knows its shape comes, or an operator acts
 //   a task that a pod has claimed, that waits for its time, or that is dead is left alone until it is ready
-//   a write names the leader's term: under an older one it changes nothing
-//   a step ends once it has read some hundreds of rows, and the next begins at another track: none waits for the whole of another
-//   what is held and stays so is read once for every change of what is run, and a minute after it was read whole
+//   a write checks the leader's term: under an older term it changes nothing
+//   a step ends after some hundreds of rows, and the next one begins at another track: no track waits for all of another
+//   tasks that stay held are read once after each change of the running shapes, and again a minute after all were read
 //
-//   the track                                   its ready tasks and suspects      those held for their shape
+//   the track                                   its ready tasks and suspects      tasks held for their shape
 //   is run by a live pod                        are claimed there                 ready, at the place they had
-//   is not, but another shape is, into which    become that shape's               ready, as that shape's
-//   the task fits at its position
-//   is not, but another shape is                held: `shape`                     stay so
-//   is not, and no other shape is               as they are: nobody runs this machine now
-// A suspect that was held is one again when it is released, at its time.
+//   is not run, but another shape that the      move to that shape                ready, in that shape
+//   task fits at its position
+//   is not run; other shapes are, but no fit    held: `shape`                     stay held
+//   is not run, nor is any other shape          unchanged: nobody runs this machine now
+// A suspect is a task whose pods died twice in a row. If it was held, it is a suspect again when it is released, at its time.
 import type { Clock } from '../lib/clock.ts'
 import { columnsOf } from '../store/columns.ts'
 import type { Outcome, Query, Transactions } from '../store/database.ts'
@@ -21,7 +21,7 @@ import { IS_LEADER, type Term } from '../store/leader.ts'
 import { PLAIN } from './plan.ts'
 import { findKeptPositions } from './shape-fit.ts'
 
-/** What was done to how many, and whether there is nothing more to do. */
+/** How many tasks were moved in which way, and whether nothing is left to do. */
 type Moved = {
   readonly released: number
   readonly continued: number
@@ -36,20 +36,20 @@ type Track = {
   readonly shape: string
   readonly names: readonly string[]
   readonly isRun: boolean
-  /** Whether it is an orphan with tasks that are ready, or suspects. */
+  /** Whether no pod runs it and it has ready tasks or suspects. */
   readonly isOpen: boolean
   /** Whether tasks are held for its shape. */
   readonly isHeld: boolean
 }
-/** Where a task goes on that stands at a position, if anywhere, and whether its next transition is another one there. */
+/** The track on which a task at this position continues, if any, and whether its next transition is another one there. */
 type Heir = { readonly position: number; readonly track: number | null; readonly isOther: boolean }
 
 const STEP = 500
-const LOOK_AGAIN_MS = 60_000 // a row that somebody had locked was passed over
+const LOOK_AGAIN_MS = 60_000 // rows that somebody had locked were skipped
 
-// One row in the order of an index is looked for: an `exists` the planner may answer for all tracks at once, or from the
-// table. A pod of an older release does not say what it claims: it runs tasks of one handler, whose names it may not have
-// written. Offset 0, so that nothing is asked twice.
+// Looks for one row in the order of an index: for an `exists`, the planner might read all tracks at once, or the table. A pod of
+// an older release does not say which tracks it claims: it runs tasks with one handler, and may not have written their names.
+// `offset 0` keeps the planner from evaluating anything twice.
 const has = (condition: string, order: string) =>
   `coalesce((select true from fleetline.tasks t where t.track = k.id and ${condition} order by ${order} limit 1), false)`
 export const TRACKS = `
@@ -68,17 +68,18 @@ export const TRACKS = `
    where k."isRun" or k."isOpen" or k."isHeld"
    order by k.id desc`
 
-// $3 the track · $4, $5, $6 its heirs, one a position. Attempts are counted for a transition: of another one, none was made.
+// $3: the track. $4, $5, $6: its heirs, one for each position. Attempts are counted per transition: if the next one is another,
+// none was made.
 const HEIRS = 'unnest($4::int[], $5::int[], $6::boolean[]) h(position, track, is_other)'
 const SPENT = 'case when h.is_other then 0 else t.spent end'
 
-// A loss is not forgotten while its task is held. Who has lost a pod has an error, where that is noted.
+// A held task must not forget that it lost its pods. A task that has lost a pod has an error, and it is noted there.
 const NOTED = `
   (t.error - 'was') || case when t.reason in ('pod_lost', 'suspect') then jsonb_build_object('was', t.reason) else '{}' end`
 const WAS = `t.error ->> 'was'`
 
-// Whatever is read leaves the orphan's line, to an heir or to those that are held: the next step begins behind it. Rows are
-// taken by ctid, valid because their locks are held.
+// Every row that is read leaves the ready or suspect tasks of the orphan, to an heir or to be held. So the next step begins
+// behind it. Rows are updated by ctid, which stays valid because they are locked.
 export const MOVE = `
   with ready as (
     select ctid as tid from fleetline.tasks
@@ -97,7 +98,7 @@ export const MOVE = `
    where t.ctid = any (array(select tid from ready union all select tid from suspects)) and h.position = t.position
   returning h.track is not null as "hasHeir"`
 
-// $7 behind which id. Who has no heir is read, and stays.
+// $7: the id to start after. A task without an heir is read and stays held.
 export const RELEASE = `
   with looked as materialized (
     select ctid as tid, id from fleetline.tasks
@@ -116,14 +117,14 @@ export const RELEASE = `
 
 const BEFORE_ALL = '00000000-0000-0000-0000-000000000000'
 
-/** How far what is held on a track was looked at; `endedMs` is null until it is whole. */
+/** How far the held tasks of a track were read. `endedMs` is null until all were read. */
 type Look = { readonly upTo: string; readonly endedMs: number | null }
-/** What a step leaves to the next: how far it came while the same shapes are run, and at which track. */
+/** What a step passes to the next: how far it came while the same shapes are running, and at which track it ended. */
 type Memory = { readonly of: string; readonly looks: ReadonlyMap<number, Look>; readonly behind: number }
 
 type Deps = { readonly database: Transactions; readonly clock: Pick<Clock, 'monotonicMs'> }
 
-/** Takes a step with each call. */
+/** Each call takes one step. */
 export function createOrphans({ database, clock }: Deps): (term: Term) => Promise<Outcome<Moved>> {
   let memory: Memory = { of: '', looks: new Map(), behind: Infinity }
   return async (term) => {
@@ -168,7 +169,7 @@ async function takeStep(step: OrphanStep, memory: Memory): Promise<Moved & { rea
   return { ...moved, isAll, memory: { of, looks, behind } }
 }
 
-/** Where to go on; undefined if all was looked at not long ago. */
+/** Where to continue. Undefined if all were read recently. */
 function nextLook(known: Look | undefined, nowMs: number): Look | undefined {
   const anew = { upTo: BEFORE_ALL, endedMs: null }
   if (known?.endedMs === null) return known
@@ -206,15 +207,15 @@ async function move(
   return { continued, held: rows.length - continued }
 }
 
-/** Who goes on with a task of the track, by its position: the track itself if it is run, else the newest shape into which it
- *  fits. Undefined if its machine is not run at all. */
+/** Where a task of the track continues, by its position: on the track itself if that is run, otherwise in the newest shape that
+ *  it fits. Undefined if no pod runs the machine. */
 function heirsOf(track: Track, run: readonly Track[]): readonly Heir[] | undefined {
   const { queue, machine, shape, names } = track
   const candidates = track.isRun
     ? [track]
     : run.filter((other) => other.queue === queue && other.machine === machine)
   if (candidates.length === 0) return undefined
-  // What a task of one handler runs has no name that a machine could share.
+  // A task with one handler has no transition name that a machine could share.
   const alike = candidates.filter((other) => (other.shape === PLAIN.shape) === (shape === PLAIN.shape))
   return [...names.keys(), names.length].map((position) => {
     const heir = alike.find((other) => findKeptPositions(names, other.names).includes(position))

@@ -1,6 +1,6 @@
-// A body, under the permit of its downstream if it has one. The wait for a permit is no part of its time, and ends when the
-// pod stops or drains; what the body came to is what the downstream learns. Whoever gets no permit soon goes back to the
-// queue, where it is seen.
+// Runs a body, under a permit of its downstream if it has one. The wait for a permit does not count toward the time limit, and
+// it ends when the pod stops or drains. The downstream learns from the body's outcome. If there is no permit within 2 s, the
+// task goes back to the queue, where people can see it.
 import { readThrown } from '../task/fault.ts'
 import { GRACE_MS, type Call, type Surroundings } from '../task/runner.ts'
 import { attempt, outcomeOf, type AttemptOutcome } from './attempt.ts'
@@ -10,7 +10,7 @@ type Done = { readonly outcome: AttemptOutcome; readonly ms: number }
 
 const WAIT_MS = 2_000
 
-/** `ms`: how long the body took. */
+/** `ms` is how long the body took. */
 export async function perform(
   around: Surroundings,
   { timeoutMs, downstream }: Transition,
@@ -37,7 +37,7 @@ export async function perform(
     maxWaitMs: WAIT_MS,
     waitSignal: around.draining,
     signal: around.ending.signal,
-    deadlineMs: timeoutMs + 2 * GRACE_MS, // it ends by itself, before
+    deadlineMs: timeoutMs + 2 * GRACE_MS, // the body ends by itself before that
   }
   const tried = await outcomeOf(() => around.permits.run(downstream, underPermit, limits))
   if (tried.type === 'returned') return done!
@@ -47,17 +47,17 @@ export async function perform(
   return { outcome: tried, ms: done?.ms ?? 0 }
 }
 
-/** What a body has decided by itself holds, also if it was refused before. */
+/** What a body decided itself stands, even if the provider rejected a call before. */
 function mayBeRefused(outcome: AttemptOutcome): boolean {
   if (outcome.type !== 'thrown') return false
   const { kind, delayMs, code } = readThrown(outcome.error, { now: () => 0 })
   return kind !== 'Abort' && (delayMs === undefined || code === 'rate_limited')
 }
 
-/** Of a body that calls nothing that has a limit. */
+/** For a body that calls nothing with a limit. */
 export const UNHEARD: Omit<Call, 'signal'> = { firstToken: () => undefined, response: () => undefined }
 
-/** As the downstream is told: whoever spoke, and took too long, is not ill. */
+/** What the downstream is told. A timeout after the first token does not count as one: the downstream was able to answer. */
 function failureOf(outcome: Exclude<AttemptOutcome, { type: 'returned' }>, hasSpoken: boolean): unknown {
   if (outcome.type === 'thrown') return outcome.error
   const error = new Error(`The body ended as ${outcome.type}`)

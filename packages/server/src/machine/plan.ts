@@ -1,4 +1,4 @@
-// A machine as it is run: steps in their order, of which transitions are recorded and checks are not.
+// A machine as it is run: its steps in order. Transitions are recorded, checks are not.
 import { createHash } from 'node:crypto'
 import type { Context } from './context.ts'
 
@@ -11,11 +11,11 @@ export type Transition = {
   readonly body: Body
   readonly timeoutMs: number
   readonly attempts: number
-  /** Of its output, as JSON. */
+  /** The size limit of its output, as JSON. */
   readonly maxBytes: number
-  /** How many may run at once in one pod, if not any number. */
+  /** How many may run at once on one pod. Undefined: no limit. */
   readonly concurrency: number | undefined
-  /** What the body calls, if that has a limit: it runs under a permit. */
+  /** The key of what the body calls, if that has a limit: it runs under a permit. */
   readonly downstream: string | undefined
 }
 export type Step = CheckStep | Transition
@@ -23,13 +23,13 @@ export type Step = CheckStep | Transition
 export type Plan = {
   readonly name: string
   readonly steps: readonly Step[]
-  /** A task of one handler: its key is its id, and its result is what the handler returned. */
+  /** A task with one handler: its key is its id, and its result is what the handler returned. */
   readonly isPlain: boolean
   readonly maxAttempts: number
-  /** Of every transition that names no other: claims ask there for room. */
+  /** The downstream of every transition that names no other. Claims check it for room. */
   readonly downstream: string | undefined
   readonly parse: ((input: unknown) => Promise<unknown>) | undefined
-  /** What the task comes to when every transition is done. */
+  /** Makes the result when every transition is done. */
   readonly end: (context: Pick<Context, 'id' | 'input' | 'out'>) => unknown
   /** Rejects a result that does not fit. */
   readonly parseResult: ((result: unknown) => Promise<unknown>) | undefined
@@ -41,13 +41,13 @@ export function transitionsOf(steps: readonly Step[]): readonly Transition[] {
   return steps.filter((step) => step.kind === 'transition')
 }
 
-/** Checks are left out: nothing of them is stored, so that a task may meet more of them, or fewer, when it goes on. */
+/** Checks are left out. Nothing of them is stored, so a task may find more or fewer of them when it resumes. */
 export function shapeOf(names: readonly string[]): string {
   const listed = names.map((name) => `to ${name}`).join('\n')
   return createHash('sha256').update(listed).digest('hex').slice(0, 8)
 }
 
-/** What is left to do from a position on: checks that stand directly behind it come again. */
+/** The steps left from a position on. Checks directly after it run again. */
 export function stepsFrom(steps: readonly Step[], position: number): readonly Step[] {
   if (position === 0) return steps
   const last = transitionsOf(steps)[position - 1]

@@ -1,8 +1,8 @@
-// How many tasks stand where, in every machine: for operators, over all tenants. Counted when somebody asks, in a time that
+// Counts the tasks at each transition of every machine, for operators, over all tenants. It counts on request, in a time that
 // does not grow with the table:
 //
-//   up to 10,000 each of waiting, claimed, held and dead; up to 1,000 ready tasks of a machine     counted
-//   where there are more                                                                          estimated from 2,000 pages
+//   up to 10,000 each of waiting, claimed, held and dead; up to 1,000 ready tasks of a track       counted
+//   more                                                                                          estimated from 2,000 pages
 import { valueOf, type Transactions } from '../store/database.ts'
 import { PLAIN } from './plan.ts'
 
@@ -12,7 +12,7 @@ export type Population = {
   readonly shape: string
   /** How many live pods run this shape. */
   readonly pods: number
-  /** Some of the numbers below come from a sample, which may have missed what is rare. */
+  /** Some of the numbers below come from a sample, which may have missed rare values. */
   readonly estimated: boolean
   readonly transitions: readonly TransitionCount[]
 }
@@ -25,7 +25,7 @@ type TransitionCount = {
   readonly dead: number
   /** Why some are held. */
   readonly reasons: readonly string[]
-  /** Since the oldest of them was made; 0 if there is none. */
+  /** The age of the oldest task; 0 if there is none. */
   readonly oldestMs: number
 }
 
@@ -34,7 +34,7 @@ const MOST = 10_000
 const MOST_READY = 1_000
 const PAGES = 2_000
 
-/** By the index of a state: one row more than is counted, which tells that there are more. */
+/** Reads through the index of a state, one row more than is counted: that row shows that there are more. */
 const selectFirst = (condition: string, order: string, most: number) => `
   (select t.track, t.position, t.state, t.reason, t.created_at from fleetline.tasks t
     where ${condition} order by ${order} limit ${most + 1})`
@@ -42,8 +42,8 @@ const selectFirst = (condition: string, order: string, most: number) => `
 // The sample takes whole pages. A table of up to 2,000 pages is read completely.
 const SHARE = `least(1, ${PAGES} / greatest(1, pg_relation_size('fleetline.tasks') / current_setting('block_size')::float8))`
 
-// few: the first rows of each state. many: the states that have more, for ready tasks with the machine. The sample is read only
-// if there are such. What was counted is the least that there is, whatever the sample says.
+// few: the first rows of each state. many: the states that have more rows; for ready tasks, by track. The sample is read only if
+// there are such states. A result is never below what was counted, whatever the sample says.
 const STANDS = `
   few as (
     select r.* from known k cross join lateral ${selectFirst("t.track = k.id and t.state = 'ready'", 't.priority desc, t.place', MOST_READY)} r
@@ -76,7 +76,8 @@ const STANDS = `
            min(since) as since
       from counts group by track, position)`
 
-// A shape without tasks that no pod runs is history. A pod of an older release runs tasks of one handler, and says neither.
+// Leaves out shapes without tasks that no pod runs. A pod of an older release runs tasks with one handler, and writes neither
+// tracks nor names.
 const POPULATION = `
   with known as (
     select k.id, q.name as queue, k.machine, k.shape, coalesce(s.names, array['${PLAIN.transition}']) as names,

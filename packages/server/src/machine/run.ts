@@ -1,23 +1,23 @@
-// The passage of a task through its machine, from its claim to its settlement. Guarantees:
-//   Q13  a transition that is recorded does not run again; the next begins when the record is committed
+// Takes a task through its machine, from its claim to its settlement. Guarantees:
+//   Q13  a recorded transition does not run again; the next one begins after the record is committed
 //   Q14  every end of a body is one of this table, and nothing else
 //
 //   the body                                         the task
 //   its input does not fit the schema                dead: `invalid`
-//   a transition returned                            recorded, and goes on; dead if that cannot be stored: `invalid`,
-//                                                    `too_large`
-//   the last one returned                            done, with what `end` makes of it all; dead if that does not fit
-//   returned a hand-off                              done, with that result; what is left is skipped
-//   a check returned nothing                         goes on, and nothing is written
+//   a transition returned                            recorded, and continues; dead if its output cannot be stored:
+//                                                    `invalid`, `too_large`
+//   the last transition returned                     done, with what `end` makes of all outputs; dead if that does not fit
+//   returned a hand-off                              done, with that result; the rest is skipped
+//   a check returned nothing                         continues, and nothing is written
 //   called abort                                     failed; dead if it asked for an operator
 //   called hold                                      held
-//   asked for later, or threw a Retry that names a   later
-//     time
+//   asked to be called later, or threw a Retry       later
+//     that names a time
 //   threw anything else                              retry; dead if this was the last attempt that counts
-//   its time was over                                the same, as `timeout`
-//   its downstream had no permit for it, or refused  later, as `rate_limited`
-//   the pod stops, or was counted as dead            back, from where it stands
-// A pod that drains begins no further body: the task goes on elsewhere.
+//   exceeded its time limit                          the same, as `timeout`
+//   its downstream had no permit, or rejected it     later, as `rate_limited`
+//   the pod stops, or was counted as dead            back, at its current position
+// A draining pod begins no further body: the task continues on another pod.
 import { formatId, TASK_LIMITS } from '@fleetline/protocol'
 import { createSlots, type Slots } from '../lib/waiters.ts'
 import type { Claim } from '../task/claim.ts'
@@ -38,13 +38,13 @@ type Run = {
   readonly claim: Claim
   readonly around: Surroundings
 }
-/** Where the task stands, which only this attempt changes. */
+/** The position of the task. Only this attempt changes it. */
 type Position = {
   position: number
   spent: number
   resumed: boolean
   out: Readonly<Record<string, unknown>>
-  /** Of all outputs, as JSON. */
+  /** The size of all outputs, as JSON. */
   bytes: number
 }
 type Work = Run & { readonly at: Position; readonly input: unknown }
@@ -117,7 +117,7 @@ async function transit(work: Work, step: Transition): Promise<End | undefined> {
   return end
 }
 
-/** Undefined if the pod stops, or drains, while it waits. */
+/** Undefined if the pod stops or drains during the wait. */
 async function takeSlot({ slots, around }: Work, { name }: Transition): Promise<(() => void) | undefined> {
   const own = slots.get(name)
   if (!own) return () => undefined
@@ -161,7 +161,7 @@ function call(work: Work, { name, body }: Step, sent: Call): unknown {
   return body(contextOf(claim, around, given))
 }
 
-/** Undefined if the body did something else. */
+/** Undefined if the body did not hand off. */
 function handOff(work: Work, { name }: Step, value: unknown): Promise<End> | undefined {
   const handed = readHandoff(value)
   return handed && finish(work, () => handed.result, { via: 'handoff' }, name)
@@ -181,7 +181,7 @@ async function advance(work: Work, step: Transition, value: unknown, ms: number)
   return record(work, entry)
 }
 
-/** Undefined if it stands: the task goes on from there. */
+/** Undefined if the transition is recorded: the task continues from there. */
 async function record({ at, around }: Work, entry: DoneTransition): Promise<End | undefined> {
   const end = await around.record(entry)
   if (end) return end
@@ -203,7 +203,7 @@ async function finish(
     ? await attempt(around, LIMITS.timeoutMs, async () => textOf(await parseResult(resultOf())))
     : await outcomeOf(() => textOf(resultOf()))
   if (outcome.type === 'returned') return { type: 'done', result: outcome.value as string, ...more }
-  const end = more.last && (await record(work, more.last)) // what is done stays done, though the end is not
+  const end = more.last && (await record(work, more.last)) // the last transition stays recorded, although the end failed
   if (end) return end
   return isRejected(outcome) ? dead(work, readThrown(outcome.error), name) : afterFault(work, outcome, name)
 }
@@ -212,12 +212,13 @@ function endContext({ claim, around, input, at }: Work): Pick<Context, 'id' | 'i
   return { id: formatId('task', around.cell, claim.id), input, out: at.out }
 }
 
-/** A hand-over is no attempt: what a pod that drains has not begun, another begins. */
+/** Handing a task over does not count as an attempt: another pod begins what a draining pod has not begun. */
 function mustStop({ around }: Work): boolean {
   return around.draining.aborted || around.isFenced()
 }
 
-/** How many attempts the next transition has. Who enqueued the task may have asked for fewer, or, of one handler, for more. */
+/** How many attempts the next transition has. The caller that enqueued the task may have asked for fewer, or, for a task with
+ *  one handler, for more. */
 function limitOf({ plan, claim, at }: Work): number {
   const next = transitionsOf(plan.steps)[at.position]
   return plan.isPlain ? claim.maxAttempts : Math.min(claim.maxAttempts, next?.attempts ?? plan.maxAttempts)

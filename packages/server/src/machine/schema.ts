@@ -1,4 +1,4 @@
-// What users check their values with: zod, valibot, arktype and others (standardschema.dev).
+// The schemas that users validate values with: zod, valibot, arktype and others (standardschema.dev).
 import { Rejected } from '../errors.ts'
 
 export type Schema<Raw, Value> = {
@@ -15,7 +15,7 @@ type Issue = {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
 }
 
-/** What the schema makes of the value; rejects, saying where, one that does not fit. */
+/** Returns what the schema makes of the value. Rejects a value that does not fit, and says where. */
 export async function parse<Value>(
   name: string,
   schema: Schema<unknown, Value>,

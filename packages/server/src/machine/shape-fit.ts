@@ -1,7 +1,7 @@
-// Whether a task can go on under other names. Pure.
+// Decides whether a task can continue after the names of its machine's transitions have changed. Pure.
 
-/** The positions at which a task of one shape goes on in another: what it has done are the first names there, and what it
- *  still had to do is there in the same order. Names that are new run, if they come behind its position. */
+/** The positions at which a task of one shape can continue in another. Its finished transitions must be the first names of the
+ *  new shape, and its remaining ones must be there in the same order. New names after its position run, too. */
 export function findKeptPositions(from: readonly string[], to: readonly string[]): number[] {
   return [...from.keys(), from.length].filter(
     (position) =>
@@ -10,7 +10,7 @@ export function findKeptPositions(from: readonly string[], to: readonly string[]
   )
 }
 
-/** Whether all names are there, in this order. */
+/** Whether all names appear in this order. */
 function isWithin(names: readonly string[], among: readonly string[]): boolean {
   let next = 0
   for (const name of among) if (name === names[next]) next += 1

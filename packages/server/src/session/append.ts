@@ -1,17 +1,18 @@
-// THE WRITE PATH: lock, read, place, write, commit, answer; one transaction a batch. Guarantees:
-//   L1   an answer comes after the commit of the transaction that it tells of, and never before
-//   L2   the lock on the session's row gives the order: seqs are dense from 1, through whichever pods they come
-//   L4   an id takes one seq; a repeat is answered from a transaction that holds the row's lock, so that its own commit
-//        lies behind the first one's: what a plain read finds may not be on any standby yet
-//   L11  a refused item is a result among others; what PostgreSQL cannot store is told to its sender alone
-//   E1   a turn ends under two fences, both looked at under lock in the transaction that writes its message: the epoch, in
-//        the session's row, and the claim of its task
-//   E8   a stop moves the epoch and ends the claim, whoever has it, in the transaction that stores what was said: whatever its
-//        attempt writes later is refused
-//   E4   a message that wakes an agent, the step of its conversation, the turn and its task are one commit
-// Locks are taken in one order: sessions, then tasks. What ended as not committed because of a lock or a deadlock is tried
-// again until the deadline. An unknown outcome is told as unavailable: the sender repeats under the same id, and finds the
-// truth; who ends a turn finds it in the turn's row.
+// The write path of sessions. Each batch is one transaction: lock the sessions, read, place, write, commit, then answer.
+// Guarantees:
+//   L1   an answer is sent after the commit of its transaction, never before
+//   L2   the lock on the session's row sets the order: seqs are dense from 1, whichever pods the messages come through
+//   L4   an id takes one seq. A repeat is answered from a transaction that holds the row lock, so it commits after the
+//        original. A plain read could find a message that has not reached any standby yet.
+//   L11  a rejected item is one result among others; if PostgreSQL cannot store an item, only its sender gets the error
+//   E1   a turn ends under two fences: the epoch in the session's row, and the claim of its task. Both are checked under
+//        lock in the transaction that writes the message.
+//   E8   a stop moves the epoch and ends the claim, whichever pod has it, in the transaction that stores what the agent has
+//        said so far. Later writes of that attempt are rejected.
+//   E4   a message that wakes an agent is committed together with the conversation's step, the turn and its task
+// Locks are taken in one order: sessions, then tasks. If a lock or a deadlock keeps a transaction from committing, it is
+// retried until the deadline. If the outcome of a commit is unknown, the answer is "unavailable". The sender then repeats
+// the message under the same id and gets the true answer; an attempt that ends a turn gets it from the turn's row.
 import { formatId, uuidV7 } from '@fleetline/protocol'
 import { Bug, Rejected, Retry } from '../errors.ts'
 import { createBatcher, HELD } from '../lib/batcher.ts'
@@ -50,11 +51,11 @@ import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
 export type Appender = Service & {
   readonly append: (item: Append) => Promise<Appended>
-  /** May be repeated: by the same attempt, the answer is the same. */
+  /** May be repeated: the same attempt gets the same answer. */
   readonly endTurn: (item: TurnEnd) => Promise<TurnEnded>
-  /** Answered once the fence has moved and what the turn had said is stored (E8). May be repeated: the answer is the same. */
+  /** Resolves once the fence has moved and what the agent has said is stored (E8). A repeat gets the same answer. */
   readonly stopTurn: (item: Stop) => Promise<Stopped>
-  /** Ends a turn whose time is over as failed, if no pod has it. */
+  /** Ends a turn as failed if its time limit has passed and no pod has claimed it. */
   readonly expireTurn: (item: Expiry) => Promise<TurnEnded>
 }
 type Deps = {
@@ -64,21 +65,21 @@ type Deps = {
   readonly cell: number
   readonly deadlineMs: number
   readonly metrics: Metrics
-  /** Called after commit, before the answers: the sessions that changed, as they are now. */
+  /** Called after the commit and before the answers, with the new state of each session that changed. */
   readonly onGrown: (sessions: Iterable<SessionState>) => void
   /** Called after a commit that started turns. */
   readonly onTurns: () => void
-  /** Called after a commit that ended these. */
+  /** Called after a commit that ended turns. */
   readonly onEnded: (turns: readonly Closed[]) => void
 }
 
-const STOP_BYTES = 256 * 1024 // what its turn may have said is read, and written, in the batch
-const SHORT = { lockTimeoutMs: 100 } // a task that somebody holds stops the others of the batch for no longer
+const STOP_BYTES = 256 * 1024 // assumed weight of a stop: its batch also reads and writes what its turn has said
+const SHORT = { lockTimeoutMs: 100 } // how long one locked task may delay the rest of its batch
 const BATCH = { maxItems: 256, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 
-// Locks are taken in the order of ids, so that two batches never wait for each other in a ring. A batch leaves out what
-// somebody else holds; of what it did not get, a plain look tells what is there.
+// Locks are taken in the order of ids, so that two batches cannot deadlock. A batch skips sessions that somebody else has
+// locked; a plain read then tells these from sessions that do not exist.
 const SESSION_WAIT = `
   select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
@@ -90,8 +91,8 @@ const SESSION_THERE = `
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id`
 
-// A statement of its own, so that its snapshot is younger than the locks. With three equalities the planner may walk the
-// whole session by the primary key; the row comparison with a limit can only use the index of keys.
+// A separate statement, so that its snapshot is taken after the locks. With three equalities the planner may scan the whole
+// session by the primary key; the row comparison with a limit can only use the index of keys.
 export const SESSION_SEEN = `
   select k.n::int as n, m.seq, m.digest
     from unnest($1::int[], $2::uuid[], $3::uuid[]) with ordinality k(tenant, session, key, n)
@@ -101,7 +102,7 @@ export const SESSION_SEEN = `
       order by tenant, session, key limit 1) m
    where m.session = k.session and m.key = k.key`
 
-// The time is the statement's, not the transaction's, which began before the lock: within a session it follows the seq.
+// Uses the statement's time: the transaction began before the lock. So times follow the seqs within a session.
 export const SESSION_WRITE = `
   with stepped as (
     update fleetline.sessions s
@@ -156,7 +157,7 @@ export function createAppender(deps: Deps): Appender {
       const startMs = clock.monotonicMs()
       let outcome = 'failed'
       try {
-        const appended = (await batcher.add({ type: 'message', ...item })) as Appended // what place answers to a message
+        const appended = (await batcher.add({ type: 'message', ...item })) as Appended // `place` returns this for a message
         outcome = appended.type === 'stored' && appended.deduped ? 'repeated' : appended.type
         return appended
       } catch (error) {
@@ -169,17 +170,17 @@ export function createAppender(deps: Deps): Appender {
     endTurn: async (item) => {
       if (item.draft && !isReplyOf(item.turn, item.draft))
         throw new Bug('A reply does not have the id of its turn')
-      const ended = (await batcher.add({ type: 'end', ...item })) as TurnEnded // what place answers to an end
+      const ended = (await batcher.add({ type: 'end', ...item })) as TurnEnded // `place` returns this for an end
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? item.outcome : ended.type })
       return ended
     },
     stopTurn: async (item) => {
-      const stopped = (await batcher.add({ type: 'stop', ...item })) as Stopped // what place answers to a stop
+      const stopped = (await batcher.add({ type: 'stop', ...item })) as Stopped // `place` returns this for a stop
       if (stopped.type === 'stopped' && !stopped.isRepeat) metrics.count('turnsEnded', { outcome: 'stopped' })
       return stopped
     },
     expireTurn: async (item) => {
-      const ended = (await batcher.add({ type: 'expire', ...item })) as TurnEnded // what place answers to an expiry
+      const ended = (await batcher.add({ type: 'expire', ...item })) as TurnEnded // `place` returns this for an expiry
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? 'failed' : ended.type })
       return ended
     },
@@ -205,7 +206,7 @@ function committed<T>(outcome: Outcome<T>): T {
 
 type Locked = ReadonlyMap<string, SessionState>
 
-/** Without what somebody else holds: that is answered so, and the others are stored. */
+/** Skips items whose session somebody else has locked and answers them with HELD; stores the others. */
 async function appendFree(
   deps: Deps,
   query: Query,
@@ -240,7 +241,7 @@ async function appendAll(
   return placed
 }
 
-/** The items of one kind, each with its place in the batch. */
+/** The items of one type, by their index in the batch. */
 function placesOf<Type extends Item['type']>(
   items: readonly Item[],
   type: Type,
@@ -259,7 +260,7 @@ async function lockSessions(
   return new Map(rows.map((row) => [nameOf(row), row]))
 }
 
-/** Those that are there, and that we did not get. */
+/** The sessions that exist but that this batch could not lock. */
 async function findHeld(query: Query, items: readonly Item[], locked: Locked): Promise<Set<string>> {
   const missing = items.filter((item) => !locked.has(nameOf(item)))
   if (missing.length === 0) return new Set()
@@ -272,7 +273,7 @@ function keysOf(items: readonly SessionKey[]): unknown[][] {
   return columnsOf(sessions, 'tenant', 'session')
 }
 
-/** Of messages, and of the replies of turns that are to be stopped. */
+/** Looks up the messages, and the replies of turns that are to be stopped. */
 async function findStored(
   query: Query,
   items: readonly Item[],

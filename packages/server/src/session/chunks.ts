@@ -1,7 +1,7 @@
-// The table of chunks: what agents say before it is in the log, on its way to readers on other pods. Each statement is
-// for as many turns as there are. Guarantees:
-//   E1  chunks of an attempt that is not current are refused, as a whole, and their writer is told so; what slips in while
-//       the claim changes hands bears its old attempt, which nobody reads
+// The table of chunks. It carries what agents say, before it is in the log, to readers on other pods. One statement serves
+// any number of turns. Guarantees:
+//   E1  all chunks of an attempt that is not current are rejected, and their writer is told so. Chunks that slip in while
+//       the claim changes hands carry the old attempt's number, and nobody reads them.
 //   S1  rows are found by (tenant, turn)
 import { MESSAGE_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
@@ -11,12 +11,13 @@ import type { Metrics } from '../telemetry/metrics.ts'
 
 export type TurnKey = { readonly tenant: number; readonly turn: string }
 
-/** Chunks `index` to `index` + `count` - 1 of an attempt, as a JSON array in which deltas are merged; of none, a question. */
+/** Chunks `index` to `index` + `count` - 1 of an attempt, as a JSON array in which deltas are merged. A count of 0 only asks
+ *  whether the attempt is current. */
 export type Batch = { readonly index: number; readonly count: number; readonly body: string }
 type Flushed = TurnKey & Batch & { readonly attempt: number; readonly pod: number }
 
-// The claim is looked at, not locked: a lock would make the end of the turn wait for its words. Sent again after an unknown
-// outcome, a batch is the same and changes nothing. One that was transient comes again, empty, when it was seen.
+// Reads the claim without a lock: with one, the end of a turn would have to wait for its chunks. After an unknown outcome the
+// same batch is sent again and changes nothing. A transient batch is sent again with an empty body once readers have seen it.
 export const CHUNKS_FLUSH = `
   with held as (
     select s.* from unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[])
@@ -29,9 +30,9 @@ export const CHUNKS_FLUSH = `
   select n::int as n from held`
 
 export type Chunks = {
-  /** By their places: whose attempt is current. Of the others nothing is written. */
+  /** The indexes of the batches whose attempt is current. Nothing is written of the others. */
   readonly flush: (batches: readonly Flushed[]) => Promise<ReadonlySet<number>>
-  /** By their places; one that is missing is no turn. */
+  /** By index in `wanted`. If an index is missing, there is no such turn. */
   readonly read: (wanted: readonly WantedChunks[]) => Promise<ReadonlyMap<number, ChunksRead>>
 }
 type Deps = {
@@ -62,24 +63,25 @@ async function flush(query: Query, batches: readonly Flushed[]): Promise<Readonl
   return new Set(rows.map(({ n }) => n - 1))
 }
 
-/** Up to where a reader is. */
+/** How far a reader has read. */
 export type WantedChunks = TurnKey & { readonly attempt: number; readonly next: number }
-/** Who runs the turn, null if it has ended, and what the current attempt has said behind that. */
+/** The current attempt, and the pod that runs it. In ChunksRead, `standing` is null if the turn has ended; `batches` is what
+ *  the current attempt has said after the reader's position. */
 type AttemptState = { readonly attempt: number; readonly state: string; readonly pod: string | null }
 export type ChunksRead = {
   readonly standing: AttemptState | null
-  /** It was stopped, and its agent may still be at work. */
+  /** The turn was stopped, and its agent may still be working. */
   readonly isHalting: boolean
   readonly batches: readonly Batch[]
 }
 
-// Of all turns together, roughly; of one at least the second.
+// READ_BYTES is a rough limit for all turns together. Each turn may read at least LEAST_BYTES.
 const READ_BYTES = 8 * 1024 * 1024
 const LEAST_BYTES = 16 * 1024
-const DEADLINE_MS = 2_000 // one that hangs holds up all streams: the next tick does it again
+const DEADLINE_MS = 2_000 // a statement that hangs delays all streams; the next tick tries again
 
-// A turn without a task has ended. Who is at another attempt begins at 0. Only what is taken
-// is unpacked: the length of a body is known without.
+// A turn without a task has ended. A reader of another attempt starts at 0. Only the bodies that are returned are unpacked:
+// PostgreSQL knows the length of a body without unpacking it.
 const CHUNKS_READ = `
   select w.n::int as n, t.halting is not null as "isHalting", k.attempt, k.state, p.name as pod, c.index, c.count, c.body
     from unnest($1::int[], $2::uuid[], $3::int[], $4::int[]) with ordinality w(tenant, turn, attempt, next, n)
@@ -117,7 +119,6 @@ function readOf(rows: readonly ChunkRow[]): ChunksRead {
   }
 }
 
-// All that an attempt has said, in order.
 const SAID = `
   select w.n::int as n, c.index, c.count, c.body
     from unnest($1::int[], $2::uuid[], $3::int[]) with ordinality w(tenant, turn, attempt, n)
@@ -126,9 +127,9 @@ const SAID = `
        from fleetline.chunks where tenant = w.tenant and turn = w.turn and attempt = w.attempt) c
    where c.bytes_before < $4::float8
    order by w.n, c.index`
-const SAID_BYTES = 2 * MESSAGE_LIMITS.replyBytes // more than a reply may have
+const SAID_BYTES = 2 * MESSAGE_LIMITS.replyBytes // more than a reply may be
 
-/** By their places: what the attempts have said, as far as it has come through and can be stored. */
+/** By index in `attempts`: what each has said, as far as it has reached the table and can be stored. */
 export async function readSpoken(
   query: Query,
   attempts: readonly (TurnKey & { readonly attempt: number })[],
@@ -145,13 +146,14 @@ const DELETE = `
   delete from fleetline.chunks c using unnest($1::int[], $2::uuid[]) e(tenant, turn)
    where c.tenant = e.tenant and c.turn = e.turn`
 
-/** After the commit in which they ended: no end waits for its words, and who reads them looks at the task. */
+/** Runs after the commit that ended the turns, so that no end waits for it. Rows that stay behind do no harm: readers look at
+ *  the task first, and that is gone. */
 export async function deleteChunks(query: Query, turns: readonly TurnKey[]): Promise<void> {
   await query(DELETE, columnsOf(turns, 'tenant', 'turn'))
 }
 
-// A turn's task is there before its first chunk, and goes when it ends. Steps from turn to turn along the key: there are
-// many more rows than turns.
+// A turn's task exists before its first chunk and is deleted when the turn ends. The query steps from turn to turn along the
+// key, because there are many more rows than turns.
 const SWEEP = `
   with recursive spoken as (
     (select tenant, turn from fleetline.chunks order by tenant, turn limit 1)

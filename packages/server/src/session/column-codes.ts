@@ -1,4 +1,4 @@
-// Words that are stored as their place in these lists: append only at the end.
+// The database stores these words as their index in the list. Add new words only at the end.
 import type { Author, ItemStatus, Role } from '@fleetline/protocol'
 
 export const ROLES = ['user', 'assistant', 'system'] as const satisfies readonly Role[]

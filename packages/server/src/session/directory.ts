@@ -1,6 +1,6 @@
-// Which sessions there are. Rows are found by (tenant, id) or (tenant, alias), never by less: a session of another tenant
-// is one that does not exist. Ids are made here, in time's order, and carry the cell. A tenant has one session of an alias,
-// also if many make it at once.
+// Creates, finds and lists sessions. Rows are found by (tenant, id) or (tenant, alias), never by less: to a tenant, a session
+// of another tenant does not exist. Ids are made here, in order of time, and carry the cell. A tenant has one session per
+// alias, even if many callers create it at once.
 import { formatId, uuidV7, type Session } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
@@ -16,18 +16,18 @@ type NewSession = {
 
 export type SessionDirectory = {
   /**
-   * With an alias that is taken: the session that has it, as it is. Without one, a repeat after an unknown outcome makes
-   * another session; the first then stays empty.
+   * If the alias is taken, returns the session that has it, unchanged. Without an alias, a repeat after an unknown outcome
+   * creates a second session, and the first one stays empty.
    */
   create(tenant: number, session: NewSession): Promise<Made>
-  /** The id of the session that has this alias. */
+  /** The id of the session with this alias. */
   named(tenant: number, alias: string): Promise<string | undefined>
   find(key: SessionKey): Promise<Session | undefined>
-  /** The newest first: those made before the session `before`, or the last ones made. */
+  /** Newest first: the sessions created before the session `before`, or the latest ones. */
   list(tenant: number, range: ListRange): Promise<readonly Session[]>
 }
 
-type Made = { readonly session: Session; /** Now, not before. */ readonly isNew: boolean }
+type Made = { readonly session: Session; /** This call created it. */ readonly isNew: boolean }
 type ListRange = { readonly before?: string; readonly limit: number }
 
 type Deps = {
@@ -39,7 +39,7 @@ type Deps = {
 
 const COLUMNS = 'id, alias, title, head, agent, epoch, turn, created_at, updated_at'
 
-// One that is being made under this alias is waited for; if that fails, this one is made.
+// If another transaction is creating a session with this alias, the insert waits for it. If that one fails, this one creates it.
 const CREATE = `
   insert into fleetline.sessions (tenant, id, alias, title, agent) values ($1, $2, $3, $4, $5)
   on conflict (tenant, alias) where alias is not null do nothing
@@ -50,13 +50,13 @@ const ADD_MEMBERS = `
   select $1, $2, m from unnest($3::text[]) m on conflict do nothing`
 
 const NAMED = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and alias = $2`
-// The lock makes the commit wait for standbys, as the one that made it should have: its maker may have heard "unknown".
+// The first transaction may have ended as unknown before it reached the standbys. The lock makes this commit wait for them.
 const MADE_BEFORE = `${NAMED} for update`
 
 const FIND = `select ${COLUMNS} from fleetline.sessions where tenant = $1 and id = $2`
 
-// By the primary key: ids are in the order of time, and an order by what every append changes would need an index that
-// every append changes.
+// Lists by the primary key, because ids are in order of time. Ordering by a column that every append changes would need an
+// index that every append changes.
 const LIST = `
   select ${COLUMNS} from fleetline.sessions where tenant = $1 and id < $2 order by id desc limit $3`
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'

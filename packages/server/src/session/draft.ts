@@ -1,12 +1,12 @@
-// A message on its way into the log, made ready before it meets a batch: the key that its id stands for, the digest of
-// its content, and its body as the JSON text that is stored. Pure.
+// Prepares a message before it joins a batch: the key made from its id, the digest of its content, and its body as the JSON
+// text that is stored. Pure.
 import { hash } from 'node:crypto'
 import type { Author, Message, Role } from '@fleetline/protocol'
 
 export type MessageDraft = {
   readonly id: string
   readonly key: string
-  /** A signed 64-bit number as PostgreSQL writes it. */
+  /** A signed 64-bit number, written as PostgreSQL writes it. */
   readonly digest: string
   readonly role: Role
   readonly author: Author
@@ -28,7 +28,7 @@ export function draftOf(message: Message & { readonly author: Author }): Message
   }
 }
 
-/** The first 16 bytes of SHA-256, in the form of a UUID. */
+/** The first 16 bytes of the id's SHA-256, formatted as a UUID. */
 export function keyOf(id: string): string {
   const hex = hash('sha256', id)
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20, 32)].join(
@@ -36,7 +36,7 @@ export function keyOf(id: string): string {
   )
 }
 
-/** Of content, not of bytes: the order of an object's fields does not count. */
+/** Digests the content, not the bytes: the order of an object's fields does not matter. */
 function digestOf(content: unknown): string {
   return hash('sha256', canonical(content), 'buffer').readBigInt64BE(0).toString()
 }

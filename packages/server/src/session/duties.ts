@@ -1,7 +1,9 @@
-// What the leader does for sessions. It sees to turns that no pod runs: those whose agent has moved from code to the directory
-// become claimable there, those whose time is over end as failed. And it sweeps chunks of turns that have ended, which a pod
-// has written late: nobody reads those. Neither an expiry nor a sweep names the term: whoever leads, only a turn that is live,
-// too old and without a pod expires, which is looked at again under its session's lock.
+// The leader's duties for sessions:
+//   every 5 s   turns that no pod runs, at most 500 of each kind. If the agent of a turn has moved from code to the directory,
+//               the turn moves to the track where pods can claim it. If the turn's time limit has passed, it ends as failed.
+//   every 60 s  chunks that a pod wrote after their turn had ended, of at most 1,000 turns. Nobody reads them; they are deleted.
+// Expiry and sweep do not check the leader's term. They are safe whichever pod leads: a turn expires only if it is live, too
+// old and without a pod, and that is checked again under its session's lock.
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { IS_LEADER, type Duty, type Term } from '../store/leader.ts'
 import type { Appender } from './append.ts'
@@ -12,7 +14,7 @@ import { TURN_DEADLINE_MS, TURN_TRACK } from './turns.ts'
 type Deps = {
   readonly database: Transactions
   readonly expireTurn: Appender['expireTurn']
-  /** There is something to claim. */
+  /** Called when there is something to claim. */
   readonly onReady: () => void
 }
 
@@ -21,7 +23,7 @@ const LOOK_MS = 5_000
 const STEP = 500
 const EXPIRED: TurnError = { code: 'deadline', message: 'No pod has answered the turn within 15 minutes' }
 
-// Only tracks are read of agents that have a name in the directory, too.
+// Reads only tracks of agents that also have a name in the directory.
 const MOVE = `
   with left_alone as materialized (
     select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
@@ -38,7 +40,7 @@ const MOVE = `
    where t.id = m.id and t.state = 'ready'
   returning t.id`
 
-// From the oldest on. What a pod runs past its time ends by itself, and soon.
+// Oldest first. Turns that a pod runs past their time limit are left out: they end by themselves soon.
 export const OVERDUE = `
   select u.tenant, u.session, u.id as turn, u.epoch
     from fleetline.turns u join fleetline.tasks t on t.id = u.id and t.tenant = u.tenant

@@ -1,19 +1,19 @@
-// Wakes who follows a session when it has grown, or its turn is another. It carries no message: what is told as
-// stored was read by replay.ts, so nothing leaves as such that is not committed, and a wake-up too many or too late does no
-// harm. Guarantees:
-//   D2  a follower whose session has moved is woken, also if every hint is lost: by the next poll
-//   S4  followers are found by (tenant, session), never by a session's id alone
+// Wakes the followers of a session when its log has grown or its turn has changed. A wake-up carries no message: followers
+// read from replay.ts, so they never report anything as stored that is not committed. An extra or late wake-up does no harm.
+// Guarantees:
+//   D2  a follower whose session has moved is woken by the next poll, even if every hint is lost
+//   S4  followers are found by (tenant, session), never by the session's id alone
 //
 //   what happens                           who is woken
-//   a commit of this pod                   followers here, at once; other pods are sent a hint
-//   a hint, a poll, a new follower         where the session stands is looked up, one statement for all that are to be
-//                                          looked up; a higher head or phase wakes all whom it is news to
-//   a lookup finds a lower one             all: the log is another one (a restore, a failover that lost its end), or the
-//                                          lookup is older than a commit of this pod; who reads finds out, and one more
-//                                          lookup settles it
+//   this pod commits                       followers on this pod, at once; other pods are sent a hint
+//   a hint, a poll, a new follower         one statement looks up head and phase of all sessions in question; a higher
+//                                          head or phase wakes the followers that have not seen it
+//   a lookup finds a lower head or phase   all. Either the log is another one (after a restore, or a failover that lost the
+//                                          end of the log), or the lookup is older than a commit of this pod. Followers
+//                                          find out which when they read; one more lookup settles it.
 //   a lookup fails                         nobody: the next poll looks again
 //
-// A log that was cut and has grown past the old head between two lookups is not noticed here.
+// Limit: if a log is cut and grows past its old head between two lookups, this module does not notice.
 import type { Clock } from '../lib/clock.ts'
 import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
@@ -21,23 +21,23 @@ import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { nameOf, type SessionKey } from './place.ts'
 
-/** Where a session stands. Both numbers only grow. */
+/** How far a session has come. Both numbers only grow. */
 export type Progress = { readonly head: number; readonly phase: number }
 type Head = SessionKey & Progress
 
-/** Resolves when the session may stand elsewhere than there, or the signal is aborted. */
+/** Resolves when the session may have moved away from `seen`, or the signal is aborted. */
 export type Beyond = (seen: Progress, signal: AbortSignal) => Promise<void>
 
-/** Of one follower. */
+/** The place of one follower. */
 export type FeedPlace = {
   readonly join: (key: SessionKey) => Beyond
   readonly leave: () => void
 }
 
 export type Feed = {
-  /** Counted from now until it leaves; undefined: there are as many followers as it takes. */
+  /** The place counts until it is left. Undefined: the pod has reached its limit of followers. */
   readonly reserve: () => FeedPlace | undefined
-  /** After commit only. */
+  /** Call it after the commit only. */
   readonly grown: (sessions: Iterable<SessionKey & Moving>) => void
 }
 
@@ -111,7 +111,7 @@ export function createFeed(deps: Deps): Feed {
         join: (key) => {
           const mine = (joined = sessions.get(nameOf(key)) ?? enter(key))
           mine.followers += 1
-          look(key) // what was committed since its follower read: no seam
+          look(key) // finds what was committed since the follower read, so that nothing is missed
           return (seen, signal) => beyond(mine, seen, signal)
         },
         leave: () => {
@@ -127,7 +127,7 @@ function topicOf({ tenant, session }: SessionKey): string {
   return `s:${tenant}:${session}`
 }
 
-/** Even while no turn is live, odd while one is; the next turn has a higher one. */
+/** Even while no turn is live, odd while one is. Each turn has a higher phase than the turn before. */
 export function phaseOf({ epoch, turn }: Omit<Moving, 'head'>): number {
   return 2 * epoch - (turn === null ? 0 : 1)
 }
@@ -136,7 +136,7 @@ function headOf({ tenant, session, head, ...conversation }: SessionKey & Moving)
   return { tenant, session, head, phase: phaseOf(conversation) }
 }
 
-/** In one of the two: what moves one never moves the other back. */
+/** One higher number is enough: what raises one never lowers the other. */
 function isBeyond(a: Progress, b: Progress): boolean {
   return a.head > b.head || a.phase > b.phase
 }
@@ -153,7 +153,7 @@ async function beyond(joined: Joined, seen: Progress, signal: AbortSignal): Prom
   joined.waiting.delete(waiting)
 }
 
-/** Looks up heads, one statement at a time: what is asked for meanwhile goes together into the next. */
+/** Looks up heads, one statement at a time. Requests that arrive meanwhile share the next statement. */
 function createLookup(
   { database, clock, metrics }: Deps,
   found: (heads: readonly Head[]) => void,
@@ -171,7 +171,7 @@ function createLookup(
   }
   const run = async () => {
     running = true
-    await Promise.resolve() // a poll calls listener after listener: they share a statement
+    await Promise.resolve() // a poll calls one listener after another; this way they share a statement
     while (wanted.size > 0) {
       const [keys, startMs] = [[...wanted.values()], clock.monotonicMs()]
       wanted.clear()
@@ -179,7 +179,7 @@ function createLookup(
         found(await read(keys))
         sinceMs = wanted.size > 0 ? startMs : undefined
       } catch {
-        // the next poll asks again
+        // the next poll tries again
       }
     }
     running = false
@@ -190,7 +190,7 @@ function createLookup(
       sinceMs ??= clock.monotonicMs()
       if (!running) void run()
     },
-    /** Nobody waits for a head any more. */
+    /** Call it when nobody waits for a head any more. */
     rest: () => {
       wanted.clear()
       sinceMs = undefined

@@ -1,18 +1,20 @@
-// Following a session: what is stored, then what comes, without a seam. A follower reads page after page from where it
-// is; at the head it is told the live turn, and waits for the feed. It holds one page at a time and asks for the next when
-// the one before was taken, so that its speed is its own. All of a pod together hold no more than `followBytes`: who wants
-// more waits, and one that has held its page for too long meanwhile is cut, to come back. Guarantees:
-//   D1  behind seq k it tells k+1, k+2, … and nothing else; a hole in the log is a bug, and ends it loudly
-//   D3  one who is at a seq beyond the head, from the start or because the log was cut, is told so, and goes on from
+// Follows a session: first what is stored, then what is new, without missing anything in between. A follower reads page after
+// page from its position. At the head it is told about the live turn and waits for the feed. It holds one page at a time and
+// reads the next one when its reader has taken that page, so each follower goes at its own speed. All followers of a pod
+// together hold at most `followBytes`. A follower that needs more waits; meanwhile one that has held its page for too long is
+// disconnected and can resume later. Guarantees:
+//   D1  after seq k a follower gets k+1, k+2, … and nothing else; a gap in the log is a bug and ends the stream with an error
+//   D3  a follower whose seq is beyond the head, from the start or because the log was cut, is told so and starts again at
 //       the beginning
-//   D4  of turns that were live since it came, and of those it has asked for, it is told how they ended, behind the messages
-//       that they have written, also if it was away meanwhile; of many, the last ones. Of the last one, if it was stopped,
-//       also that it has halted
+//   D4  a follower is told how turns ended, after the messages that they wrote: turns that were live since it came, and those
+//       that its cursor asks for, even if it was away meanwhile. Limit: the last 20. If the last turn was stopped, the
+//       follower is also told when it has halted.
 //
-//   at the head                               is told
-//   turns have ended that it was not told     how they ended
-//   the last one was stopped, and halts       that it has halted, unless a turn starts before
-//   a turn is live                            who runs it, whenever that changes; its chunks, from where the reader has them
+//   at the head                               the follower is told
+//   turns have ended                          how they ended, unless it was told before
+//   the last turn was stopped and its agent   that the turn has halted, unless a new turn starts first
+//   may still be working
+//   a turn is live                            which pod runs it, whenever that changes; its chunks, from where the reader is
 import {
   formatId,
   parseId,
@@ -34,31 +36,33 @@ import type { SessionKey } from './place.ts'
 import type { LogPage, Replay } from './replay.ts'
 import type { TurnView } from './turn-view.ts'
 
-/** A frame before it bears the session's name. */
+/** A frame before the session's name is added. */
 export type Nameless =
   | Omit<MessagesFrame, 'session'>
   | Omit<GapFrame, 'session'>
   | Omit<TurnFrame, 'session'>
   | Omit<ChunksFrame, 'session'>
 
-/** Where a reader is. */
+/** A reader's position. */
 export type Cursor = {
   readonly seq: number
-  /** The last epoch whose end it need not be told. Undefined: that of the last turn that has ended when it comes. */
+  /** The last epoch whose end the reader need not be told. Undefined: the epoch of the last turn that had ended when it
+   *  came. */
   readonly ended?: number | undefined
-  /** How much it has of what the next epoch says. */
+  /** How much of the next epoch's reply the reader has. */
   readonly open?: Spot | undefined
 }
-export type ToldFrame = { readonly frame: Nameless; /** Once it has the frame. */ readonly at: Cursor }
+export type ToldFrame = { readonly frame: Nameless; /** After the frame. */ readonly at: Cursor }
 
-/** Who is told: the signal is aborted when it has gone; `cut` makes it go. */
+/** The reader's side. The signal is aborted when the reader has gone; `cut` disconnects it. */
 export type FollowListener = { readonly signal: AbortSignal; readonly cut: () => void }
 
-/** Ends when the signal is aborted. It holds a place among the followers, which it gives back when it is asked and ends. */
+/** Ends when the signal is aborted. It holds a place among the followers and gives it back when it ends; a generator that is
+ *  never started keeps its place. */
 type Following = (listener: FollowListener) => AsyncGenerator<ToldFrame, void, undefined>
 
 export type Follow = {
-  /** Undefined: there is no such session; nobody is registered before that is known (S4). */
+  /** Undefined: there is no such session. A follower is registered only after its session was found (S4). */
   readonly follow: (key: SessionKey, from: Cursor) => Promise<Following | undefined>
 }
 
@@ -68,10 +72,10 @@ type Deps = Replay &
   Pick<TurnView, 'readEnded'> &
   Pick<Config, 'cell' | 'followBytes' | 'stallMs'> & { readonly metrics: Metrics; readonly clock: Clock }
 
-// One page is one frame: what a reader takes before it has a new place to resume from.
+// A page is sent as one frame. After each frame the reader has a new position to resume from.
 const PAGE = { limit: 100, leastBytes: 4 * 1024, mostBytes: 256 * 1024 }
-const COPIES = 4 // of what is told: as it was read, as a frame, as text, and as bytes on their way
-const READS = 128 // of followers at once, at most: thousands together would miss their deadlines, and so would everybody else
+const COPIES = 4 // of what is sent, in memory: as read, as a frame, as text, and as bytes being sent
+const READS = 128 // followers that read at once: thousands of reads would miss their deadlines, and make others miss theirs
 const MOST_ENDED = 20
 
 export function createFollow(deps: Deps): Follow {
@@ -120,19 +124,19 @@ async function* tell(start: Start, { seq, ended, open }: Cursor): ReturnType<Fol
   }
 }
 
-/** One who is told, and where it is by now. */
+/** A follower and its position. */
 type Reader = Start & {
   readonly share: BudgetShare
   seq: number
   ended: Cursor['ended']
   open: Cursor['open']
   watched: Watched | undefined
-  /** The last turn that has ended, while its agent may still be at work. */
+  /** The last turn that has ended, while its agent may still be working. */
   halting: string | undefined
-  /** The last end that it was told. */
+  /** The last end that was sent. */
   shown: string
 }
-/** A page without what was told. */
+/** A page without its items. */
 type Standpoint = Omit<LogPage, 'items' | 'bytes'>
 type Watched = { readonly watch: Watch; version: number; shown: string }
 
@@ -140,13 +144,13 @@ function told({ seq, ended, open }: Reader, frame: Nameless): ToldFrame {
   return { frame, at: { seq, ended, open } }
 }
 
-/** Of the turn that is open for it, nothing more is told. */
+/** Sends nothing more about the open turn. */
 function close(reader: Reader): void {
   reader.watched?.watch.leave()
   reader.watched = reader.open = undefined
 }
 
-/** Undefined: there is no such session any more. */
+/** Undefined: the session does not exist any more. */
 async function* tellLog(reader: Reader): AsyncGenerator<ToldFrame, Standpoint | undefined> {
   const page = await readPage(reader)
   if (!page) return undefined
@@ -156,7 +160,7 @@ async function* tellLog(reader: Reader): AsyncGenerator<ToldFrame, Standpoint | 
   return { head, epoch, turn }
 }
 
-/** Reads as much as there is room for. One message may need more than that: then it waits for so much, holding nothing. */
+/** Reads as much as there is room for. If one message needs more, gives everything back and waits until that much is free. */
 async function readPage(reader: Reader): Promise<LogPage | undefined> {
   const room = Math.max(PAGE.leastBytes, Math.min(PAGE.mostBytes, reader.budget.fair() / COPIES))
   const maxBytes = Math.floor(room / 2)
@@ -167,7 +171,8 @@ async function readPage(reader: Reader): Promise<LogPage | undefined> {
 
 type Room = { readonly maxBytes: number; readonly room: number }
 
-/** A number: so much is needed. A page ends with the message that reaches `maxBytes`, or goes beyond. */
+/** Returns a number if the page needs that many bytes of room. A page ends with the message that reaches or exceeds
+ *  `maxBytes`. */
 async function readWithin(
   { read, key, signal, share, seq, followBytes }: Reader,
   { maxBytes, room }: Room,
@@ -194,7 +199,7 @@ function* tellPage(reader: Reader, page: LogPage): Generator<ToldFrame> {
   if (items.length > 0) yield told(reader, { type: 'messages', items, head })
 }
 
-/** All that there is at the head, until the session stands elsewhere. */
+/** Sends everything at the head until the session moves. */
 async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): AsyncGenerator<ToldFrame> {
   yield* tellEnds(reader, page)
   if (page.turn !== null) yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
@@ -202,7 +207,7 @@ async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): Asyn
   else await untilHalted(reader, { ...page, turn: reader.halting }, beyond)
 }
 
-/** What these turns wrote is in the log, and was told before. */
+/** The messages that these turns wrote were sent before. */
 async function* tellEnds(reader: Reader, page: Standpoint): AsyncGenerator<ToldFrame> {
   const to = endedOf(page)
   const { ended: after = to } = reader
@@ -213,7 +218,7 @@ async function* tellEnds(reader: Reader, page: Standpoint): AsyncGenerator<ToldF
   reader.halting = page.turn === null && last?.halted === false ? parseId('turn', last.id)!.uuid : undefined
   for (const turn of turns) {
     const isOver = reader.halting === undefined || turn !== last
-    reader.ended = isOver ? turn.epoch : turn.epoch - 1 // who comes back is told again
+    reader.ended = isOver ? turn.epoch : turn.epoch - 1 // a reader that comes back gets it again
     const shown = JSON.stringify(turn)
     if (shown !== reader.shown) yield told(reader, { type: 'turn', turn })
     reader.shown = shown
@@ -221,7 +226,7 @@ async function* tellEnds(reader: Reader, page: Standpoint): AsyncGenerator<ToldF
   if (reader.halting === undefined) reader.ended = to
 }
 
-/** Until the session stands elsewhere than on this page. */
+/** Sends the live turn until the session moves away from this page. */
 async function* tellOpen(
   reader: Reader,
   page: Standpoint & { readonly turn: string },
@@ -246,7 +251,7 @@ async function* tellOpen(
         continue
       }
       await reader.share.take(COPIES * bytes, reader.signal)
-      const isAnother = standing.hasMoved() || watched.version !== watch.version() // while it waited
+      const isAnother = standing.hasMoved() || watched.version !== watch.version() // it may have changed during the wait
       const taken = isAnother ? undefined : watch.take(spot, bytes)
       reader.share.keep(taken ? COPIES * bytes : 0)
       if (taken) {
@@ -260,7 +265,7 @@ async function* tellOpen(
   }
 }
 
-/** Or until the session stands elsewhere. */
+/** Returns when the turn has halted, or the session has moved. */
 async function untilHalted(
   reader: Reader,
   page: Standpoint & { readonly turn: string },
@@ -282,7 +287,7 @@ async function untilHalted(
   }
 }
 
-/** Wakes who watches the turn when the session stands elsewhere than on the page. */
+/** Wakes the turn's watcher when the session moves away from this page. */
 function moving({ signal }: Reader, watch: Watch, page: Standpoint, beyond: Beyond) {
   const left = new AbortController()
   let hasMoved = false
@@ -297,7 +302,7 @@ function watchedBy({ watch, key }: Reader, turn: string): Watched {
   return { watch: watch({ tenant: key.tenant, turn }), version: -1, shown: '' }
 }
 
-/** The turn, if it stands as it was not told before. */
+/** The turn, if it has changed since it was last sent. */
 async function standingTold(watched: Watched): Promise<Turn | 'ended' | undefined> {
   watched.version = watched.watch.version()
   const turn = await watched.watch.turn()

@@ -1,16 +1,17 @@
-// What agents say before it is in the log, on this pod. Readers here of a turn that runs here have each chunk at once; for
-// readers elsewhere all streams are written by one statement a tick, and all turns that are watched here and run elsewhere
-// are read by one. Guarantees:
-//   D4  a reader has the chunks of one attempt in their order, without a hole; a later attempt begins anew
-//   E1  an attempt of which PostgreSQL refuses chunks is told so, and writes no more
-//   E8  so is one whose turn was stopped while its agent is silent: a hint has PostgreSQL asked, and so does each poll
+// What agents are saying right now, on this pod. If a turn runs here, its readers here get each chunk at once. For readers on
+// other pods, one statement per tick writes all streams of this pod. One more statement per tick reads all turns that are
+// watched here and run elsewhere. Guarantees:
+//   D4  a reader gets the chunks of one attempt in order, without a gap; a later attempt starts again
+//   E1  if PostgreSQL rejects an attempt's chunks, the attempt is told so and writes no more
+//   E8  the same holds if a turn is stopped while its agent is silent: a hint makes the next tick ask PostgreSQL, and so does
+//       each poll
 //
 //   a turn that is watched here      its chunks come from
 //   runs here                        its stream, at once
 //   runs elsewhere                   the table, each tick
-//   waits, has ended or halts        nowhere; each tick looks, and tells who watches when that has changed
-//   runs elsewhere, and PostgreSQL   nowhere until its next attempt: what it said before is lost, and the final message is
-//   has crashed meanwhile            what comes
+//   waits, has ended or halts        nowhere; each tick checks, and tells watchers when that has changed
+//   runs elsewhere, and PostgreSQL   nowhere until its next attempt: what it said before is lost, and readers get the final
+//   has crashed meanwhile            message only
 import type { Chunk, Turn } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { backoffMs } from '../lib/backoff.ts'
@@ -33,21 +34,21 @@ import {
 import { createStreams, type OwnStream, type Streaming } from './streams.ts'
 import type { TurnView } from './turn-view.ts'
 
-/** Of one attempt. */
+/** The stream of one attempt. */
 export type Stream = {
-  /** Resolves when there is room for the next; undefined: there is. */
+  /** Resolves when there is room for the next chunk. Undefined: there is room now. */
   readonly push: (chunk: Chunk) => Promise<void> | undefined
-  /** Nothing more of it is written, but for what is on its way. */
+  /** Nothing more is written, except for chunks that are already being sent. */
   readonly close: () => void
 }
 
-/** Of one reader. */
+/** What one reader sees of a turn. */
 export type Watch = Pick<OpenMessage, 'bytesAt' | 'take'> & {
-  /** Another number: who runs the turn may be another, or nobody any more. */
+  /** Changes when another pod may run the turn, or none any more. */
   readonly version: () => number
-  /** As it stood at this version, or later. */
+  /** The turn at this version or later. */
   readonly turn: () => Promise<Turn | undefined>
-  /** Resolves at the next change of either, or when it is woken. */
+  /** Resolves when the version or the message changes next, or at `wake`. */
   readonly changed: () => Promise<void>
   readonly wake: () => void
   readonly leave: () => void
@@ -68,7 +69,7 @@ type Deps = Pick<TurnView, 'readTurn'> &
     readonly log: Log
   }
 
-/** Of the statements. */
+/** The time from one flush to the next, and from one read to the next. */
 export const TICK_MS = 50
 const AGAIN = { baseMs: TICK_MS, capMs: 2_000 }
 const NO_INDEX = 2_147_483_647
@@ -132,12 +133,12 @@ export function createLive(deps: Deps): Live & Service {
   }
 }
 
-/** Of hints that the turn was stopped: to the pod that runs it. */
+/** The topic of hints that a turn was stopped. They are for the pod that runs the turn. */
 export function stopTopic(turn: string): string {
   return `c:${turn}`
 }
 
-/** Again each tick; later and later while PostgreSQL does not answer. */
+/** Repeats the work each tick, with growing pauses while PostgreSQL does not answer. */
 function ticking({ clock, random, log }: Deps, name: string, work: () => Promise<void>): Service {
   let failures = 0
   return every({ clock, name, everyMs: TICK_MS, onError: () => undefined }, async (signal) => {
@@ -155,7 +156,7 @@ function ticking({ clock, random, log }: Deps, name: string, work: () => Promise
 type Entry = ReturnType<typeof createEntry>
 type EntryDeps = Pick<TurnView, 'readTurn'> & Pick<OpenMessages, 'open'>
 
-/** The turns that somebody here streams or watches, by (tenant, turn). */
+/** The turns that are streamed or watched on this pod, by (tenant, turn). */
 function createEntries(deps: EntryDeps) {
   const entries = new Map<string, { readonly entry: Entry; holders: number }>()
   const nameOf = ({ tenant, turn }: TurnKey) => `${tenant}/${turn}`
@@ -173,7 +174,7 @@ function createEntries(deps: EntryDeps) {
       entries.delete(nameOf(key))
       held.entry.message.close()
     },
-    /** Those that are watched here, and do not run here. */
+    /** The turns that are watched here and run elsewhere. */
     distant: (): Entry[] =>
       Array.from(entries.values(), ({ entry }) => entry).filter((entry) => entry.isDistant()),
   }
@@ -207,16 +208,16 @@ function createEntry({ readTurn, open }: EntryDeps, { tenant, turn }: TurnKey) {
     message,
     watchers,
     version: () => version,
-    /** One look for all who watch. */
+    /** One read serves all watchers. */
     turn: () => {
       if (looked?.version !== version) {
         looked = { version, turn: readTurn(key) }
-        looked.turn.catch(() => (looked = undefined)) // told to who waits for it
+        looked.turn.catch(() => (looked = undefined)) // callers that await it get the error
       }
       return looked.turn
     },
     isDistant: () => source === undefined && watchers.size > 0,
-    /** It runs here, unless a later attempt runs by now. */
+    /** The turn runs here, unless a later attempt has started already. */
     begin: (own: OwnStream, attempt: number) => {
       if (attempt < message.attempt()) return
       source = own
@@ -236,7 +237,7 @@ function createEntry({ readTurn, open }: EntryDeps, { tenant, turn }: TurnKey) {
       attempt: message.attempt(),
       next: isBlind ? NO_INDEX : message.end(),
     }),
-    /** What the tables say; undefined: there is no such turn. */
+    /** Takes what the tables say. Undefined: there is no such turn. */
     take: (read: ChunksRead | undefined) => {
       if (source !== undefined) return
       const { standing: now, isHalting, batches } = read ?? NOTHING
@@ -245,7 +246,7 @@ function createEntry({ readTurn, open }: EntryDeps, { tenant, turn }: TurnKey) {
         isBlind ||= !batches.every((batch) =>
           message.add(pieceOf(batch, JSON.parse(batch.body) as Chunk[], batch.body)),
         )
-      stand(JSON.stringify([now, isHalting, message.end() > 0])) // what it answers is known before its first word
+      stand(JSON.stringify([now, isHalting, message.end() > 0])) // by its first chunk, the turn says which messages it answers
       if (batches.length > 0) wake()
     },
   }

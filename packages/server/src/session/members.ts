@@ -1,5 +1,5 @@
-// Who belongs to a session. Both changes may be repeated. The session's row is locked first, so that no two pods
-// together put more than the limit into it.
+// The members of a session. Adding and removing may be repeated. Both lock the session's row first, so that two pods cannot
+// exceed the limit together.
 import { SESSION_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
@@ -7,11 +7,11 @@ import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import type { SessionKey } from './place.ts'
 
-/** What became of a change; `full`: the session has as many as it may have, and this user is none of them. */
+/** The result of a change. `full`: the session has reached its limit of members, and this user is not one of them. */
 export type MemberChange = 'done' | 'full' | 'not-found'
 
 export type Members = {
-  /** In the order of their ids; undefined if there is no such session. */
+  /** In the order of their ids. Undefined: there is no such session. */
   readonly members: (key: SessionKey) => Promise<readonly string[] | undefined>
   readonly addMember: (key: SessionKey, user: string) => Promise<MemberChange>
   readonly removeMember: (key: SessionKey, user: string) => Promise<MemberChange>
@@ -29,7 +29,7 @@ const LIST = `
 
 const LOCK = `select from fleetline.sessions where tenant = $1 and id = $2 for no key update`
 
-// A statement of its own, so that its snapshot is younger than the lock.
+// A separate statement, so that its snapshot is taken after the lock.
 const COUNT = `
   select count(*)::int as count, coalesce(bool_or(user_id = $3), false) as has
     from fleetline.members where tenant = $1 and session = $2`

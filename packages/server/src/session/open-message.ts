@@ -1,31 +1,31 @@
-// The messages of turns while they are open: what the current attempt of each has said so far, in pieces without a hole.
-// Readers pull from where they are, each at its own speed.
-//   a reader that is at                     takes
+// The messages of turns while they are open. Each message is what the current attempt has said so far, in pieces without a
+// gap. Readers pull from their position, each at its own speed.
+//   a reader's position                     the reader takes
 //   this attempt, where a piece begins      the pieces from there on
-//   this attempt, inside of a piece         all so far, from index 0: it begins the message anew
-//   an older attempt, or at none            all so far
-//   the end, or beyond it; a later attempt  nothing yet
-//   a place whose pieces are gone           nothing of this attempt: it has the message when that is stored
-// What they hold is bounded:
-//   of one message    transient chunks: the newest stay, the pieces of older ones are emptied
-//                     more than `openTurnBytes`: what is transient goes, then its first pieces
-//   of all together   more than `openBytes`: the same, of each that has more than its share
+//   this attempt, inside a piece            everything so far, from index 0: it starts the message again
+//   an older attempt, or none               everything so far
+//   the end or beyond it, a later attempt   nothing yet
+//   where pieces were dropped               nothing of this attempt: it gets the message once that is stored
+// Memory is limited:
+//   one message    transient chunks: the newest stay, pieces of older ones are emptied
+//                  more than `openTurnBytes`: transient chunks are dropped first, then the oldest pieces
+//   all together   more than `openBytes`: the same, for every message above its share
 import { isTransient, jsonEntries, mergeDeltas, type Chunk } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 
-/** Of JSON, roughly: what is written, read and told at once. */
+/** Roughly how much JSON is written, read or sent at once. */
 export const PIECES_LENGTH = 256 * 1024
 
 export type Piece = {
   readonly index: number
   readonly count: number
   readonly chunks: readonly Chunk[]
-  /** As JSON. */
+  /** Length as JSON. */
   readonly length: number
-  /** In memory, roughly. */
+  /** Rough size in memory. */
   readonly bytes: number
 }
-/** Up to where a reader has the message: all below `next` of that attempt. */
+/** How far a reader has the message: everything below `next` of that attempt. */
 export type Spot = { readonly attempt: number; readonly next: number }
 type Taken = { readonly attempt: number } & Pick<Piece, 'index' | 'count' | 'chunks'>
 
@@ -33,15 +33,15 @@ export type OpenMessage = {
   readonly attempt: () => number
   /** The index of the next chunk. */
   readonly end: () => number
-  /** Forgets what older attempts have said. */
+  /** Drops what older attempts have said. */
   readonly begin: (attempt: number) => void
-  /** False, and nothing changed: it does not begin where the last one ended. */
+  /** False if the piece does not begin where the last one ended; then nothing changes. */
   readonly add: (piece: Piece) => boolean
-  /** What a reader would take now, in memory; undefined: there is nothing for it. */
+  /** The size in memory of what this reader would take now. Undefined: there is nothing to take. */
   readonly bytesAt: (spot: Spot) => number | undefined
-  /** At most so many bytes; undefined: there is nothing for it, or nothing as small as that. */
+  /** Takes at most `most` bytes. Undefined: there is nothing to take, or the next piece is larger. */
   readonly take: (spot: Spot, most?: number) => Taken | undefined
-  /** Nobody streams or reads it any more. */
+  /** Call it when nobody streams or reads the message any more. */
   readonly close: () => void
 }
 export type OpenMessages = {
@@ -51,19 +51,20 @@ export type OpenMessages = {
 
 const TRANSIENT_LENGTH = 256 * 1024
 const PIECE_BYTES = 200
-const ENTRY_BYTES = 64 // of an object, a list, or what stands in one: a short text may be a large value
-/** Pieces behind which a reader is rarely. Older ones are joined, so that a long reply costs its text and little more. */
+const ENTRY_BYTES = 64 // per object, list or entry of one: a short text may become a large value
+/** How many of the newest pieces stay as they came; readers are rarely further behind. Older pieces are joined, so that a long
+ *  reply costs little more than its text. */
 const LOOSE = 512
 const JOINED_LENGTH = 64 * 1024
 
-/** All that a pod has. */
+/** All open messages of a pod. */
 export function createOpenMessages({
   openTurnBytes,
   openBytes,
 }: Pick<Config, 'openTurnBytes' | 'openBytes'>): OpenMessages {
   const shelves = new Set<Shelf>()
   const bytes = () => Array.from(shelves, (shelf) => shelf.bytes()).reduce((sum, one) => sum + one, 0)
-  let added = 0 // since all were added up
+  let added = 0 // bytes since the last total
   const fit = (shelf: Shelf, more: number) => {
     shelf.trim(openTurnBytes)
     added += more
@@ -124,20 +125,20 @@ function openMessage(shelf: Shelf, { onAdd, onClose }: Keeping): OpenMessage {
   }
 }
 
-/** Of pieces that stand behind each other, from the place of a reader on. */
+/** Consecutive pieces, from a reader's position on. */
 type Run = { readonly pieces: readonly Kept[]; readonly bytes: number }
 type Kept = { -readonly [Field in keyof Piece]: Piece[Field] }
 type Shelf = ReturnType<typeof createShelf>
 
-/** The pieces of one message: first those that were joined, then those that are as they came. */
+/** The pieces of one message: first the joined ones, then those that are as they came. */
 function createShelf() {
   let [pieces, joined, bytes]: [Kept[], number, number] = [[], 0, 0]
-  let [transient, shown]: [Kept[], number] = [[], 0] // those that are not empty, and their length
+  let [transient, shown]: [Kept[], number] = [[], 0] // the transient pieces that are not empty, and their total length
   const weigh = (some: readonly Kept[]) => some.reduce((sum, piece) => sum + piece.bytes, 0)
-  /** Where a reader at this index goes on, in `pieces`. */
+  /** The place in `pieces` where a reader at this index continues. */
   const placeOf = (next: number): number | undefined => {
-    if (next < (pieces[0]?.index ?? 0)) return undefined // its place is gone
-    const place = pieces.findLastIndex(({ index }) => index <= next) // a reader is near the end, mostly
+    if (next < (pieces[0]?.index ?? 0)) return undefined // its pieces were dropped
+    const place = pieces.findLastIndex(({ index }) => index <= next) // most readers are near the end
     if (pieces[place]?.index === next) return place
     return pieces[0]?.index === 0 ? 0 : undefined
   }
@@ -169,7 +170,7 @@ function createShelf() {
       ;[transient, shown] = [[], 0]
     },
     add: (piece: Piece) => {
-      const kept = { ...piece } // it may be emptied here, and is written elsewhere
+      const kept = { ...piece } // a copy: it may be emptied here while the stream still has to write the piece
       pieces.push(kept)
       bytes += kept.bytes
       if (piece.chunks.some(isTransient)) {
@@ -179,7 +180,7 @@ function createShelf() {
       }
       if (pieces.length - joined >= 2 * LOOSE) join()
     },
-    /** What is transient goes, and then its first pieces, until it has no more than that. */
+    /** Drops transient chunks first, then the oldest pieces, until at most `most` bytes are left. */
     trim: (most: number) => {
       emptyWhile(() => bytes > most)
       let places = 0
@@ -190,7 +191,7 @@ function createShelf() {
       joined = Math.max(0, joined - gone.length)
       forget(gone)
     },
-    /** What a reader at this index takes, if that is no more than `most`. */
+    /** What a reader at this index takes: pieces of at most `most` bytes together. */
     run: (next: number, most: number): Run | undefined => {
       const from = placeOf(next)
       if (from === undefined) return undefined
@@ -207,7 +208,7 @@ function createShelf() {
   }
 }
 
-/** `text`: the chunks as JSON. */
+/** `text` is the chunks as JSON. */
 export function pieceOf(
   { index, count }: Pick<Piece, 'index' | 'count'>,
   chunks: readonly Chunk[],
@@ -217,7 +218,7 @@ export function pieceOf(
   return { index, count, chunks, length: text.length, bytes }
 }
 
-/** Pieces that follow each other, as many as one piece takes. */
+/** Groups consecutive pieces, each group small enough for one piece. */
 function groupsOf(pieces: readonly Kept[]): Kept[][] {
   const groups: Kept[][] = []
   let length = Infinity
@@ -232,7 +233,7 @@ function groupsOf(pieces: readonly Kept[]): Kept[][] {
   return groups
 }
 
-/** One piece of them, without what is transient. */
+/** Joins the group into one piece and drops transient chunks. */
 function joinedOf(group: readonly Kept[]): Kept {
   const { index } = group[0]!
   const last = group.at(-1)!

@@ -1,14 +1,14 @@
-// What a turn that is stopped, or fails, had said, sealed: a message like any other, and legal input for the next turn, whose
-// model takes no call without an end.
+// Finishes the message of a turn that was stopped or has failed. The result is a message like any other. It is also valid
+// input for the next turn: models reject tool calls without a result.
 //
 //   a part                                              becomes
-//   a text or a reasoning that was not done             done, without the first half of a character
-//   a call whose input grew                             output-error, with the input as far as it came
-//   a call that had its input, or was allowed           output-error
-//   a call about which somebody was asked               output-denied, and refused
-//   a call that was refused                             output-denied
-//   any other                                           stays as it is
-// What lies behind a hole is not taken: readers elsewhere have not seen it either. Pure.
+//   a text or reasoning that was still streaming        done, without a trailing half of a character
+//   a tool call whose input was still streaming         output-error, with the input received so far
+//   a tool call with its input, or approved             output-error
+//   a tool call that waits for approval                 output-denied, with the approval refused
+//   a tool call whose approval was refused              output-denied
+//   any other                                           unchanged
+// Chunks after a gap are left out: readers on other pods have not seen them either. Pure.
 import {
   ChunkError,
   chunkOf,
@@ -25,13 +25,13 @@ import { draftOf, type MessageDraft } from './draft.ts'
 
 const STOPPED = 'stopped'
 
-/** Undefined: it had said nothing, or nothing that can be stored. */
+/** Undefined: the agent has said nothing, or nothing that can be stored. */
 export function partialOf(id: string, agent: string, batches: readonly Batch[]): MessageDraft | undefined {
   const said = assembled(id, batches)
   return said && draftOfSaid(said, agent)
 }
 
-/** The same, of all that was said. */
+/** The same for chunks that are already assembled. */
 export function draftOfSaid(said: Assembler, agent: string): MessageDraft | undefined {
   const open = said.message()
   const message = { ...open, parts: open.parts.map(ended) }
@@ -40,7 +40,7 @@ export function draftOfSaid(said: Assembler, agent: string): MessageDraft | unde
   return draft.bytes <= MESSAGE_LIMITS.replyBytes ? draft : undefined
 }
 
-/** Undefined: these are no chunks that this release knows. */
+/** Undefined: this release does not know these chunks. */
 function assembled(id: string, batches: readonly Batch[]): Assembler | undefined {
   const assembler = createAssembler(id)
   let next = 0
@@ -75,7 +75,7 @@ function endedCall(part: Part): Part {
   const denied = { ...call, state: 'output-denied' }
   switch (state) {
     case 'input-streaming':
-      return { ...failed, input: jsonFault(input) === undefined ? input : {} } // models take no call without one
+      return { ...failed, input: jsonFault(input) === undefined ? input : {} } // models reject a call without an input
     case 'input-available':
       return failed
     case 'approval-requested':

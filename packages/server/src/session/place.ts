@@ -1,33 +1,34 @@
-// Which seq each message of a batch takes, and what its conversation does then, item by item, in their order. Pure:
-// append.ts reads what it needs under the sessions' locks, and writes what it answers.
+// Decides which seq each message of a batch takes and what its conversation does next, item by item, in order. Pure:
+// append.ts reads the input under the sessions' locks and writes the result.
 //
 //   a message whose
 //   session       id                              ifHead            becomes
-//   is not there                                                    not-found
-//   is there      is stored, same content         (not looked at)   stored at its seq, deduped
-//   is there      is stored, other content                          conflict
-//   is there      is that of the reply on its way                   conflict
-//   is there      is new                          is not the head   stale
-//   is there      is new                          is the head, or   stored at head + 1, and the head moves
+//   is not found                                                    not-found
+//   exists        is stored, same content         (ignored)         stored at its seq, deduped
+//   exists        is stored, other content                          conflict
+//   exists        belongs to the reply of the                       conflict
+//                 live turn
+//   exists        is new                          is not the head   stale
+//   exists        is new                          is the head, or   stored at head + 1, and the head moves
 //                                                 was not given
 //
 //   the end of a turn that                                          becomes
 //   this attempt has ended before                                   ended
-//   another claim holds by now, or is not the live one (E1)         fenced
+//   another attempt has claimed, or that is not live (E1)           fenced
 //   is done, and has read nothing                                   fenced: nobody knows what it answers
-//   is held and live                                                ended: its message, or what it had said when it failed, at
-//                                                                   head + 1, and the next step
+//   this attempt has claimed, and that is live                      ended: its message, or what it said before it failed, is
+//                                                                   stored at head + 1; then the next step
 //
 //   the stop of a turn that                                         becomes
-//   was stopped before, in this epoch                               stopped, where its words are
-//   is not the live one, or is of another epoch                     stale
-//   is live, also if a pod runs it                                  stopped: what it had said at head + 1
+//   was stopped before, in this epoch                               stopped, with the seq of what it said
+//   is not live, or is of another epoch                             stale
+//   is live, even if a pod runs it                                  stopped: what it has said is stored at head + 1
 //
-//   the expiry of a turn, whose time is over, that                  becomes
-//   is live, and no pod has                                         ended as failed, and the next step
-//   any other                                                       fenced: whoever has it ends it
-// "Stored", "head" and "live" take in what stands before it in the batch. A refused item changes nothing for the others
-// (L11). What a conversation does: conversation/step.ts.
+//   the expiry of a turn, past its time limit, that                 becomes
+//   is live and that no pod has                                     ended as failed; then the next step
+//   any other                                                       fenced: the pod that has it ends it
+// "Stored", "head" and "live" include the earlier items of the batch. A rejected item changes nothing for the others (L11).
+// conversation/step.ts decides the next step of a conversation.
 import { parseId, type ItemStatus } from '@fleetline/protocol'
 import {
   step,
@@ -42,21 +43,21 @@ export type SessionKey = { readonly tenant: number; readonly session: string }
 
 export type Append = SessionKey & {
   readonly draft: MessageDraft
-  /** Append only if the head is this. */
+  /** Append only if this is the head. */
   readonly ifHead?: number
-  /** It wants a reply: in a session that has an agent, a turn answers it. */
+  /** The message asks for a reply: in a session with an agent, a turn answers it. */
   readonly asks?: boolean
 }
 
-/** `live`: while it waits for a reply, the turn that is live. That one answers it, or the next (E4). */
+/** `live` is the live turn while the message waits for its reply. That turn answers it, or the next one does (E4). */
 export type Appended =
   | { readonly type: 'stored'; readonly seq: number; readonly deduped: boolean; readonly live?: LiveTurn }
   | { readonly type: 'not-found' }
-  /** Without a seq: the reply that has this id is not in the log yet. */
+  /** No seq: the id belongs to a reply that is not in the log yet. */
   | { readonly type: 'conflict'; readonly seq: number | undefined }
   | { readonly type: 'stale'; readonly head: number }
 
-/** The end of a turn by the attempt that ran it, under both its fences: that of the conversation and that of its task. */
+/** The attempt that ran a turn ends it, under both fences: the conversation's and the task's. */
 export type TurnEnd = SessionKey &
   LiveTurn & {
     readonly attempt: number
@@ -64,26 +65,26 @@ export type TurnEnd = SessionKey &
   } & (
     | {
         readonly outcome: 'done'
-        /** Nothing: it had nothing to say. */ readonly draft: MessageDraft | undefined
+        /** Undefined: the agent had nothing to say. */ readonly draft: MessageDraft | undefined
       }
     | {
         readonly outcome: 'failed'
         readonly error: TurnError
-        /** What it had said. */
+        /** What the agent said before it failed. */
         readonly draft: MessageDraft | undefined
       }
   )
 export type TurnError = { readonly code: string; readonly message: string }
 export type TurnEnded = { readonly type: 'ended' } | { readonly type: 'fenced' }
 
-/** Whoever runs it: under the fence of the conversation alone. */
+/** Ends a turn whichever pod runs it, under the fence of the conversation only. */
 export type Stop = SessionKey & LiveTurn
 export type Stopped =
   | { readonly type: 'stopped'; readonly seq: number | null; readonly isRepeat: boolean }
   | { readonly type: 'stale' }
   | { readonly type: 'not-found' }
 
-/** The end of a turn that no pod runs. */
+/** Ends a turn that no pod runs. */
 export type Expiry = Stop & { readonly error: TurnError }
 
 export type Item =
@@ -96,7 +97,7 @@ export type Result = Appended | TurnEnded | Stopped
 export type SessionState = SessionKey &
   Conversation & { readonly head: number; readonly agent: string | null }
 export type StoredMessage = { readonly seq: number; readonly digest: string }
-/** Of a turn: up to where it has read, which attempt ended it or was stopped, and how. */
+/** A turn: how far it has read, which attempt ended it or was stopped, and how. */
 export type TurnRow = Pick<SessionKey, 'session'> & {
   readonly epoch: number
   readonly agent: string
@@ -104,7 +105,7 @@ export type TurnRow = Pick<SessionKey, 'session'> & {
   readonly endedBy: number | null
   readonly outcome: Closed['outcome'] | null
 }
-/** Of a live turn that is to be stopped, or to expire: who has it, and what it has said so far. */
+/** A live turn that is to be stopped or to expire: which pod has it, and what it has said so far. */
 export type Open = {
   readonly attempt: number
   readonly pod: number | null
@@ -120,10 +121,10 @@ type Written = SessionKey & {
   readonly status?: ItemStatus
 }
 export type Started = SessionKey & TurnStart & { readonly agent: string }
-/** `pod`: whose claim ends with it. */
+/** `pod` is the pod whose claim ends with the turn. */
 export type Closed = SessionKey & {
   readonly turn: string
-  /** 0: none of its attempts ended it. */
+  /** 0: no attempt ended it. */
   readonly attempt: number
   readonly readTo: number
 } & (
@@ -133,9 +134,9 @@ export type Closed = SessionKey & {
   )
 
 export type Placed = {
-  /** One for each item, in their order. */
+  /** One for each item, in order. */
   readonly results: readonly Result[]
-  /** The sessions that changed, as they are now. */
+  /** The new state of each session that changed. */
   readonly changed: readonly SessionState[]
   readonly written: readonly Written[]
   readonly started: readonly Started[]
@@ -143,15 +144,15 @@ export type Placed = {
 }
 
 export type BatchFindings = {
-  /** By nameOf: those that are there. */
+  /** By `nameOf`: the sessions that exist. */
   readonly sessions: ReadonlyMap<string, SessionState>
-  /** By the item's place in the batch: what is stored under its message's id, or that of the stopped turn's reply. */
+  /** By the item's index in the batch: what is stored under the id of its message, or of the stopped turn's reply. */
   readonly stored: ReadonlyMap<number, StoredMessage>
-  /** By the place of an end, a stop or an expiry: its turn. */
+  /** By the index of an end, a stop or an expiry: its turn. */
   readonly turns: ReadonlyMap<number, TurnRow>
-  /** By the place of a stop or an expiry whose turn is live. */
+  /** By the index of a stop or an expiry whose turn is live. */
   readonly open: ReadonlyMap<number, Open>
-  /** The places of ends whose attempt has its claim. */
+  /** The indexes of ends whose attempt still has its claim. */
   readonly held: ReadonlySet<number>
 }
 
@@ -159,7 +160,7 @@ export function nameOf({ tenant, session }: SessionKey): string {
   return `${tenant}/${session}`
 }
 
-/** `newTurn` makes the id of a turn that starts. */
+/** `newTurn` makes the id of a new turn. */
 export function place(items: readonly Item[], found: BatchFindings, newTurn: () => string): Placed {
   const batch = createBatch(found, newTurn)
   const results = items.map((item, index) => {
@@ -196,7 +197,7 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
     session: (key: SessionKey) => changed.get(nameOf(key)) ?? found.sessions.get(nameOf(key)),
     storedAs: (key: SessionKey, draft: MessageDraft | undefined, index: number) =>
       found.stored.get(index) ?? (draft && inBatch.get(nameIn(key, draft))),
-    /** At the next seq: the session with its new head. */
+    /** Writes at the next seq; returns the session with its new head. */
     write: (state: SessionState, message: Omit<Written, keyof SessionKey | 'seq'>): SessionState => {
       const { tenant, session, head } = state
       const seq = head + 1
@@ -204,7 +205,7 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
       inBatch.set(nameIn(state, message.draft), { seq, digest: message.draft.digest })
       return { ...state, head: seq }
     },
-    /** The session after what its conversation makes of the event; undefined: nothing, it is fenced. */
+    /** Returns the session after the event. Undefined: the event is fenced and changes nothing. */
     step: (state: SessionState, event: WithoutId<ConversationEvent>): SessionState | undefined => {
       const stepped = step(state, { ...event, newTurn: newTurn() })
       if (stepped.type === 'fenced') return undefined
@@ -212,7 +213,7 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
       if (stepped.starts) started.push({ tenant, session, agent: agent!, ...stepped.starts })
       return { ...state, ...stepped.state }
     },
-    /** How the turn of the item at this place ended, and at which attempt. */
+    /** How the turn of the item at this index ended, and which attempt ended it. */
     endOf: ({ turn }: LiveTurn, index: number): Pick<Closed, 'attempt' | 'outcome'> | undefined => {
       const row = found.turns.get(index)
       const before = row?.outcome ? { attempt: row.endedBy ?? 0, outcome: row.outcome } : undefined
@@ -247,7 +248,7 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   if (before && before.outcome !== 'stopped' && before.attempt === end.attempt) return { type: 'ended' }
   if (!state || !row || !batch.found.held.has(index)) return { type: 'fenced' }
   if (end.outcome === 'done' && row.readTo === null) return { type: 'fenced' }
-  const readTo = row.readTo ?? state.head // it failed before it read: the failure is of all that was there
+  const readTo = row.readTo ?? state.head // it failed before it read: the failure counts for all messages up to the head
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
   if (!stepped) return { type: 'fenced' }
   const failed = end.outcome === 'failed' ? ({ status: 'failed' } as const) : {}
@@ -273,7 +274,7 @@ function placeStop(batch: PlacingBatch, stop: Stop, index: number): Stopped {
     const said = batch.storedAs(stop, open?.said, index)
     return { type: 'stopped', seq: said?.seq ?? null, isRepeat: true }
   }
-  const isLive = state.turn === turn // also behind what stands before it in the batch
+  const isLive = state.turn === turn // includes earlier items of the batch
   const stepped =
     open && isLive ? batch.step(state, { type: 'stopped', turn, epoch, head: state.head }) : undefined
   if (!open || !stepped) return { type: 'stale' }
@@ -292,7 +293,7 @@ function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEn
     batch.found.turns.get(index),
     batch.found.open.get(index),
   ]
-  const isLive = state?.turn === turn // also behind what stands before it in the batch
+  const isLive = state?.turn === turn // includes earlier items of the batch
   if (!state || !row || !isLive || open?.pod !== null) return { type: 'fenced' }
   const readTo = row.readTo ?? state.head
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
@@ -306,7 +307,7 @@ function liveFor(seq: number, { turn, epoch, asked, answered }: Conversation): {
   return turn !== null && answered < seq && seq <= asked ? { live: { turn, epoch } } : {}
 }
 
-/** A reply has the id of its turn. While that is live, nobody else may take it. */
+/** A reply has the id of its turn. While the turn is live, no other message may take that id. */
 export function isReplyOf(turn: string, { id }: MessageDraft): boolean {
   return parseId('message', id)?.uuid === turn
 }

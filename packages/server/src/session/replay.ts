@@ -1,18 +1,18 @@
-// THE READ PATH: a page of a session's log, by one statement, so that head and items are of one moment. On the primary:
-// who was acknowledged finds the message here (L1), and what is not committed is found by nobody (L9).
+// The read path of sessions. One statement reads a page of a session's log, so head and items are from the same moment. It
+// reads on the primary: every acknowledged message is found here (L1), and nothing that is not committed (L9).
 import { formatId, jsonEntries, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
 import type { SessionKey } from './place.ts'
 
-/** The items behind a seq, or the last ones before it. */
+/** The items after a seq, or the last ones before it. */
 type Range = ({ readonly after: number } | { readonly before: number }) & {
   readonly limit: number
   readonly maxBytes?: number
 }
 
-/** With the conversation of that moment, and what its items take in memory, roughly. */
+/** A page with the state of the conversation at the same moment, and roughly what its items take in memory. */
 export type LogPage = Page & { readonly epoch: number; readonly turn: string | null; readonly bytes: number }
 
 export type Replay = {
@@ -20,7 +20,7 @@ export type Replay = {
   readonly read: (key: SessionKey, range: Range) => Promise<LogPage | undefined>
 }
 
-// Only the bodies of the page are unpacked: 100 of the largest would be 25 MiB.
+// Unpacks only the bodies of the page: 100 of the largest would be 25 MiB.
 const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
   with s as (select head, epoch, turn from fleetline.sessions where tenant = $1 and id = $2)
   select s.head, s.epoch, s.turn as live, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text, p.turn, p.answers, p.status
@@ -49,7 +49,7 @@ type ReplayRow = { readonly head: number; readonly epoch: number; readonly live:
     }
 )
 
-const [ITEM_BYTES, ENTRY_BYTES] = [400, 16] // beside its text: an entry costs 64, and the text is counted four times
+const [ITEM_BYTES, ENTRY_BYTES] = [400, 16] // besides the text; an entry costs about 64, and follow.ts multiplies the sum by 4
 
 type Deps = { readonly database: Transactions; readonly cell: number }
 

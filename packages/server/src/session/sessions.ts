@@ -1,5 +1,5 @@
-// Sessions as the rest of the pod sees them: which there are, who belongs to them, the way into each one's log, the ways
-// out, and what is said before it is in the log.
+// Sessions as the rest of the pod uses them: directory, members, writing to the log, reading and following it, and live
+// replies.
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
@@ -54,7 +54,7 @@ export function createSessions(deps: Deps): Sessions {
   const deadlineMs = deps.transactionDeadlineMs
   const onEnded = (turns: readonly Closed[]) => {
     for (const { outcome, turn } of turns) if (outcome === 'stopped') deps.hints.send(stopTopic(turn))
-    void deps.database.transaction((query) => deleteChunks(query, turns)) // or the leader sweeps them
+    void deps.database.transaction((query) => deleteChunks(query, turns)) // if this fails, the leader deletes them
   }
   const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown, onEnded })
   const turnView = createTurnView(deps)

@@ -1,8 +1,8 @@
-// The streams of attempts that run here, on their way into the table: one statement a tick for all that have news. What a
-// tick could not write is written by the next one, unchanged, so that readers never see two shapes of it. A tick writes so
-// much and no more: who was left out comes first in the next. A stream that is refused is fenced: its attempt is told, and
-// nothing more of it is written (E1). What waits here is bounded: an agent that is faster than the table waits for it.
-// Transient chunks have rows of their own, which are emptied once those who look now have read them.
+// Collects the chunks of attempts that run on this pod and writes them to the table. One statement per tick writes all streams
+// that have something new. If a tick fails, the next one writes the same rows, so that readers never see them in two forms.
+// Each tick writes about 4 MiB; streams that did not fit go first in the next tick. A stream whose chunks are rejected is
+// fenced: its attempt is told, and nothing more of it is written (E1). Memory is limited: an agent that is faster than the
+// table has to wait. Transient chunks have their own rows. These are emptied once current readers have had time to read them.
 import { isTransient, mergeDeltas, type Chunk } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -12,30 +12,30 @@ import { pieceOf, PIECES_LENGTH, type Piece } from './open-message.ts'
 export type Streaming = TurnKey & {
   readonly attempt: number
   readonly pod: number
-  /** The attempt is not current any more. */
+  /** Called when the attempt is not current any more. */
   readonly onFenced: () => void
 }
 export type OwnStream = {
   readonly push: (chunk: Chunk) => Piece
-  /** Resolves when there is room for more; undefined: there is. */
+  /** Resolves when there is room for more chunks. Undefined: there is room now. */
   readonly room: () => Promise<void> | undefined
-  /** Its attempt may not be current any more: the next tick asks, also if there is nothing to write. */
+  /** The attempt may not be current any more: the next tick asks PostgreSQL, even if there is nothing to write. */
   readonly doubt: () => void
-  /** Nothing more of it is written, but for what is on its way. */
+  /** Nothing more is written, except for chunks that are already being sent. */
   readonly close: () => void
 }
 type Streams = {
   readonly open: (of: Streaming) => OwnStream
   readonly flush: () => Promise<void>
   readonly size: () => number
-  /** What is not written yet, in memory. */
+  /** The size in memory of what is not written yet. */
   readonly bytes: () => number
 }
 
 const FLUSH_LENGTH = 4 * 1024 * 1024
-const ROWS = 32 // of one stream in a tick; as many again of those that were seen
-const ROW_LENGTH = 256 // what a row costs beside its body
-// Transient rows: readers elsewhere come by each tick.
+const ROWS = 32 // new rows of one stream per tick; the same number of transient rows may be emptied
+const ROW_LENGTH = 256 // what a row costs besides its body
+// A stream's transient rows stay in the table for this long, or until they exceed this length. Readers read each tick.
 const SHOWN_MS = 2_000
 const SHOWN_LENGTH = 1024 * 1024
 
@@ -77,11 +77,11 @@ export function createStreams({ flush, clock, openTurnBytes, openBytes }: Deps):
       for (const { source, batches } of taken) {
         const isHeld = held.has(place)
         place += batches.length
-        if (!sources.has(source)) continue // closed meanwhile
+        if (!sources.has(source)) continue // it was closed meanwhile
         if (isHeld) {
           unwritten -= source.written(clock.monotonicMs())
           sources.delete(source)
-          sources.add(source) // behind the others
+          sources.add(source) // moves it behind the others
         } else {
           leave(source)
           source.of.onFenced()
@@ -112,14 +112,14 @@ export function createStreams({ flush, clock, openTurnBytes, openBytes }: Deps):
 }
 
 function createSource(of: Streaming) {
-  // Doubted at first, too: it was looked at before anybody could be told about it here.
+  // Starts in doubt: the turn may have been stopped after the attempt checked it and before this stream listened for hints.
   let [sending, bytes, isDoubted]: [readonly StreamRow[], number, boolean] = [[], 0, true]
   let waiting: PromiseWithResolvers<void> | undefined
   let shown: Shown[] = []
   const pending: Piece[] = []
   return {
     of,
-    /** Of what is not written yet. */
+    /** The size of what is not written yet. */
     bytes: () => bytes,
     add: (piece: Piece) => {
       pending.push(piece)
@@ -131,7 +131,7 @@ function createSource(of: Streaming) {
       waiting?.resolve()
       waiting = undefined
     },
-    /** What a tick writes: unchanged, until it is written. */
+    /** The rows that a tick writes. They stay the same until they are written. */
     batches: (nowMs: number): readonly Batch[] => {
       if (sending.length > 0) return sending
       const seen = seenOf(shown, nowMs)
@@ -142,7 +142,7 @@ function createSource(of: Streaming) {
       isDoubted = false
       return sending
     },
-    /** Answers how much that was. */
+    /** Returns how many bytes were written. */
     written: (nowMs: number): number => {
       for (const { index, count, body, isTransient: isShown } of sending)
         if (isShown) shown.push({ index, count, length: body.length, sinceMs: nowMs })
@@ -154,13 +154,13 @@ function createSource(of: Streaming) {
   }
 }
 
-type StreamRow = Batch & { /** Of its pieces. */ readonly bytes: number; readonly isTransient?: boolean }
-/** A transient row that is written. */
+type StreamRow = Batch & { /** In memory. */ readonly bytes: number; readonly isTransient?: boolean }
+/** A transient row that is in the table. */
 type Shown = Pick<Batch, 'index' | 'count'> & { readonly length: number; readonly sinceMs: number }
 
 const QUESTION: StreamRow = { index: 0, count: 0, body: '[]', bytes: 0 }
 
-/** Of these, the first: they were shown for long enough, or there are too many. */
+/** The oldest rows that were shown long enough, or that exceed the limit. */
 function seenOf(shown: readonly Shown[], nowMs: number): Shown[] {
   let length = shown.reduce((sum, row) => sum + row.length, 0)
   const last = shown.findIndex((row) => {
@@ -171,7 +171,7 @@ function seenOf(shown: readonly Shown[], nowMs: number): Shown[] {
   return shown.slice(0, Math.min(ROWS, last < 0 ? shown.length : last))
 }
 
-/** Takes what goes into the next rows out of what waits. */
+/** Takes the next rows out of the pending pieces. */
 function rowsOf(pending: Piece[]): StreamRow[] {
   const rows: StreamRow[] = []
   for (let left = PIECES_LENGTH; left > 0 && pending.length > 0 && rows.length < ROWS;) {
@@ -182,7 +182,7 @@ function rowsOf(pending: Piece[]): StreamRow[] {
   return rows
 }
 
-/** Transient chunks and others never share one. */
+/** Transient and other chunks never share a row. */
 function rowOf(pending: Piece[], most: number): StreamRow {
   const isShown = pending[0]!.chunks.some(isTransient)
   let [length, bytes, count] = [0, 0, 0]

@@ -1,5 +1,6 @@
-// A turn as people see it: what its conversation decided, from its own row; who runs it, from its task, while that is there.
-// One statement, so that both are of one moment. Found by (tenant, id): one of another tenant does not exist.
+// A turn as people see it. Its row says what the conversation decided; its task, while that exists, says which pod runs it.
+// One statement reads both, so they are from the same moment. Turns are found by (tenant, id): to a tenant, a turn of another
+// tenant does not exist.
 import { formatId, parseId, type Turn, type TurnState } from '@fleetline/protocol'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { TurnKey } from './chunks.ts'
@@ -7,9 +8,9 @@ import type { SessionKey } from './place.ts'
 
 export type TurnView = {
   readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined>
-  /** By its UUID. */
+  /** Finds a turn by its UUID. */
   readonly readTurn: (key: TurnKey) => Promise<Turn | undefined>
-  /** Of a session, those of the epochs behind `after`, up to `to`. */
+  /** The ended turns of a session with `after` < epoch <= `to`. */
   readonly readEnded: (key: SessionKey, epochs: Epochs) => Promise<readonly Turn[]>
 }
 

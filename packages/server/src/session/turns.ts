@@ -1,5 +1,5 @@
-// A turn's row and its task, which have one id and are written in one transaction, that of the session's step. Only a
-// session ends a turn (E1): its task has more attempts than recovery will ever count, and ends where the turn does.
+// A turn's row and its task. They share an id and are written in one transaction, together with the step of the session. Only
+// a session ends a turn (E1): the task may have more attempts than recovery will ever count, and it ends with its turn.
 import { formatId } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import { columnsOf } from '../store/columns.ts'
@@ -10,13 +10,13 @@ import { readSpoken, type TurnKey } from './chunks.ts'
 import { partialOf } from './partial.ts'
 import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './place.ts'
 
-// Of turns whose agents are in the directory, which every pod that runs turns may call. A migration has made it, so that it is
-// there before any pod. Only its session ends a turn, so its attempts have no limit. Before plain tasks: somebody waits for the
-// first word.
+// The track of turns whose agents are in the directory; every pod that runs turns may call these. A migration creates the
+// track, so it exists before any pod. Attempts have no limit, because only its session ends a turn. Turns go before plain
+// tasks: somebody waits for the first word.
 type TurnTrack = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts' | 'isInternal'> & {
   readonly priority: number
 }
-const NO_LIMIT = 32_767 // the largest of its column
+const NO_LIMIT = 32_767 // the largest value of its column
 export const TURN_TRACK: TurnTrack = {
   queue: 'turns',
   name: 'turn',
@@ -27,7 +27,7 @@ export const TURN_TRACK: TurnTrack = {
   priority: 5,
 }
 
-/** A turn that is older ends as failed, whether a pod has it or not. */
+/** A turn older than this ends as failed, whether a pod has it or not. */
 export const TURN_DEADLINE_MS = 900_000
 
 const FIND = `
@@ -35,7 +35,7 @@ const FIND = `
     from unnest($1::int[], $2::uuid[]) with ordinality k(tenant, id, n)
     join fleetline.turns t on t.tenant = k.tenant and t.id = k.id`
 
-// A statement of its own, before the next turn starts: of two that are live at once the index would refuse the second.
+// A separate statement, before the next turn starts: the index would reject a second live turn.
 const TURN_CLOSE = `
   update fleetline.turns t
      set ended_at = statement_timestamp(), ended_by = c.attempt, outcome = c.outcome, error = c.error::jsonb,
@@ -48,7 +48,7 @@ export const TURN_START = `
   insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, agent)
   select statement_timestamp(), s.* from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::text[]) s`
 
-// A track is looked up once an agent: not materialized, it would be for each turn.
+// Materialized, so that a track is looked up once per agent and not once per turn.
 export const TURN_TASKS = `
   with asked as materialized (
     select tenant, agent, fleetline.turn_track(tenant, agent) as track
@@ -60,7 +60,8 @@ export const TURN_TASKS = `
     join fleetline.tracks k on k.id = a.track
   returning id`
 
-// The claim goes back to the queue, on the track where pods that have its agent look. Uncounted: nobody was called.
+// Returns the claim to the queue, on the track of pods that have this agent. It does not count as an attempt: no agent was
+// called.
 const TURN_PASS_ON = `
   update fleetline.tasks t
      set track = r.track, state = 'ready', pod = null, claimed_at = null, spent = t.spent - 1
@@ -68,8 +69,8 @@ const TURN_PASS_ON = `
    where t.tenant = $1 and t.id = $3 and t.attempt = $4 and t.pod = $5 and t.track <> r.track
   returning t.id`
 
-// The first attempt fixes what its turn reads: what is in the log by now. The fences stand in the WHERE; the head is that
-// of the statement's snapshot, and what comes behind it is answered by the next turn.
+// The first attempt fixes how far its turn reads: up to the current head. The WHERE checks the fences. The head is from the
+// statement's snapshot; the next turn answers any later message.
 export const TURN_OPEN = `
   update fleetline.turns t set read_to = coalesce(t.read_to, s.head)
     from fleetline.sessions s, fleetline.tasks k
@@ -79,7 +80,7 @@ export const TURN_OPEN = `
   returning t.session, t.epoch, t.agent, t.read_from as "readFrom", t.read_to as "readTo", s.title,
             (extract(epoch from statement_timestamp() - t.started_at) * 1000)::float8 as "ageMs"`
 
-/** What an attempt works on. */
+/** What an attempt needs to know of its turn. */
 export type OpenTurn = {
   readonly session: string
   readonly epoch: number
@@ -87,11 +88,11 @@ export type OpenTurn = {
   readonly readFrom: number
   readonly readTo: number
   readonly title: string | null
-  /** Since it started, by the clock of the database. */
+  /** Time since the turn started, by the database's clock. */
   readonly ageMs: number
 }
 
-/** Undefined: the claim, or the turn, is not the attempt's any more. */
+/** Undefined: the attempt has lost its claim or its turn. */
 export async function openTurn(
   query: Query,
   tenant: number,
@@ -101,7 +102,7 @@ export async function openTurn(
   return rows[0]
 }
 
-/** Whether it waits on another track now: another pod may have its agent in its code. */
+/** True if the task now waits on another track, because other pods have its agent in their code. */
 export async function passOnTurn(
   query: Query,
   agent: string,
@@ -111,7 +112,8 @@ export async function passOnTurn(
   return rows.length > 0
 }
 
-/** By the places of the ends: their turns, and whose attempt has its claim, which stays so until the transaction ends. */
+/** By the indexes of the ends: their turns, and which attempts still have their claim. The claims stay locked until the
+ *  transaction ends. */
 export async function findTurns(
   query: Query,
   ends: ReadonlyMap<number, TurnEnd>,
@@ -122,7 +124,8 @@ export async function findTurns(
   return { turns: await findRows(query, ends), held: new Set(places.filter((_, index) => held[index])) }
 }
 
-/** By the places of stops and expiries: their turns. Of those that are live, who has them, which stays so, and what they have said. */
+/** By the indexes of stops and expiries: their turns. For live ones also which pod has them, locked until the transaction
+ *  ends, and what they have said. */
 export async function findStops(
   query: Query,
   stops: ReadonlyMap<number, Stop>,
@@ -144,7 +147,7 @@ export async function findStops(
   const open = live.flatMap(([place, { turn }], index): [number, Open][] => {
     const [task, row] = [tasks[index], turns.get(place)]
     if (!task || !row) return []
-    const spoken = task.pod === null ? [] : said[index]! // of an attempt that has failed, nothing
+    const spoken = task.pod === null ? [] : said[index]! // no pod has it: its last attempt failed, and nothing of that is kept
     return [[place, { ...task, said: partialOf(formatId('message', cell, turn), row.agent, spoken) }]]
   })
   return { turns, open: new Map(open) }
@@ -187,7 +190,7 @@ export async function startTurns(query: Query, started: readonly Started[], cell
     ...columnsOf(started, 'tenant', 'agent'),
     TURN_TRACK.priority,
     ...columnsOf(started, 'turn'),
-    // Names only: whoever reads tasks, their history and the dead reads no conversation.
+    // Ids only: readers of tasks, task history and dead tasks must not see the conversation.
     started.map(({ session, epoch }) =>
       JSON.stringify({ session: formatId('session', cell, session), epoch }),
     ),
@@ -201,12 +204,12 @@ function claimOf({ turn, attempt, pod }: Pick<TurnEnd, 'turn' | 'attempt' | 'pod
 
 type EndedTurn = Extract<Closed, { readonly outcome: 'done' | 'failed' }> & { readonly pod: number }
 
-/** Else its task ends without one: its turn was stopped, or its time was over. */
+/** Otherwise the task ends without its claim: the turn was stopped, or its time limit has passed. */
 function isByItsClaim(one: Closed): one is EndedTurn {
   return one.outcome !== 'stopped' && one.pod !== null
 }
 
-/** Of an error its code alone: its message may quote what was said. */
+/** Stores only the code of an error: its message may quote the conversation. */
 function settlementOf(end: EndedTurn) {
   if (end.outcome === 'done') return { type: 'done', result: 'null' } as const
   return { type: 'failed', error: JSON.stringify({ code: end.error.code }) } as const

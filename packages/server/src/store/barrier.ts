@@ -1,12 +1,12 @@
-// Which server may be read from. After a restart, rows are visible whose commit still waited for a standby, and which a
-// standby that is promoted may not have. So a commit of our own must first come through behind them, on every start of a
-// server that this pod has not seen (invariants L9).
+// Decides whether this pod may read from a server. After a restart, PostgreSQL shows rows whose commit still waited for a
+// standby, and a standby that is promoted may not have them. So when this pod meets a server start that it has not seen, it
+// first makes a commit of its own, which succeeds only after those rows are safe (invariant L9).
 //
-//   this start   then
-//   known        it is read from at once
-//   not known    everybody waits for one commit, on a connection of its own, and reads once that is through
+//   this server start   then
+//   known               the pod reads at once
+//   not known           all callers wait for one commit on a separate connection, and read when it has succeeded
 //
-// That commit is never cancelled: without a standby it hangs, and whoever waits here does so until its own deadline.
+// That commit is never cancelled. Without a standby it hangs, and each caller waits until its own deadline.
 import type pg from 'pg'
 import type { Clock } from '../lib/clock.ts'
 import { closeNow, connect } from './connection.ts'
@@ -14,7 +14,7 @@ import { valueOf } from './outcome.ts'
 import { runTransaction, Unusable } from './transaction.ts'
 
 type Barrier = {
-  /** Nothing if that start of a server may be read from; else what ends once it may be. */
+  /** Undefined if the pod may read from this server start. Otherwise a promise that resolves once it may. */
   admit(incarnation: string): Promise<void> | undefined
   isClosed(): boolean
   stop(): void
@@ -26,8 +26,8 @@ type Deps = {
 }
 
 const NEVER_MS = 2 ** 31 - 1
-const NO_LIMITS = { deadlineMs: NEVER_MS, lockTimeoutMs: 0, idleMs: 0 } // keep-alive finds a server that is gone
-const MARK = `select pg_logical_emit_message(true, 'fleetline', '')` // it writes no row, and waits for standbys like one
+const NO_LIMITS = { deadlineMs: NEVER_MS, lockTimeoutMs: 0, idleMs: 0 } // keep-alive detects a server that is gone
+const MARK = `select pg_logical_emit_message(true, 'fleetline', '')` // writes no row, but its commit waits for standbys
 
 export function createBarrier({ databaseUrl, clock, connectMs }: Deps): Barrier {
   const known = new Set<string>()
@@ -51,7 +51,7 @@ export function createBarrier({ databaseUrl, clock, connectMs }: Deps): Barrier 
   }
 }
 
-/** Answers at which start of which server it was committed: the connection may lead elsewhere than its caller's. */
+/** Returns the server start that committed it: this connection may lead to another server than the caller's. */
 async function writeMark(client: pg.Client, clock: Clock): Promise<string> {
   let where = ''
   const outcome = await runTransaction(client, (query) => query(MARK), {

@@ -1,4 +1,4 @@
-/** The columns of rows as a statement takes them for `unnest`: an array for each name, in this order. */
+/** Turns rows into columns for `unnest`: one array for each name, in this order. */
 export function columnsOf<Row>(
   rows: readonly Row[],
   ...names: readonly [keyof Row, ...(keyof Row)[]]

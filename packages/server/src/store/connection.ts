@@ -1,4 +1,4 @@
-// One connection to PostgreSQL outside the pool, for what must not share one: hints, beats, migrations.
+// One connection to PostgreSQL outside the pool, for work that must not share one: hints, beats, migrations.
 import pg from 'pg'
 import { Retry } from '../errors.ts'
 
@@ -6,13 +6,13 @@ type Options = {
   readonly databaseUrl: string
   readonly name: string
   readonly connectMs: number
-  /** The most that we wait for a statement; without it one may take its time, and keep-alive finds a dead peer. */
+  /** Time limit for a statement. Without it a statement may take any time, and keep-alive detects a dead peer. */
   readonly statementMs?: number
 }
 
 const KEEP_ALIVE_MS = 10_000
 
-/** A failure between statements is met by the next one: nothing is thrown beside it. */
+/** If the connection breaks between two statements, nothing is thrown then: the next statement fails. */
 export async function connect({ databaseUrl, name, connectMs, statementMs }: Options): Promise<pg.Client> {
   const client = new pg.Client({
     connectionString: databaseUrl,
@@ -29,13 +29,13 @@ export async function connect({ databaseUrl, name, connectMs, statementMs }: Opt
   return client
 }
 
-/** Closes the socket without a farewell: a black-holed peer would not answer it. */
+/** Closes the socket without PostgreSQL's closing message: a peer behind a dead network would never answer it. */
 export function closeNow(client: pg.ClientBase): void {
   const { stream } = (client as unknown as { connection: { stream: { destroy(): void } } }).connection
   stream.destroy()
 }
 
-/** The failure to connect as a person can act on it; who goes there, and by which password, is left out. */
+/** Words the failure so that a person can act on it. Leaves out the user and the password. */
 export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
   const { hostname, port, pathname } = new URL(databaseUrl)
   const place = `${decodeURIComponent(hostname) || 'localhost'}${port && `:${port}`}${pathname}`

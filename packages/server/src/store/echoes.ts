@@ -1,19 +1,19 @@
-// Whether the pod hears its own hints. Each send carries a mark; on a connection that listens it comes back. One that was
-// sent before the look before this one, and has not come back, is missing: what listens is another connection, as behind
-// a pooler by transaction, or another server than the one that is written to.
+// Detects whether the pod hears its own hints. Each send carries a mark, and a connection that listens receives it. A mark is
+// missing if it was sent before the previous check and has not come back. Then LISTEN runs on another connection than the
+// pod thinks, as behind a pooler in transaction mode, or on another server than the one that the pod writes to.
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 
 export type Echoes = {
-  /** The mark of the next send. */
+  /** The mark for the next send. */
   next(): string
-  /** The send with the last mark was committed. */
+  /** Notes that the send with the last mark has committed. */
   sent(): void
   sentAgoMs(): number
   heard(mark: string): void
-  /** From now on another connection listens, which missed what was sent before. */
+  /** Notes that a new connection listens. It has missed everything that was sent before. */
   restart(): void
-  /** Has one that was sent before the last look not come back? */
+  /** Whether a mark that was sent before the last check has not come back. */
   isMissing(): boolean
 }
 

@@ -1,4 +1,4 @@
-// The sending side of hints, on a connection of its own. A hint may be lost, so it waits for neither disk nor standby.
+// Sends hints, on a connection of its own. A hint may be lost, so its commit waits for neither disk nor standby.
 import type pg from 'pg'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -16,9 +16,9 @@ type Deps = {
 }
 
 const SEND_MS = 5_000
-const MAX_TOPICS = 120 // NOTIFY carries less than 8,000 bytes, a topic has up to 64
+const MAX_TOPICS = 120 // NOTIFY carries less than 8,000 bytes, and a topic has up to 64
 
-// For this transaction alone: the connection may be another's next.
+// Set for this transaction only: behind a pooler, another client may use the connection next.
 const NOTIFY = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 
 export function createSender({ databaseUrl, metrics, echoes }: Deps): Sender {
@@ -39,7 +39,7 @@ export function createSender({ databaseUrl, metrics, echoes }: Deps): Sender {
         metrics.count('hintsSent', { outcome: 'sent' }, batch.length)
       } catch {
         metrics.count('hintsSent', { outcome: 'lost' }, batch.length)
-        if (client) closeNow(client) // these hints are lost: the poll behind them delivers
+        if (client) closeNow(client) // these hints are lost; listeners also poll
         client = undefined
       }
     }

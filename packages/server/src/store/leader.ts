@@ -1,16 +1,16 @@
-// What all work of the leader has in common, for every room that has such work. A leader's write of a row names its term: a leader
-// that was overtaken changes no row.
+// Declarations for the leader's work, used by every room that has duties. A leader names its term in each write of a row, so
+// a leader that was replaced changes no row.
 
-/** The term of a leader, and the pod that it is. */
+/** A leader's term, and its pod. */
 export type Term = { readonly term: number; readonly pod: number }
 
-/** Work that the leader does again and again. `fleet/duties` runs it. */
+/** Work that the leader repeats. `fleet/duties` runs it. */
 export type Duty = {
   readonly name: string
   readonly everyMs: number
-  /** `hasTime` says whether there is time for another step; what is left waits for the next run. */
+  /** `hasTime` says whether there is time for another step; the rest waits for the next run. */
   readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
 }
 
-/** The condition of a leader's write. $1 is the term, $2 the leader's pod. */
+/** The condition in a leader's write. $1 is the term, $2 the leader's pod. */
 export const IS_LEADER = 'exists (select from fleetline.leader l where l.term = $1 and l.pod = $2)'

@@ -1,7 +1,7 @@
-// How a transaction ended. There are three outcomes, and no fourth:
-//   committed      PostgreSQL said so, and nobody cut its wait for a standby short
+// The three ways in which a transaction can end:
+//   committed      PostgreSQL confirmed it, and nobody cut short its wait for a standby
 //   not-committed  nothing of it was or will be written
-//   unknown        COMMIT left, and no trustworthy answer came: a repeat under the same key finds the truth
+//   unknown        COMMIT was sent, and no reliable answer came; a repeat under the same key finds out what happened
 import type pg from 'pg'
 import { Retry } from '../errors.ts'
 import type { FailureClass } from './sqlstate.ts'
@@ -16,7 +16,7 @@ export type Query = <Row extends pg.QueryResultRow>(
   values?: readonly unknown[],
 ) => Promise<Row[]>
 
-/** What was committed, or the failure as its caller hears it: for reads, and for writes that may be sent again. */
+/** Returns the committed value, or throws the failure for the caller. For reads, and for writes that may be repeated. */
 export function valueOf<T>(outcome: Outcome<T>, failed: string): T {
   if (outcome.type === 'committed') return outcome.value
   const { error: cause } = outcome

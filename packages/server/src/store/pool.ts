@@ -1,6 +1,6 @@
-// The pod's connections. Writes may take all but a few of them: a COMMIT that waits for a standby gives its connection
-// back when the standby returns, and until then reads go on. Stop lets what runs end, and after `stopMs` closes the
-// sockets that are left: what was in COMMIT then ends as unknown, everything else as not committed.
+// The pod's connections. Writes may use all but two of them, and always at least one. A COMMIT that waits for a standby keeps
+// its connection until the standby returns; meanwhile reads go on. Stop lets running transactions end. After `stopMs` it
+// closes the sockets that are left: a transaction in COMMIT then ends as unknown, every other one as not committed.
 import { once } from 'node:events'
 import pg from 'pg'
 import { within, type Clock } from '../lib/clock.ts'
@@ -11,10 +11,10 @@ import { LATE } from './transaction.ts'
 export type Access = 'read' | 'write'
 export type CheckedOut = { readonly client: pg.PoolClient; readonly release: (close: boolean) => void }
 type Pool = {
-  /** The wait for a place and for a connection ends after `deadlineMs`. */
+  /** Waits at most `deadlineMs` for a slot and a connection together. */
   checkOut(access: Access, deadlineMs: number): Promise<CheckedOut>
   counts(): { readonly open: number; readonly idle: number; readonly awaited: number }
-  /** How long the first of those who wait has waited; 0 if nobody does. */
+  /** How long the first waiting caller has waited; 0 if nobody waits. */
   longestWaitMs(): number
   end(): Promise<void>
 }
@@ -36,8 +36,9 @@ export function createPool({ databaseUrl, poolSize, transactionDeadlineMs, clock
     keepAlive: true,
     application_name: 'fleetline',
   })
-  pool.on('error', () => undefined) // an idle connection broke: the pool has already let it go
-  // A connection can break after the pool has handed it out and before the transaction listens: unheard, its error ends the process.
+  pool.on('error', () => undefined) // an idle connection broke; the pool has already removed it
+  // A connection can break after the pool has handed it out and before the transaction listens. Without this listener, the
+  // error would end the process.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const slots = {
     write: createSlots(Math.max(1, poolSize - FOR_READS)),
@@ -52,7 +53,7 @@ export function createPool({ databaseUrl, poolSize, transactionDeadlineMs, clock
   const connect = (deadlineMs: number) => {
     const connecting = pool.connect()
     return within(clock, deadlineMs, connecting, LATE).catch((error: unknown) => {
-      connecting.then((client) => client.release()).catch(() => undefined) // it came too late for us
+      connecting.then((client) => client.release()).catch(() => undefined) // it came too late: give it back
       throw error
     })
   }
@@ -92,7 +93,7 @@ function endOf(pool: pg.Pool, { clock, stopMs }: Pick<Deps, 'clock' | 'stopMs'>)
   pool.on('remove', (client) => open.delete(client))
   const emptied = async () => {
     await pool.end()
-    while (open.size > 0) await once(pool, 'remove') // the pool is content when it has said farewell
+    while (open.size > 0) await once(pool, 'remove') // pool.end() resolves before the sockets are closed
   }
   const endPool = async () => {
     const ended = emptied()

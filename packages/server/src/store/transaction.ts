@@ -1,18 +1,18 @@
-// One transaction on one connection.
+// Runs one transaction on one connection.
 //
-//   phase       what happens                                    outcome
-//   working     failure, deadline, lost connection              not-committed (the connection is closed: rolled back)
+//   phase       event                                           outcome
+//   working     failure, deadline, lost connection              not-committed (rolled back, or the connection is closed)
 //   working     the server is a standby, or takes no writes     not-committed (the connection is closed)
 //   committing  answer COMMIT                                   committed
 //   committing  answer COMMIT after a cancelled standby wait    unknown
 //   committing  answer ROLLBACK, or an error of the data        not-committed
-//   committing  an error of the server's own (57, 58, XX)       unknown
+//   committing  an error of the server itself (57, 58, XX)      unknown
 //   committing  lost connection, deadline                       unknown
 //
-// A connection in COMMIT is never cancelled: a wait for a standby cannot be timed out, and cancelling it makes an
-// unreplicated commit visible. At the deadline the caller is answered and the connection is given up when it returns.
-// Whatever is set holds for the transaction alone, so that a pooler may give the next one to another connection. What the
-// other side does is bounded there too: a pod that stands still, or is cut off, keeps no lock for longer than `idleMs`.
+// A connection in COMMIT is never cancelled: PostgreSQL has no timeout for the wait for a standby, and cancelling that wait
+// makes an unreplicated commit visible. At the deadline the caller gets its answer; the connection is closed when COMMIT
+// returns. All settings apply to this transaction only, so a pooler may run the next one on another connection. PostgreSQL
+// enforces limits, too: a pod that hangs or is cut off keeps no lock for longer than `idleMs`.
 import pg from 'pg'
 import type { Clock } from '../lib/clock.ts'
 import type { Outcome, Query } from './outcome.ts'
@@ -22,26 +22,26 @@ export type TransactionLimits = {
   readonly clock: Clock
   readonly deadlineMs: number
   readonly lockTimeoutMs: number
-  /** The most that a transaction may wait for its next statement, or for its answer to be taken. */
+  /** How long PostgreSQL waits for the next statement, or for the pod to accept its answer. */
   readonly idleMs: number
 }
 type Options = TransactionLimits & {
   readonly access: 'read' | 'write'
-  /** May this server be read from now? It resolves when it may. */
+  /** Undefined if this server may be read from now. Otherwise a promise that resolves when it may. */
   readonly admit: (incarnation: string) => Promise<void> | undefined
-  /** Called once, when the connection is of no more use here. */
+  /** Called once, when this transaction no longer needs the connection. */
   readonly release: (close: boolean) => void
 }
 type Server = { readonly isReadOnly: boolean; readonly incarnation: string }
 
 export const LATE = new Error('The deadline of the transaction has passed')
-/** A server that answers, and must not be used now. */
+/** The server answers, but must not be used now. */
 export class Unusable extends Error {}
 export const STANDBY = new Unusable('The server is a standby or takes no writes')
 const LOST = new Error('The connection to PostgreSQL was lost')
 const UNREPLICATED = new Error('The wait for a standby was cut short: committed here, perhaps nowhere else')
 
-// The statistics are reset by a recovery after a crash, in which the time of the start stays as it was.
+// A recovery after a crash keeps the start time but resets the statistics, so both together identify a server start.
 const WHO = `
   select pg_is_in_recovery() or current_setting('default_transaction_read_only')::bool as "isReadOnly",
          concat(pg_postmaster_start_time(), ' ', (select stats_reset from pg_stat_bgwriter)) as incarnation`
@@ -83,21 +83,21 @@ export async function runTransaction<T>(
 type Within = <V>(step: Promise<V>) => Promise<V>
 type Guard = { readonly within: Within; readonly end: () => void }
 
-/** Steps end with the deadline or the connection, whichever comes first. */
+/** Each step ends at the deadline, or when the connection is lost. */
 function guard(
   client: pg.ClientBase,
   { clock, deadlineMs }: Pick<TransactionLimits, 'clock' | 'deadlineMs'>,
 ): Guard {
   const over = new AbortController()
   const broken = Promise.withResolvers<never>()
-  broken.promise.catch(() => undefined) // raced below, or no longer of interest
+  broken.promise.catch(() => undefined) // handled by the race below, or no longer needed
   const onError = (cause: Error) => broken.reject(new Error(LOST.message, { cause }))
   client.on('error', onError)
   const late = clock.sleep(deadlineMs, over.signal).then(() => Promise.reject(LATE))
   late.catch(() => undefined)
   return {
     within: (step) => {
-      step.catch(() => undefined) // it may fail when nobody waits for it any more
+      step.catch(() => undefined) // it may fail when nobody waits for it
       return Promise.race([step, late, broken.promise])
     },
     end: () => {
@@ -107,7 +107,7 @@ function guard(
   }
 }
 
-/** One round trip. A socket that takes nothing more is closed by the server too: no timeout of a statement ends its wait. */
+/** One round trip. `tcp_user_timeout` makes the server close a socket that accepts no data: no statement timeout does. */
 async function begin(
   client: pg.ClientBase,
   within: Within,
@@ -128,7 +128,7 @@ type Ending = { readonly within: Within; readonly giveBack: (close: boolean) => 
 async function commit<T>(client: pg.ClientBase, value: T, { within, giveBack }: Ending): Promise<Outcome<T>> {
   let unreplicated = false
   const onNotice = (notice: { routine?: string | undefined }) => {
-    unreplicated ||= notice.routine === 'SyncRepWaitForLSN' // its text is translated, this name is not
+    unreplicated ||= notice.routine === 'SyncRepWaitForLSN' // the text of a notice is translated, this name is not
   }
   client.on('notice', onNotice)
   const answer = client.query('commit')

@@ -1,14 +1,14 @@
-// A transaction that is tried again until its deadline while that is safe: a row that another holds for long costs its
-// waiters patience, not an error.
+// Repeats a transaction until its deadline, while that is safe. If another transaction holds a row for long, callers wait
+// instead of failing.
 //
 //   ended as        because of               then
 //   committed                                answered
 //   not committed   a lock, a deadlock       tried again
-//   not committed   a lock, `lockTimeoutMs`  answered: its caller has a better way to wait
+//   not committed   a lock, `lockTimeoutMs`  answered: the caller has a better way to wait
 //   not committed   anything else            answered
-//   unknown                                  answered: a second try is its caller's to judge
-//   unknown         `repeatsUnknown`         tried again, and told so: the work finds out what the first try did. From
-//                                            then on only a commit settles it: at the deadline the answer is unknown
+//   unknown                                  answered: the caller decides about a second try
+//   unknown         `repeatsUnknown`         tried again with `isRepeat`: the work finds out what the first try did. From
+//                                            then on only a commit is certain: at the deadline the answer is unknown
 import { backoffMs } from '../lib/backoff.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'

@@ -1,12 +1,13 @@
-// What a pod asks the queue for: tracks, and how many of each group of them. Tracks whose attempts call one downstream are
-// a group, as large as its room there; those that call none are a group that nothing but the claim's size limits. What has
-// no room is not asked for: it stays ready, for a pod that has, and for everybody to see. Pure.
+// Plans what a pod asks the queue for: which tracks, and how many tasks of each group of tracks. Tracks whose attempts call
+// the same downstream form a group, which is limited by the downstream's free room. Tracks that call none form a group that
+// only the size of the claim limits. A group without room is not asked for: its tasks stay ready for a pod that has room, and
+// everybody can see them. Pure.
 import type { ClaimAsk, Claim } from './claim.ts'
 import type { Runner } from './runner.ts'
 
 type Runners = ReadonlyMap<number, Pick<Runner, 'downstream'>>
 
-/** `isWhole`: none was left out. */
+/** `isWhole`: no track was left out. */
 export function planClaim(
   runners: Runners,
   most: number,
@@ -23,7 +24,7 @@ export function planClaim(
   return { asks, isWhole: asks.length === all.length }
 }
 
-/** Of each group that was asked for: whether it got all that it had room for. */
+/** For each group that was asked for: whether it got as many tasks as it had room for. */
 export function measureFill(
   asks: readonly ClaimAsk[],
   claims: readonly Claim[],

@@ -1,14 +1,15 @@
-// What a pod takes from the queue: up to its free slots, the highest priority first, by place within it. Guarantees:
-//   Q2  a task is claimed by one pod: rows are taken under their locks, and each claim is an attempt of its own
-//   Q6  of suspects, tasks whose pods died twice in a row, it takes no more than it was told
-//   it takes no more of a group of tracks than there is room for (`asks`)
-//   a claim reads ready rows of its tracks, and suspects that are due, in the order of an index, and no more of them than
-//   it takes; of groups with little room as many more as they have windows (track, priority)
-//   a pod that drains, or was buried, takes nothing
+// Takes tasks from the queue: as many as the pod has free slots, the highest priority first, then by place. A *suspect* is a
+// task whose pods died twice in a row. Guarantees:
+//   Q2  one pod claims a task: rows are taken under their locks, and each claim is a new attempt
+//   Q6  it takes no more suspects than the caller allows
+//   it takes no more tasks of a group of tracks than there is room for (`asks`)
+//   a claim reads ready rows of its tracks, and suspects that are due, in the order of an index. It reads no more of them
+//   than it takes. It may read more of a group with little room: that room once for each of its windows (track, priority)
+//   a pod that drains, or that the leader has counted as dead, takes nothing
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 
-/** By the names of transitions; `at` is of the database's clock. */
+/** The outputs of recorded transitions, by name. `at` is by the database's clock. */
 export type Carry = Readonly<Record<string, Recorded>>
 type Recorded = {
   readonly value: unknown
@@ -23,19 +24,19 @@ export type Claim = {
   readonly tenant: number
   readonly priority: number
   readonly attempt: number
-  /** Attempts that count, this one too. */
+  /** How many attempts count, including this one. */
   readonly spent: number
   readonly maxAttempts: number
   readonly reason: string | null
   readonly input: unknown
-  /** How many transitions lie behind it, and what came of them. */
+  /** How many transitions are recorded; `carry` has their outputs. */
   readonly position: number
   readonly carry: Carry | null
-  /** From when it could run to when it was claimed, by the clock of the database. */
+  /** From when it could run until it was claimed, by the database's clock. */
   readonly waitedMs: number
 }
 
-/** Of the tracks of one group no more than `room` are taken. */
+/** At most `room` tasks are taken from the tracks of one group. */
 export type ClaimAsk = { readonly track: number; readonly group: number; readonly room: number }
 
 type Wish = {
@@ -44,16 +45,16 @@ type Wish = {
   readonly most: number
   /** How many of them may be suspects. */
   readonly suspects: number
-  /** Which of equal tracks is looked at first: from 0 to below 1. */
+  /** Selects which of several equal tracks is read first: from 0 to below 1. */
   readonly turn: number
 }
 
 const PRIORITIES = [7, 6, 5, 4, 3, 2, 1, 0]
 
-// Windows (track, priority) are read one after the other until there is enough: one window is one walk along the index,
-// and only rows that are taken are locked. Suspects come first, or they would wait behind any backlog: they are never
-// ready, and are taken from among those that wait when their time has come. Rows are taken by ctid, valid because their
-// locks are held.
+// Reads windows (track, priority) one after the other until there are enough rows. One window is one walk along the index,
+// and only rows that are picked are locked. Suspects come first, since they would otherwise wait behind any backlog. They are
+// never ready: a claim takes them from the waiting tasks when their time has come. Rows are updated by ctid, which is valid
+// because their locks are held.
 const claimOf = (taken: string) => `
   with suspects as (
     select s.tid, k.grp, k.room
@@ -84,8 +85,8 @@ const claimOf = (taken: string) => `
 
 export const CLAIM: string = claimOf('select tid from picked')
 
-// A window stops at the room of its group, and a group may have several: what is over is left as it was, and unlocked when
-// this transaction ends.
+// A window stops at the room of its group, but a group may have several windows. Surplus rows are left unchanged, and
+// unlocked when this transaction ends.
 const CLAIM_WITHIN: string = claimOf(`
     select tid from (
       select tid, room, row_number() over (partition by grp order by priority desc, place) as n from picked) p
@@ -94,12 +95,12 @@ const CLAIM_WITHIN: string = claimOf(`
 const HELD = `
   select id, attempt, track from fleetline.tasks where pod = $1 and state = 'claimed'`
 
-/** In the order in which to start them. */
+/** Returns the claims in the order in which to start them. */
 export async function claim(query: Query, wish: Wish): Promise<Claim[]> {
   const { asks, most } = wish
   const { claims, looked } = await take(query, wish)
   if (looked < most || claims.length === most) return claims
-  // What was over the room of its group has used up the look: groups that are full now are left out of another.
+  // Surplus rows have used up this read, so read again without the groups that are full now.
   const isOf = (ask: ClaimAsk) =>
     new Set(asks.filter(({ group }) => group === ask.group).map(({ track }) => track))
   const left = asks.map((ask) => {
@@ -136,7 +137,7 @@ async function take(
   return { claims, looked: rows[0]?.looked ?? 0 }
 }
 
-/** What PostgreSQL says that a pod holds: after a claim without an answer it may be more than the pod knows of. */
+/** The claims that a pod holds according to PostgreSQL. After a claim without an answer, the pod may not know all of them. */
 export async function readHeldClaims(
   query: Query,
   pod: number,

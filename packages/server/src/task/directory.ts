@@ -1,6 +1,6 @@
-// Which tasks there are, those that live and those that ended, and the way back for one that is dead or held. A task is
-// found by its id and its tenant: one of another tenant is one that does not exist. A move into the history is one commit,
-// so that one statement over both sees a task once.
+// Finds and lists tasks, live and ended, and retries those that are dead or held. A task is found by its id and its tenant: a
+// task of another tenant is answered as one that does not exist. A move into the history is one commit, so one statement over
+// both tables sees a task once.
 import { parseId, type Task } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
@@ -11,17 +11,17 @@ import { timelineOf } from './timeline.ts'
 
 export type TaskDirectory = {
   find(tenant: number, id: string): Promise<Task | undefined>
-  /** The newest first. */
+  /** Newest first. */
   list(tenant: number, filter?: TaskFilter): Promise<TaskPage>
-  /** A task that is dead or held becomes ready, with all its attempts, where it stands or at a transition before: what
-   *  is recorded from there on is forgotten. Undefined if there is no such task; in any other state it is refused. */
+  /** Makes a dead or held task ready, with all its attempts, at its current transition or at an earlier one (`from`). What was
+   *  recorded from there on is deleted. Undefined if there is no such task. A task in any other state is rejected. */
   retry(tenant: number, id: string, from?: string): Promise<Task | undefined>
 }
 
 type Deps = {
   readonly database: Transactions
   readonly cell: number
-  /** There is something to claim. */
+  /** Called when there is something to claim. */
   readonly onReady: () => void
 }
 
@@ -34,8 +34,8 @@ const FIND = `
   select ${OF_ENDED}, ${WAY}, t.input, t.result, t.via, t.error from fleetline.task_history t ${TRACKED}
    where t.tenant = $1 and t.id = $2`
 
-// $1 the position from which it goes on · $2 what is forgotten. Its error stays, its attempts are counted anew; `attempt`
-// counts on, so that the fence of older attempts holds. Asked twice, the second finds none to change.
+// $1 the position at which it resumes · $2 the transitions whose outputs are deleted. The error stays, and attempts are counted
+// from 0 again. `attempt` keeps growing, so older attempts stay fenced. A second call finds no row to change.
 const RETRY = `
   update fleetline.tasks t
      set state = 'ready', spent = 0, reason = null, run_at = now(), place = nextval('fleetline.place'),
@@ -94,7 +94,7 @@ export function createDirectory({ database, cell, onReady }: Deps): TaskDirector
   }
 }
 
-/** Refuses a transition that the task has not come to. */
+/** Rejects a transition that the task has not reached. */
 function positionOf({ names, position }: Way, from: string): number {
   const index = names.indexOf(from)
   if (index < 0) throw new Rejected('invalid', `from: must be one of ${names.join(', ')}`)

@@ -1,5 +1,5 @@
-// A task on its way into the queue, made ready before it meets a batch: checked, with its id and its input as the JSON
-// text that is stored. Pure: time and chance are arguments.
+// A task before it enters a batch: validated, with its id, and with its input as the JSON text that is stored. Pure: time and
+// randomness are arguments.
 import { jsonFault, parseId, TASK_LIMITS, TASK_NAME, uuidV7 } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -9,21 +9,21 @@ export type TaskSpec = {
   readonly machine: string
   readonly input?: unknown
   readonly queue?: string | undefined
-  /** 7 first, 0 last. */
+  /** 7 runs first, 0 last. */
   readonly priority?: number | undefined
-  /** Not before this, by the clock of the database. */
+  /** It does not start before this time, by the database's clock. */
   readonly runAt?: Date | undefined
   readonly maxAttempts?: number | undefined
-  /** Enqueued again under its id, a task is there once: also after it ended, while its history is kept. */
+  /** Enqueuing the same id again stores nothing twice, even after the task has ended, as long as its history is kept. */
   readonly id?: string | undefined
 }
 
-/** With the shape of its machine, where that is known; else it gets one that is run. */
+/** With the shape of its machine, if this pod knows it. Otherwise the insert chooses one, preferably one that a live pod runs. */
 export type Shaped = TaskSpec & { readonly shape?: string }
 
 export type TaskDraft = {
   readonly id: string
-  /** Whether the caller chose the id, so that it may come again. */
+  /** Whether the caller chose the id. Then the same id may come again. */
   readonly isNamed: boolean
   readonly tenant: number
   readonly queue: string
@@ -31,7 +31,7 @@ export type TaskDraft = {
   readonly shape: string | null
   readonly priority: number
   readonly runAt: Date | null
-  /** Null: that of the track. */
+  /** Null: the default of the track. */
   readonly maxAttempts: number | null
   readonly input: string
 }
@@ -81,11 +81,11 @@ export function draftOf(deps: Deps, tenant: number, spec: Shaped): TaskDraft {
   }
 }
 
-/** As JSON text; refuses what PostgreSQL could not store, or what is over its limit. */
+/** Returns JSON text. Rejects a value that PostgreSQL cannot store, or that is over the limit. */
 export function toStorableJson(name: string, value: unknown, bytes: number): string {
   let text: string | undefined
   try {
-    text = JSON.stringify(value, finite) as string | undefined // a function, say, has none
+    text = JSON.stringify(value, finite) as string | undefined // undefined for a function, for example
   } catch (cause) {
     if (cause instanceof RangeError)
       throw new Rejected('invalid', `${name}: a number is out of range`, { cause })
@@ -98,7 +98,7 @@ export function toStorableJson(name: string, value: unknown, bytes: number): str
   return text
 }
 
-/** JSON has no word for NaN and Infinity, and would say null. */
+/** JSON has no NaN and no Infinity: JSON.stringify would write null. */
 function finite(_key: string, value: unknown): unknown {
   if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError('not a finite number')
   return value

@@ -1,6 +1,5 @@
-// Tasks whose time has come, by the clock of the database, become ready, at the end of the line. Any pod that runs
-// tasks does it for all.
-// Suspects do not: a claim takes them from where they wait.
+// Makes waiting tasks ready when their time has come, by the database's clock, and puts them at the end of the queue. Each pod
+// that runs tasks does this for all pods. Suspects stay waiting: a claim takes them directly.
 import type { Query } from '../store/database.ts'
 
 const MOST = 1_000
@@ -13,7 +12,7 @@ const PROMOTE = `
   update fleetline.tasks t set state = 'ready', place = nextval('fleetline.place')
    where t.ctid = any (array(select tid from due)) returning t.id`
 
-/** How many there were, and whether there may be more. */
+/** Returns how many became ready, and whether those were all. */
 export async function promote(query: Query): Promise<{ readonly count: number; readonly isAll: boolean }> {
   const { length: count } = await query(PROMOTE, [MOST])
   return { count, isAll: count < MOST }

@@ -1,5 +1,7 @@
-// What the leader does for tasks: it returns the claims of dead pods, says how the queue stands, and keeps the days of the
-// history.
+// The leader's duties for tasks. The metric `dutyTime` shows every run.
+//   recover               every beat     returns claims of dead pods, at most 1,000 in a step (`tasksRecovered`)
+//   how the queue stands  every 5 s      reads the queue, writes nothing (`queueOldest`, `tasksDead`, `tasksHeld`)
+//   days of the history   every minute   makes partitions a week ahead, and detaches or drops one that no queue keeps
 import { formatId } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
@@ -17,7 +19,7 @@ type Deps = {
   readonly metrics: Metrics
   readonly cell: number
   readonly beatMs: number
-  /** There is something to claim again. */
+  /** Called when there is something to claim again. */
   readonly onReady: () => void
 }
 
@@ -49,7 +51,7 @@ function rescuer({ database, log, metrics, cell, onReady }: Deps): Duty['run'] {
   return async (term, hasTime) => {
     for (let count = MOST_RETURNED; count === MOST_RETURNED && hasTime();) {
       const outcome = await database.transaction((query) => recover(query, term))
-      if (outcome.type === 'unknown') onReady() // they may have been
+      if (outcome.type === 'unknown') onReady() // they may have been returned
       const returned = valueOf(outcome, 'Claims of dead pods could not be returned')
       tell(returned)
       if (returned.some(({ state }) => state === 'ready')) onReady()
@@ -58,7 +60,7 @@ function rescuer({ database, log, metrics, cell, onReady }: Deps): Duty['run'] {
   }
 }
 
-/** A pod that leads no more soon says nothing about it. */
+/** Measurements expire after three intervals, so a pod that no longer leads soon stops reporting them. */
 function observer({ database, clock, metrics }: Deps): Duty['run'] {
   let seen: { readonly tracks: readonly QueueStats[]; readonly ms: number } = { tracks: [], ms: -Infinity }
   const tracks = () => (clock.monotonicMs() - seen.ms < 3 * STANDING_MS ? seen.tracks : [])

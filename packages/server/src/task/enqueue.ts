@@ -1,10 +1,12 @@
-// The way into the queue. Guarantees:
-//   Q10  a task is there exactly if the transaction that enqueued it committed: ours, or the caller's own
-//   Q1   an answer comes after the commit. What ended as unknown is sent again under the same id until it is known
-//   S15  a task that cannot be stored is refused alone; what came beside it is stored
-// Under an id that the caller chose, a task is there once, also after it ended: an insert that succeeds has waited for
-// whoever held that id, so that a look into the history behind it sees where that one went. A hit is answered from a
-// transaction that writes, so that its commit lies behind the first one's: what a plain read finds may be on no standby.
+// Inserts tasks into the queue. Guarantees:
+//   Q10  a task exists exactly if the transaction that enqueued it has committed: ours, or the caller's own
+//   Q1   the answer comes after the commit. If an outcome is unknown, the insert is repeated under the same id until it is
+//        known, or until the deadline
+//   S15  a task that cannot be stored is rejected alone; the others in its batch are stored
+// An id that the caller chose is stored once, even after its task has ended. An insert that succeeds has waited for any other
+// transaction that held the id, so a later look into the history sees where that task went. If the task exists already, the
+// answer comes from a transaction that writes, so that its commit follows the first one: rows that a plain read finds may be
+// on no standby.
 import { formatId, TASK_LIMITS, type Id } from '@fleetline/protocol'
 import { Rejected, Retry } from '../errors.ts'
 import { createBatcher } from '../lib/batcher.ts'
@@ -17,14 +19,14 @@ import { isDataFault, isHeldUp, isValueFault } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { draftOf, type TaskDraft, type Shaped } from './draft.ts'
 
-/** `created` is false for a task that was there already under this id. */
+/** `created` is false if a task with this id existed already. */
 export type Enqueued = { readonly id: Id<'task'>; readonly created: boolean }
 
 type Enqueuer = Service & {
   enqueue(tenant: number, spec: Shaped): Promise<Enqueued>
-  /** All of them, or none. */
+  /** Enqueues all of them or none. */
   enqueueAll(tenant: number, specs: readonly Shaped[]): Promise<Enqueued[]>
-  /** In the caller's transaction: they exist if it commits, and nobody is woken. */
+  /** In the caller's transaction: the tasks exist if it commits, and no pod is woken. */
   enqueueIn(query: Query, tenant: number, specs: readonly Shaped[]): Promise<Enqueued[]>
 }
 
@@ -34,19 +36,19 @@ type Deps = {
   readonly random: Random
   readonly deadlineMs: number
   readonly cell: number
-  /** Called after a commit that made tasks. */
+  /** Called after a commit that created tasks. */
   readonly onEnqueued: () => void
 }
 type Answer = 'made' | 'there' | 'conflict' | 'no-track'
 
-const SHORT = { lockTimeoutMs: 100 } // an id that an open transaction took stops the others of the batch for no longer
+const SHORT = { lockTimeoutMs: 100 } // how long an id that an open transaction has taken delays the rest of the batch
 const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 
-// Places are drawn in the order of the list. A queue and a machine are found by name here, so that nothing about them
-// has to be known, or kept, before: one that no pod has run gives no row. They are looked up once a name: not
-// materialized, they would be for each task of the list. What was made is looked up with `in`, which
-// hashes: of a join with it the planner expects one row, and makes a loop within a loop.
+// Places are drawn in the order of the list. Queues and machines are looked up by name here, so the pod need not know or keep
+// anything about them. A machine that no pod has run gives no row. `materialized` makes this one lookup per name; without it
+// there would be one per task. Inserted rows are found with `in`, which hashes: for a join the planner expects one row, and
+// chooses a nested loop.
 export const ENQUEUE = `
   with sent as (
     select * from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::timestamptz[],
@@ -71,12 +73,12 @@ export const ENQUEUE = `
     on conflict (id) do nothing returning id)
   select n::int as n, id in (select id from made) as made from asked`
 
-// A statement of its own, so that its snapshot is younger than the insert.
+// A separate statement, so that its snapshot is younger than the insert.
 export const ENDED_BEFORE = `
   delete from fleetline.tasks t using fleetline.task_history h
    where t.id = any ($1::uuid[]) and h.id = t.id returning t.id`
 
-// The same task, or another under the same id? The message makes the commit wait for the standbys.
+// Is it the same task, or another one under the same id? The message makes the commit wait for the standbys.
 const COMPARE = `
   select k.n::int as n,
          bool_and(f.tenant = k.tenant and f.input = k.input::jsonb and q.name = k.queue and r.machine = k.machine) as same,
@@ -166,7 +168,7 @@ function isRefused(answer: Answer): boolean {
   return answer === 'conflict' || answer === 'no-track'
 }
 
-/** If one of a list is refused, none of it is there: also if it is the caller's transaction, and that goes on. */
+/** If one task of a list is rejected, deletes the others again: the caller's own transaction may go on and commit. */
 async function takeBack(
   query: Query,
   drafts: readonly TaskDraft[],
@@ -205,7 +207,7 @@ async function insert(query: Query, drafts: readonly TaskDraft[], isRepeat: bool
   })
 }
 
-/** By id. Of two with one id the first was stored, as the statement goes by the order of the list. */
+/** By id. If two have the same id, the first was stored, because the statement follows the order of the list. */
 function firstMade(
   rows: readonly { readonly n: number; readonly made: boolean }[],
   drafts: readonly TaskDraft[],

@@ -1,4 +1,4 @@
-// What was thrown, as a row of the queue keeps it: a code that may stand in a list, and a message within its limit.
+// Converts what was thrown into what a task's row keeps: a code that may be shown in a list, and a message within its limit.
 import { inspect } from 'node:util'
 import { TASK_LIMITS } from '@fleetline/protocol'
 import { kindOf, type Abort, type AbortOutcome, type Retry } from '../errors.ts'
@@ -10,7 +10,7 @@ const LATEST_MS = 365 * 86_400_000
 const MESSAGE = 1_000 // characters that an error keeps
 const STACK = 4_000
 
-/** min(15 min, 1 s × 2^(n − 1)), from half of it on: those that failed together do not come back together. */
+/** From half of min(15 min, 1 s × 2^(n − 1)) up to all of it, so that tasks that failed together do not return together. */
 export function retryMs(spent: number, random: Random): number {
   const wholeMs = Math.min(RETRY.capMs, RETRY.baseMs * 2 ** Math.min(spent - 1, 30))
   return wholeMs * (0.5 + random.unit() / 2)
@@ -21,13 +21,13 @@ export type Thrown = {
   readonly message: string
   readonly stack?: string | undefined
   readonly kind?: ReturnType<typeof kindOf>
-  /** When it asked to be called again. */
+  /** The delay that a Retry asked for. */
   readonly delayMs?: number | undefined
-  /** Of an Abort, which outcome it asked for. */
+  /** The outcome that an Abort asked for. */
   readonly outcome?: AbortOutcome | undefined
 }
 
-/** Whatever was thrown: also what cannot be looked at without throwing again. */
+/** Reads any thrown value, even one that throws again when it is inspected. */
 export function readThrown(error: unknown, clock?: Pick<Clock, 'now'>): Thrown {
   try {
     const kind = kindOf(error)
@@ -49,7 +49,7 @@ function laterMs({ afterMs, at }: Retry, clock: Pick<Clock, 'now'>): number | un
   return typeof ms !== 'number' || Number.isNaN(ms) ? undefined : Math.min(LATEST_MS, Math.max(0, ms))
 }
 
-/** That of the error, `ECONNREFUSED` say, if it has one that may stand in a list. */
+/** The error's own code, such as `ECONNREFUSED`, if it has one that may be shown in a list. */
 function codeOf(error: unknown): string {
   const { code } = (error ?? {}) as { readonly code?: unknown }
   return typeof code === 'string' && /^[\w.-]{1,63}$/.test(code) ? code : 'failed'
@@ -62,12 +62,12 @@ function clean(part: unknown, most: number): string {
 
 type Fault = Pick<Thrown, 'code' | 'message' | 'stack'> & {
   readonly attempt: number
-  /** In which it was thrown, if there are several. */
+  /** The transition that threw, if the machine has several. */
   readonly transition?: string | undefined
   readonly clock: Pick<Clock, 'now'>
 }
 
-/** As JSON that can be stored, within its limit. */
+/** As JSON that can be stored. The stack is left out if it would exceed the limit. */
 export function faultOf({ code, message, stack, attempt, transition, clock }: Fault): string {
   const known = { code, message, transition, attempt, at: new Date(clock.now()).toISOString() }
   const whole = JSON.stringify({ ...known, stack })

@@ -1,5 +1,6 @@
-// How many more tasks a pod takes: its free slots, and fewer of them as its event loop passes 80 %. A pod that runs nothing
-// takes a tenth all the same, and one at least: work that keeps the loop busy goes on, and not one by one. Pure.
+// How many more tasks a pod takes: its free slots, and fewer of them once its event loop is over 80 % busy. A pod that runs
+// nothing still takes a tenth of its slots, and at least one. So work that keeps the event loop busy continues, and not one
+// task at a time. Pure.
 
 const CALM = 0.8
 const MOST = 500 // in one claim
@@ -7,7 +8,7 @@ const MOST = 500 // in one claim
 export type PodLoad = {
   readonly slots: number
   readonly running: number
-  /** Of the event loop, from 0 to 1. */
+  /** How busy the event loop is, from 0 to 1. */
   readonly utilisation: number
 }
 

@@ -1,6 +1,6 @@
-// Lists tasks by page, the newest first. A page reads a bounded number of rows, even if few of them match; `next` says where the
-// next page starts. Ids are in the order of time, so both tables are read backwards by their index on the id. Names are looked
-// up afterwards.
+// Lists tasks by page, newest first. A page reads a limited number of rows, even if few of them match; `next` says where the
+// next page starts. Ids are in order of time, so both tables are read backwards by their index on the id. Names are looked up
+// afterwards.
 import {
   formatId,
   PAGE_LIMITS,
@@ -20,21 +20,21 @@ export type TaskFilter = {
   readonly state?: TaskState | undefined
   readonly queue?: string | undefined
   readonly machine?: string | undefined
-  /** Only those made before this one. */
+  /** Only tasks created before this one. */
   readonly before?: string | undefined
   /** From 1 to 100; 50 by default. */
   readonly limit?: number | undefined
 }
 export type TaskPage = {
   readonly tasks: readonly TaskSummary[]
-  /** Where to go on, as `before`; null if there are no more. A page may be empty although `next` is set. */
+  /** Send it as `before` to get the next page; null if there are no more. A page may be empty although `next` is set. */
   readonly next: Id<'task'> | null
 }
 type Deps = { readonly database: Transactions; readonly cell: number }
 
 const DEFAULT_LIMIT = 50
 const LIST_MS = 5_000
-const MOST_READ = 20_000 // live tasks, and as many that ended; some 50 ms
+const MOST_READ = 20_000 // live tasks, and as many ended ones; takes about 50 ms
 const BEHIND_ALL = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 const HIGHEST = 'ffffffff-ffff-7fff-bfff-ffffffffffff'
 
@@ -46,13 +46,13 @@ type Source = { readonly table: string; readonly columns: string; readonly state
 const LIVE: Source = { table: 'tasks', columns: OF_LIVE, stateColumn: 'state' }
 const ENDED: Source = { table: 'task_history', columns: OF_ENDED, stateColumn: 'outcome' }
 const ENDED_STATES: ReadonlySet<string> = new Set<TaskState>(['done', 'failed', 'cancelled'])
-/** These have an index of their own: only rows of that state are read. */
+/** These states have their own index, so only rows of that state are read. */
 const INDEXED: ReadonlySet<string> = new Set<TaskState>(['dead', 'held', 'claimed', 'failed'])
 
-// $1 tenant · $2 before · $3 how many · $4 tracks. The state is one of our constants and stands in the text, so that the planner
-// can use the index of that state. `edge` is the last row that was read, if a table has more; if both have, the newer one. The
-// page ends there for both tables: otherwise pages would be out of order, or repeat tasks. The edge is only looked up where a
-// table gave too few tasks.
+// $1 tenant · $2 before · $3 how many · $4 tracks. The state is one of our constants and is part of the text, so that the
+// planner can use the index of that state. `edge` is the last row that was read, if a table has more; if both have, the newer
+// one. The page ends there for both tables: otherwise pages would be out of order, or repeat tasks. The edge is looked up only
+// for a table that gave too few tasks.
 function buildQuery(state: TaskState | undefined, isTracked: boolean): string {
   const sources = state === undefined ? [LIVE, ENDED] : ENDED_STATES.has(state) ? [ENDED] : [LIVE]
   const parts = sources.map(({ table, columns, stateColumn }) => {
@@ -113,8 +113,9 @@ function pageOf(
   return { tasks, next: edge === null ? null : formatId('task', cell, edge) }
 }
 
-/** The last row that was read may belong to another tenant: no more of its id is told than where it stands. Its last 62 bits, all
- *  random, become the highest ones. If that is not before `before`, so much stays that it is. */
+/** The last row that was read may belong to another tenant, so its id must reveal only its position in the order. Its last 62
+ *  bits, which are random, are set to their highest value. If the result is not below `before`, it keeps as many digits as that
+ *  needs. */
 function maskId(id: string | null, before: string): string | null {
   if (id === null) return null
   const differs = [...id].findIndex((digit, index) => digit !== before[index])

@@ -1,26 +1,26 @@
-// A machine as the queue sees it: where its tasks stand, which of them a pod may claim, and who runs a claim. What it is
-// made of is known further up.
+// A machine as the queue sees it: in which queue its tasks wait, which of them a pod may claim, and what runs a claim. The
+// `machine` folder knows its steps.
 import type { Runner } from './runner.ts'
 
-/** `Raw` is what is enqueued, `Result` what comes of it. */
+/** `Raw` is the input that is enqueued, `Result` the result. */
 export type Machine<Raw = unknown, Result = unknown> = {
   readonly name: string
   readonly queue: string
-  /** Short for the names of its transitions in their order: a pod claims no task of a shape that it does not know. */
+  /** Stands for the names of its transitions, in order. A pod claims no task of a shape that it does not know. */
   readonly shape: string
   readonly transitions: readonly string[]
   readonly maxAttempts: number
-  /** Only Fleetline writes its tasks, and only what wrote them ends them: nobody enqueues one by name. */
+  /** Only Fleetline writes its tasks, and only the code that wrote them ends them. Nobody can enqueue one by name. */
   readonly isInternal?: boolean
   readonly priority: number | undefined
-  /** What its bodies get to see of an input; rejects one that does not fit. Without a schema: the input itself. */
+  /** Validates an input, and resolves to what its bodies see. Undefined without a schema: the bodies see the input itself. */
   readonly parse: ((input: unknown) => Promise<unknown>) | undefined
-  /** For one pod, which counts for itself how many bodies run at once. */
+  /** Creates the runner for one pod. Each pod counts its own concurrent bodies. */
   readonly open: () => Runner
   readonly types?: { readonly input: Raw; readonly result: Result }
 }
 
-const MARK = Symbol.for('fleetline.machine') // of any copy of this module
+const MARK = Symbol.for('fleetline.machine') // the same in any copy of this module
 
 export function asMachine<Raw, Result>(machine: Machine<Raw, Result>): Machine<Raw, Result> {
   return Object.freeze({ ...machine, [MARK]: true })

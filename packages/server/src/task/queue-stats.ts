@@ -1,19 +1,20 @@
-// How the queue stands, for whoever is called at night: since when the first in each line could have run, and how many
-// tasks are dead or held. All is read along indexes that hold little else, whatever the table holds.
+// Measures the queue for the person on call: since when the first task in each queue could have run, and how many tasks are
+// dead or held. It reads only along indexes that contain little else, however large the table is.
 import type { Query } from '../store/database.ts'
 
 export type QueueStats = {
   readonly queue: string
   readonly machine: string
-  /** 0 if nothing could run. */
+  /** 0 if no task could run. */
   readonly oldestMs: number
   readonly dead: number
-  /** By reason: `hold`, `shape`. */
+  /** How many, by reason: `hold`, `shape`. */
   readonly held: Readonly<Record<string, number>>
 }
 
-// The first of a line is not always the oldest in it, but near it: places are drawn when tasks become ready. Suspects are
-// never ready, and where no pod has an app nobody makes ready what is due: of the latter, the first thousand are looked at.
+// The first ready task of a track and priority is not always the oldest, but close to it: places are drawn when tasks become
+// ready. Two kinds of waiting tasks count, too. Suspects are never ready. And if no pod runs tasks, nobody makes due tasks
+// ready: of those, the first thousand are read.
 const QUEUE_STATS = `
   with dead as (select track, count(*) as count from fleetline.tasks where state = 'dead' group by track),
   held as (
@@ -47,7 +48,7 @@ const QUEUE_STATS = `
          where t.track = k.id and t.priority = p.priority and t.state = 'ready' order by t.place limit 1) r) f
    group by q.name, k.machine, h.held`
 
-/** Of every machine that a pod has ever run, whatever its shapes. */
+/** One row for each machine that a pod has ever run, with all its shapes together. */
 export async function readQueueStats(query: Query): Promise<QueueStats[]> {
   return query<QueueStats>(QUEUE_STATS)
 }

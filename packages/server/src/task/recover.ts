@@ -1,12 +1,13 @@
-// The claims of pods that are no more go back into the queue. Guarantees:
-//   Q4  nothing but a claim is returned: what has ended, waits, is held or is dead stays as it is
-//   P1  a claim is returned once, whoever believes that it leads: the first write ends it, and every write names the term
-//   Q6  a loss counts as an attempt, so that a task which kills its pods ends as dead
+// Returns the claims of dead pods to the queue. Guarantees:
+//   Q4  it changes only claims: tasks that have ended, wait, are held or are dead stay as they are
+//   P1  a claim is returned once, even if several pods think that they lead: the first write ends the claim, and every write
+//       names the term
+//   Q6  a lost pod counts as an attempt, so a task that kills its pods ends as dead
 //
-//   the loss                                the row
+//   the loss                                the row becomes
 //   was its last attempt                    dead
-//   is the second or later in a row         waiting, longer each time, as a suspect: it may be what kills the pods
-//   any other                               ready at once, at the place that it had
+//   is the second or later in a row         waiting, longer each time, as a suspect: the task itself may kill its pods
+//   any other                               ready at once, at its old place
 import type { Query } from '../store/database.ts'
 import { IS_LEADER, type Term } from '../store/leader.ts'
 
@@ -18,10 +19,10 @@ export type Returned = {
 
 export const MOST_RETURNED = 1_000
 
-// $1 term · $2 the leader's pod · $3 at most so many. Who holds claims is found by steps along the index, one per holder:
-// however many claims the living have, they are not read. Gone is who is dead or forgotten; both are for ever, so that a
-// row found under that number, also after waiting for it, is a claim of the dead. State and pod stand in the UPDATE
-// too: a row that was settled meanwhile is left alone, whatever way the plan found it.
+// $1 term · $2 the leader's pod · $3 the most claims to return. Pods that hold claims are found by steps along the index, one
+// step per pod, so claims of live pods are not read, however many there are. A pod is gone if it is dead or its row is deleted.
+// Both are final, so a row that names such a pod is always a claim of a dead pod, even if the statement waited for the row. The
+// UPDATE checks state and pod again: a row that was settled in the meantime is left alone, whichever plan found it.
 const RECOVER = `
   with recursive holders as (
     (select pod from fleetline.tasks where state = 'claimed' order by pod limit 1)
@@ -52,7 +53,7 @@ const RECOVER = `
      and ${IS_LEADER}
   returning t.id, t.attempt, t.state`
 
-/** One step: at most so many of them. */
+/** One step: returns at most `MOST_RETURNED` claims. */
 export async function recover(query: Query, { term, pod }: Term): Promise<Returned[]> {
   return query<Returned>(RECOVER, [term, pod, MOST_RETURNED])
 }

@@ -1,5 +1,5 @@
-// Who runs the claims of a track, and what surrounds an attempt: from its claim until its end is written. How hard whatever
-// is called from there may be pushed is known further up.
+// Types for running the claims of a track, and for what an attempt can use from its claim until its end is written. The
+// limits of downstreams are implemented in `throttle`.
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -9,9 +9,9 @@ import type { DoneTransition, Settled, Settlement, Settling } from './settle.ts'
 
 export type Runner = {
   readonly machine: string
-  /** What every attempt calls: no more are claimed than there is room for there. */
+  /** The downstream that every attempt calls. No more tasks are claimed than it has room for. */
   readonly downstream?: string | undefined
-  /** How to settle the attempt; or, from a runner that has written its end by itself, what came of that. Never rejects. */
+  /** Returns how to settle the attempt. A runner that has written the end itself returns the answer to that. Never rejects. */
   readonly run: (claim: Claim, around: Surroundings) => Promise<Settlement | SettledEnd>
 }
 export type SettledEnd = {
@@ -23,60 +23,60 @@ export type Surroundings = {
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
-  /** Its lines name the task already. */
+  /** Its lines already name the task. */
   readonly log: Log
   readonly metrics: Pick<Metrics, 'count' | 'observe'>
-  /** To end the attempt from outside. */
+  /** Ends the attempt from outside. */
   readonly ending: AbortController
-  /** As which it was claimed. */
+  /** The pod under whose id it was claimed. */
   readonly pod: number
-  /** Whether the pod must not trust that it is alive: it starts nothing then. */
+  /** Whether the pod must not trust that it is alive. Then it starts nothing. */
   readonly isFenced: () => boolean
-  /** Aborted when the pod takes nothing more: what can be handed back is. */
+  /** Aborted when the pod takes nothing new. The runner then hands back what it can. */
   readonly draining: AbortSignal
-  /** Aborted when the pod waits no longer for answers about attempts. */
+  /** Aborted when the pod no longer waits for answers about attempts. */
   readonly gaveUp: AbortSignal
-  /** Writes a transition that is done, until there is an answer. Undefined if it stands and the attempt may go on. */
+  /** Records a finished transition; retries until PostgreSQL answers. Undefined if it is recorded and the attempt may go on. */
   readonly record: (entry: DoneTransition) => Promise<SettledEnd | undefined>
   readonly permits: Permits
 }
 
-/** Of downstreams, by their keys. */
+/** The permits of all downstreams, by their keys. */
 export type Permits = {
   /**
-   * Calls the body once there is a permit. Rejects with a `Retry`, code `rate_limited`, if there was none in time or the
-   * provider refused: `at` says when to come again. Else with what the body threw.
+   * Calls the body once there is a permit. Rejects with a `Retry`, code `rate_limited`, if there was no permit in time or the
+   * provider rejected the call; `at` says when to try again. Otherwise rejects with what the body threw.
    */
   readonly run: <Value>(
     key: string,
     body: (call: Call) => Promise<Value>,
     limits: PermitLimits,
   ) => Promise<Value>
-  /** How many more attempts may begin, beside so many that have, and have not asked for a permit yet. */
+  /** How many more attempts may begin. `coming`: how many have begun and not yet asked for a permit. */
   readonly roomFor: (key: string, coming: number) => number
-  /** Whether the queue had as many as there was room for. */
+  /** Reports a claim. `hasMore`: the queue had as many tasks as there was room for. */
   readonly claimed: (key: string, hasMore: boolean) => void
 }
 type PermitLimits = {
-  /** Somebody waits for the answer: it is not held back before there was a sign of a limit. */
+  /** Somebody waits for the answer. Such a call is not held back until there was a sign of a limit. */
   readonly isAwaited?: boolean
-  /** For a permit. */
+  /** The longest wait for a permit. */
   readonly maxWaitMs: number
-  /** Ends the wait, and not the call. */
+  /** Ends the wait, but not the call. */
   readonly waitSignal: AbortSignal
-  /** Ends either. What a call comes to then says nothing about the downstream. */
+  /** Ends the wait and the call. The result of such a call says nothing about the downstream. */
   readonly signal: AbortSignal
-  /** Of the call, whose permit is back then, whatever became of it. */
+  /** Time limit for the call. After it the permit comes back, whatever has happened to the call. */
   readonly deadlineMs: number
 }
 export type Call = {
-  /** Of the caller, and of the deadline: pass it on to whatever is called. */
+  /** Aborted by the caller, or at the deadline. Pass it on to whatever you call. */
   readonly signal: AbortSignal
-  /** The first part of the answer is there. */
+  /** Reports that the first part of the answer has arrived. */
   readonly firstToken: () => void
-  /** What the provider answered, for a caller who does not throw its refusals. */
+  /** Reports what the provider answered. Use it if you do not throw the provider's rejections. */
   readonly response: (status: number, headers?: unknown, body?: unknown) => void
 }
 
-/** For what was aborted to end. */
+/** How long an aborted attempt may take to end. */
 export const GRACE_MS = 2_000

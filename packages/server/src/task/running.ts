@@ -1,8 +1,8 @@
-// The attempts that run in this process, each from its claim until its settlement is answered: a slot is free again when
+// The attempts that run in this process, each from its claim until its settlement is answered. A slot is free again only when
 // the row says so. Guarantees:
-//   what ran is settled until PostgreSQL answers, or the pod stops without an answer: then the leader returns the task
-//   a settlement that changes no row is counted as fenced, and nothing of it is tried again
-//   an incarnation that ends aborts what ran under it; what comes of it is still sent, since rows decide what it is worth
+//   a settlement is retried until PostgreSQL answers, or until the pod stops: then the leader returns the task
+//   a settlement that changes no row is counted as fenced, and is not retried
+//   when an incarnation ends, what ran under it is aborted; results are still sent, since the rows decide whether they count
 import { formatId } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import { retryUntilAnswered } from '../lib/retry-until-answered.ts'
@@ -20,17 +20,17 @@ type Attempt = Pick<Claim, 'id' | 'attempt'>
 
 type Running = {
   count(): number
-  /** Of those whose runner calls this downstream, and that have not asked for any permit yet. */
+  /** How many attempts call this downstream and have not asked for a permit yet. */
   coming(downstream: string): number
-  /** Of those that are running, or being settled. */
+  /** The names of the attempts that run or are being settled. */
   names(): ReadonlySet<string>
   start(pod: Incarnation, claim: Claim, runner: Runner): void
-  /** Gives a claim up that is not run here. */
+  /** Gives up a claim that this pod does not run. */
   handBack(pod: Incarnation, attempt: Attempt, machine: string): void
-  /** Resolves when nothing runs. What has not ended by itself in time is aborted and handed back. */
+  /** Resolves when nothing runs. Attempts that have not ended in time are aborted and handed back. */
   drain(limits: DrainLimits): Promise<void>
 }
-/** For what runs to end by itself; then for what was aborted to end, and to be handed back. */
+/** `runMs`: for attempts to end by themselves. `endMs`: for aborted attempts to end, and to be handed back. */
 type DrainLimits = { readonly runMs: number; readonly endMs: number }
 type Deps = {
   readonly settler: Pick<Settler, 'settle'>
@@ -41,7 +41,7 @@ type Deps = {
   readonly cell: number
   readonly isFenced: () => boolean
   readonly permits: Permits
-  /** A slot is free again: that of the attempt with this name. `hasEnded`: it ran, and its row says so. */
+  /** Called when the slot of the attempt with this name is free. `hasEnded`: the attempt ran, and its row says so. */
   readonly onFree: (name: string, hasEnded: boolean) => void
 }
 type Run = {
@@ -72,7 +72,7 @@ export function createRunning(deps: Deps): Running {
     watched.add(signal)
     signal.addEventListener('abort', () => abortAll(FENCED, id), { once: true })
   }
-  /** From then on, whatever it does, the downstream knows of it. */
+  /** Once an attempt asks for a permit, the downstream itself counts it. */
   const asking = (name: string): Permits['run'] => {
     return (...call) => {
       coming.delete(name)
@@ -108,7 +108,7 @@ export function createRunning(deps: Deps): Running {
       return answered.type === 'record' && answered.answer === 'settled' ? undefined : answered
     }
   }
-  /** Whether the attempt ran, and its row says so. */
+  /** Returns whether the attempt ran, and its row says so. */
   const report = ({ answer, type }: SettledEnd, machine: string, log: Log): boolean => {
     metrics.count('tasksSettled', { machine, outcome: answer === 'settled' ? type : answer })
     if (answer === 'fenced') log.info('an attempt that was taken over or cancelled changed nothing')
@@ -164,7 +164,7 @@ export function createRunning(deps: Deps): Running {
   }
 }
 
-/** What an operator wants to see without looking for it. */
+/** Logs what an operator wants to see without searching. */
 function tell(log: Log, settlement: Settlement): void {
   if (settlement.type === 'retry') log.warn('an attempt failed', faultFields(settlement.error))
   if (settlement.type === 'failed') log.warn('a task failed', faultFields(settlement.error))
@@ -172,7 +172,7 @@ function tell(log: Log, settlement: Settlement): void {
   if (settlement.type === 'dead') log.error('a task is dead', faultFields(settlement.error))
 }
 
-/** Its message may quote what was worked on: it stands in the row. */
+/** The code only: the message may quote the task's data, and is in the row. */
 function faultFields(error: string): { readonly code: string } {
   return { code: (JSON.parse(error) as { readonly code: string }).code }
 }
@@ -193,7 +193,7 @@ async function untilAnswered({ settler, log, ...sender }: Sender, settling: Sett
   return { answer: answer ?? 'unanswered', type: item.settlement.type }
 }
 
-/** What `toStorableJson` let through and PostgreSQL does not. */
+/** For a result that `toStorableJson` accepts and PostgreSQL does not. */
 function unstorable({ attempt, settlement }: Settling, cause: unknown, clock: Clock): Settlement {
   const thrown = readThrown(new Error('PostgreSQL cannot store the result', { cause }))
   const transition = settlement.type === 'record' ? settlement.entry.name : undefined

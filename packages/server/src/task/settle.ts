@@ -1,24 +1,24 @@
-// The end of an attempt. Guarantees:
-//   Q3   a write for an attempt that is no longer current changes no row and is answered as fenced: (id, attempt, pod)
-//        stand in the WHERE, and pod is set exactly while claimed
-//   Q4   what ended is gone from the live table, in the commit that writes its history: nothing can run it again
+// Writes how an attempt ended. Guarantees:
+//   Q3   a write for an attempt that is no longer current changes no row and is answered as fenced: the WHERE names
+//        (id, attempt, pod), and pod is set exactly while the task is claimed
+//   Q4   an ended task leaves the live table in the commit that writes its history: nothing can run it again
 //   L11  a fenced attempt, or a result that cannot be stored, changes nothing for the rest of its batch
 //
 //   settlement   the row                                             counts as an attempt
 //   done         into the history, with its result                   yes
 //   failed       into the history, with its error                    yes
-//   retry        waiting, for delayMs, with its error                yes
-//   later        waiting, for delayMs: the handler asked for it      no
-//   back         ready, at the place that it had: not run here       no
+//   retry        waiting for delayMs, with its error                 yes
+//   later        waiting for delayMs, as the handler asked           no
+//   back         ready, at its old place: it did not run here        no
 //                (a suspect: waiting, and due)
-//   held         held, with its error: a person lets it go on        yes
+//   held         held, with its error: a person lets it continue     yes
 //   dead         dead, with its error: a person looks                yes
-// A transition that is done is recorded in the same batches. The row stays claimed: its position grows by one, its carry
-// by one entry, and attempts are counted anew, from this one (Q13). A record that is repeated changes nothing. The last
-// transition is recorded by the settlement itself.
-// A task that is cancelled goes into the history whoever has it, whose settlement is fenced then.
+// Finished transitions are recorded in the same batches. The row stays claimed: its position grows by one, its carry by one
+// entry, and attempts are counted again, starting with this one (Q13). A repeated record changes nothing. The settlement itself
+// records the last transition.
+// A cancelled task goes into the history, whichever pod holds it; that pod's settlement is then fenced.
 //
-// What ended as unknown is written again; a repeat that matches no row looks whether the first one did it.
+// A write whose outcome is unknown is repeated. A repeat that matches no row checks whether the first try succeeded.
 import { Retry } from '../errors.ts'
 import { createBatcher } from '../lib/batcher.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -31,7 +31,7 @@ import { isDataFault, isHeldUp } from '../store/sqlstate.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { withPartitions } from './partitions.ts'
 
-/** JSON texts that `toStorableJson` has let through. */
+/** `result` and `error` are JSON texts that `toStorableJson` has accepted. */
 export type Settlement =
   | {
       readonly type: 'done'
@@ -46,7 +46,7 @@ export type Settlement =
   | { readonly type: 'held'; readonly reason: string; readonly error: string }
   | { readonly type: 'dead'; readonly error: string }
 
-/** A transition that is done: at which position the task stands with it, what came of it, and how long it took. */
+/** A finished transition: the position of the task after it, its output, and how long it took. */
 export type DoneTransition = {
   readonly name: string
   readonly position: number
@@ -55,12 +55,12 @@ export type DoneTransition = {
 }
 export type Recording = { readonly type: 'record'; readonly entry: DoneTransition }
 
-/** What a pod holds, while (id, attempt, pod) are in the row. */
+/** A claim. The pod holds it while (id, attempt, pod) are in the row. */
 export type HeldClaim = { readonly pod: number; readonly id: string; readonly attempt: number }
 
 export type Settling = HeldClaim & {
   readonly settlement: Settlement | Recording
-  /** It was sent before, and what came of that is not known. */
+  /** It was sent before, with an unknown outcome. */
   readonly isRepeat?: boolean
 }
 export type Settled = 'settled' | 'fenced'
@@ -74,12 +74,12 @@ type Deps = {
   readonly deadlineMs: number
 }
 
-const NEVER_MS = 24 * 60 * 60_000 // each try has a deadline, and no person waits for more
-const SHORT = { lockTimeoutMs: 100 } // a task that somebody holds stops the others of the batch for no longer
+const NEVER_MS = 24 * 60 * 60_000 // in effect no deadline: each try has its own, and no person waits
+const SHORT = { lockTimeoutMs: 100 } // how long a locked task delays the rest of the batch
 const BATCH = { maxItems: 500, maxWeight: 4 * 1024 * 1024 }
 const WAITING = { maxWaiting: 10_000, maxWaitingWeight: 64 * 1024 * 1024 }
 
-// Without `state = 'claimed'`: that is what pod says, and with it the planner may walk all claims of the pod instead of
+// Does not check `state = 'claimed'`: a set pod implies it, and with it the planner may walk all claims of the pod instead of
 // looking up one id after the other.
 const endOf = (using: string, where: string) => `
   with gone as (
@@ -101,7 +101,7 @@ export const END: string = endOf(
   't.id = e.id and t.attempt = e.attempt and t.pod = e.pod',
 )
 
-// Whatever its attempt, and whether a pod has it: for who has locked it.
+// Ignores attempt and pod; the caller must hold the row lock.
 const CANCEL = endOf(
   `(select c.*, 'cancelled' as outcome, null as result, null as error, null as via, null::smallint as position,
            null as name, null as value, null::float8 as ms from unnest($1::int[], $2::uuid[]) c(tenant, id)) e`,
@@ -112,7 +112,7 @@ const LOCK = `
     join fleetline.tasks t on t.id = l.id and t.tenant = l.tenant
    order by t.id for update of t`
 
-// In the order of ids, so that two who hold many never wait for each other in a ring.
+// In the order of ids, so that two transactions that lock many rows never deadlock.
 const HOLD = `
   select h.n::int as n from unnest($1::int[], $2::uuid[], $3::int[]) with ordinality h(pod, id, attempt, n)
     join fleetline.tasks t on t.id = h.id and t.attempt = h.attempt and t.pod = h.pod
@@ -129,8 +129,8 @@ const CHANGE = `
    where t.id = c.id and t.attempt = c.attempt and t.pod = c.pod
   returning t.id, t.attempt`
 
-// The fence, and the position before: so that it only grows, and what was recorded stays. The reason goes, as the pod that
-// ran the transition has lived: where it was empty, the row changes in no indexed column (HOT).
+// Checks the fence and the previous position, so that the position only grows and recorded outputs stay. Clears the reason,
+// because the pod that ran the transition has survived. If the reason was empty, no indexed column changes (HOT).
 export const RECORD = `
   update fleetline.tasks t
      set position = r.position, spent = 1, reason = null,
@@ -140,8 +140,9 @@ export const RECORD = `
    where t.id = r.id and t.attempt = r.attempt and t.pod = r.pod and t.position = r.position - 1
   returning t.id, t.attempt`
 
-// A record of ours stands in the row while the claim is ours. An end of ours stands in the history. A change of ours has
-// given the claim up; so has the leader if it counted this pod as dead: then the error names the pod.
+// Finds what an earlier try has written. A record of ours is in the row while the claim is ours. An end of ours is in the
+// history. A change of ours has given up the claim; so has the leader if it counted this pod as dead, but then the error names
+// the pod.
 const DONE_BEFORE = `
   select s.id, s.attempt
     from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[], $5::smallint[]) s(pod, id, attempt, is_end, position)
@@ -183,14 +184,14 @@ export function createSettler(deps: Deps): Settler {
   }
 }
 
-/** For what ends together with rows of others: which claims are held, and stay so until the transaction ends. */
+/** Says which claims are still held, and locks those until the transaction ends. For ends that also write rows of other rooms. */
 export async function holdClaims(query: Query, claims: readonly HeldClaim[]): Promise<boolean[]> {
   const rows = await query<{ n: number }>(HOLD, columnsOf(claims, 'pod', 'id', 'attempt'))
   const held = new Set(rows.map(({ n }) => claims[n - 1]))
   return claims.map((claim) => held.has(claim))
 }
 
-/** Moves what is held into the history, as part of the transaction that holds it; answers how many. */
+/** Moves held tasks into the history, in the transaction that locked them. Returns how many. */
 export async function endClaims(query: Query, items: readonly Settling[]): Promise<number> {
   return (await end(query, items)).length
 }
@@ -198,7 +199,7 @@ export async function endClaims(query: Query, items: readonly Settling[]): Promi
 type TaskKey = { readonly tenant: number; readonly id: string }
 type Locked = { readonly attempt: number; readonly pod: number | null }
 
-/** By their places: those that are there, and who has them, which stays so until the transaction ends. */
+/** Locks tasks until the transaction ends. Returns attempt and pod of each, in order; undefined if there is no such task. */
 export async function lockTasks(
   query: Query,
   tasks: readonly TaskKey[],
@@ -208,7 +209,7 @@ export async function lockTasks(
   return tasks.map((_, index) => locked.get(index))
 }
 
-/** Moves what is locked into the history, as part of the transaction that locked it; answers how many. */
+/** Moves locked tasks into the history, in the transaction that locked them. Returns how many. */
 export async function cancelTasks(query: Query, tasks: readonly TaskKey[]): Promise<number> {
   return tasks.length === 0 ? 0 : (await query(CANCEL, keysOf(tasks))).length
 }
@@ -244,12 +245,12 @@ function isChange(item: Settling): boolean {
 
 type Attempt = Pick<HeldClaim, 'id' | 'attempt'>
 
-/** A batch may hold two attempts of one task: of these, one at most is current. */
+/** A batch may contain two attempts of one task; at most one of them is current. */
 function nameOf({ id, attempt }: Attempt): string {
   return `${id} ${attempt}`
 }
 
-/** Those that the statement found, by name; what it is given stands behind pod, id and attempt. */
+/** Returns the names of those that the statement found. `rest` are its parameters after pod, id and attempt. */
 async function each(
   query: Query,
   text: string,
@@ -290,7 +291,7 @@ function entries(list: readonly (DoneTransition | undefined)[]): unknown[][] {
 }
 
 const STATES = { retry: 'waiting', later: 'waiting', back: 'ready', held: 'held', dead: 'dead' } as const
-const REASONS = { retry: 'retry', later: 'later', back: null, dead: 'failed' } as const // null: as it was
+const REASONS = { retry: 'retry', later: 'later', back: null, dead: 'failed' } as const // null: unchanged
 
 async function change(query: Query, items: readonly Settling[]): Promise<string[]> {
   const changes = items.flatMap(({ settlement: one }) =>

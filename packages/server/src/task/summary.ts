@@ -1,4 +1,4 @@
-// A task as lists show it: the columns that are read of live and of ended tasks, and what becomes of a row.
+// A task as lists show it: the columns that are read for live and for ended tasks, and the conversion of a row.
 import { formatId, type TaskSummary } from '@fleetline/protocol'
 
 export const TRACKED = `join fleetline.tracks k on k.id = t.track join fleetline.queues q on q.id = k.queue

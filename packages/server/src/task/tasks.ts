@@ -1,5 +1,5 @@
-// Tasks as the rest of the pod sees them: the way in for everybody; and, on a pod that was given something to run, the
-// claiming and running of it. A pod that runs nothing leaves the queue alone.
+// Tasks as the rest of the pod sees them. Every pod can enqueue. A pod that was given something to run also claims and runs
+// tasks; one that runs nothing leaves the queue alone.
 import { TASK_LIMITS } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -22,7 +22,7 @@ import { createSettler } from './settle.ts'
 import type { Tracks } from './tracks.ts'
 import { createWorker } from './worker.ts'
 
-/** A task whose machine is known by name, or by its definition: then its input is typed. */
+/** A task whose machine is given by name or by its definition. With a definition, the input is typed. */
 export type Wanted<Raw = unknown> = TaskSpec | (Omit<TaskSpec, 'machine' | 'input'> & Defined<Raw>)
 type Defined<Raw> = { readonly machine: Machine<Raw> } & (unknown extends Raw
   ? { readonly input?: NoInfer<Raw> }
@@ -31,13 +31,13 @@ type Defined<Raw> = { readonly machine: Machine<Raw> } & (unknown extends Raw
 export type Tasks = Service &
   TaskDirectory & {
     enqueue(tenant: number, wanted: Wanted): Promise<Enqueued>
-    /** All of them, or none. */
+    /** Enqueues all of them or none. */
     enqueueAll(tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
-    /** In the caller's transaction: they exist if it commits. */
+    /** In the caller's transaction: the tasks exist if it commits. */
     enqueueIn(query: Query, tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
-    /** There is something to claim: tells this pod and the others. */
+    /** Tells this pod and the others that there is something to claim. */
     readonly wake: () => void
-    /** Takes nothing more, and resolves when nothing runs. */
+    /** Takes nothing new, and resolves when nothing runs. */
     drain(): Promise<void>
   }
 
@@ -56,7 +56,7 @@ type Deps = Pick<
   readonly metrics: Metrics
 }
 
-/** Of the hint that there may be something to claim. */
+/** The topic of the hint that there may be something to claim. */
 export const TASKS_TOPIC = 'tasks'
 const DUE_MS = 250
 
@@ -89,7 +89,7 @@ export function createTasks(deps: Deps): Tasks {
     start: async () => {
       hints.listen(TASKS_TOPIC, (source) => {
         if (source === 'hint') wakeAll()
-        if (source === 'reconnect') workers.forEach((worker) => worker.doubt()) // they poll by themselves
+        if (source === 'reconnect') workers.forEach((worker) => worker.doubt()) // a poll is ignored: workers poll by themselves
       })
     },
     stop: async () => undefined,
@@ -117,7 +117,7 @@ export function createTasks(deps: Deps): Tasks {
     const whole = first === undefined ? spec : { ...spec, priority: first }
     if (!definition.parse) return whole
     const input: unknown = JSON.parse(toStorableJson('input', rest.input ?? null, TASK_LIMITS.inputBytes))
-    await definition.parse(input) // what is stored, not what it is made of
+    await definition.parse(input) // validates what is stored, not the value before JSON
     return { ...whole, input }
   }
   const specsOf = (wanted: readonly Wanted[]) => Promise.all(wanted.map(specOf))

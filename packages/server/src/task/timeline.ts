@@ -1,9 +1,9 @@
-// The way of a task through its machine, for people: every transition with what is known of it. Pure.
-//   the transition            of a task that lives                          of one that ended
+// The way of a task through its machine, for people: every transition with what is known about it. Pure.
+//   the transition            in a live task                                in an ended task
 //   is recorded               done                                          done
-//   is where it stands        running, waiting, held or dead                failed, cancelled; skipped after a hand-off
-//   comes behind that         ahead                                         skipped
-// One whose transitions are all recorded stands at its `end`, until that is done.
+//   is the current one        running, waiting, held or dead                failed, cancelled; skipped after a hand-off
+//   comes after it            ahead                                         skipped
+// A task whose transitions are all recorded is at its `end` until it is done.
 import type { Task, TaskState, TaskStep } from '@fleetline/protocol'
 import type { Carry } from './claim.ts'
 
@@ -21,7 +21,7 @@ const STANDS: Readonly<Record<TaskState, TaskStep['state']>> = {
   dead: 'dead',
   failed: 'failed',
   cancelled: 'cancelled',
-  done: 'done', // of a task of one handler, which records nothing
+  done: 'done', // a task with one handler records nothing
 }
 const ENDED: ReadonlySet<string> = new Set<TaskState>(['done', 'failed', 'cancelled'])
 

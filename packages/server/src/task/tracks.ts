@@ -1,5 +1,5 @@
-// Which queues, tracks and shapes there are, and which of them this pod runs. A pod writes those that it can run when it
-// starts, on a transaction of its own: in a caller's transaction their unique index would block others until that commits.
+// Which queues, tracks and shapes exist, and which of them this pod runs. A pod writes its own when it starts, in a separate
+// transaction: in a caller's transaction their unique index would block other pods until that commits.
 import { Rejected } from '../errors.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import { columnsOf } from '../store/columns.ts'
@@ -7,36 +7,36 @@ import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import type { Machine } from './machine.ts'
 import type { Runner } from './runner.ts'
 
-/** What a track stands for. The shape of a task of one handler is empty. */
+/** What a track stands for. The shape of a task with one handler is empty. */
 type Runnable = Pick<Machine, 'name' | 'queue' | 'shape' | 'transitions' | 'maxAttempts' | 'isInternal'>
 
-/** What shares slots: tasks, which may be slow and many, must not keep a person waiting for the first word of a turn. */
+/** Runners that share slots. Tasks may be slow and many, and must not keep a person waiting for the first word of a turn. */
 type Pool = {
   readonly kind: 'tasks' | 'turns'
-  /** By the numbers of their tracks; empty before the start. */
+  /** By track number; empty before the start. */
   readonly runners: ReadonlyMap<number, Runner>
 }
 
 export type Tracks = Service & {
-  /** Those that have something to run; none: this pod leaves the queue alone. */
+  /** The pools that have something to run. If there is none, this pod leaves the queue alone. */
   readonly pools: readonly Pool[]
-  /** Of all pools. */
+  /** The runners of all pools. */
   readonly runners: ReadonlyMap<number, Runner>
-  /** That this pod runs, and anybody may enqueue. */
+  /** A machine that this pod runs and that anybody may enqueue. */
   machine(queue: string, name: string): Machine | undefined
 }
 type Deps = {
   readonly database: Transactions
   readonly machines: readonly Machine[]
-  /** Whose tasks sessions write. */
+  /** The machines whose tasks are written by sessions. */
   readonly turns: readonly Machine[]
 }
 
 const ADD_QUEUES = `
   insert into fleetline.queues (name) select distinct unnest($1::text[]) order by 1 on conflict do nothing`
 
-// In one order on every pod, so that two that start together never wait for each other in a ring. What is there already
-// is left as it is, unless the number of attempts changed: a restart writes nothing.
+// All pods insert in the same order, so two pods that start together never deadlock. Existing rows stay unchanged, unless the
+// number of attempts differs: a restart writes nothing.
 const ADD_TRACKS = `
   insert into fleetline.tracks as k (queue, machine, shape, max_attempts, is_internal)
   select q.id, r.machine, r.shape, r.max_attempts, r.is_internal
@@ -101,7 +101,7 @@ function byName(machines: readonly Machine[]): ReadonlyMap<string, Machine> {
   return known
 }
 
-/** The numbers of the tracks, in the order of what was given. */
+/** Returns the track numbers, in the order of `runnables`. */
 export async function register(database: Transactions, runnables: readonly Runnable[]): Promise<number[]> {
   const rows = runnables.map((one) => ({
     ...one,

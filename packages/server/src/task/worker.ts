@@ -1,21 +1,20 @@
-// Claims what this pod has room for, one claim after the other. Guarantees:
-//   P3   while fenced, draining or between two incarnations it claims nothing and starts nothing; a claim whose answer
-//        comes then is handed back
-//   Q15  no claim without a holder: what PostgreSQL says that this pod holds and it does not run is handed back, after a
-//        claim of unknown outcome, after a reconnect, and every other second
-//   Q6   of suspects, tasks whose pods died twice in a row, it runs one, and one more with each that has ended here: a new
-//        process meets them alone, and many that were suspected wrongly are soon through
+// Claims as many tasks as this pod has room for, one claim after the other. Guarantees:
+//   P3   while fenced, draining or between two incarnations, it claims nothing and starts nothing. A claim that is answered
+//        then is handed back
+//   Q15  no claim without a holder: a claim that PostgreSQL says this pod holds, and that it does not run, is handed back. The
+//        pod checks this after a claim of unknown outcome, after a reconnect, and every two seconds
+//   Q6   of suspects (tasks whose pods died twice in a row) it runs one, and one more for each that has ended here. So a new
+//        process runs them one at a time at first, and many that were suspected wrongly are soon done
 //
-//   after a claim that            it claims again
-//   filled the room               at once, if there is room
-//   filled it, and none is left   when a slot is free again
-//   filled the room that a        when any attempt has ended
-//   downstream has, or left one
-//   out that has none
-//   brought less, or nothing      when woken by an enqueue here or a hint, or after `taskPollMs`
-//   brought nothing though woken, not before a pause with full jitter, longer each time: others were faster; without one
-//   twice in a row                if it had left one out, which may be what it was woken for
-//   failed                        after a pause with full jitter, up to 5 s
+//   after a claim that             it claims again
+//   filled the room                at once, if there is room
+//   filled it, with no room left   when a slot is free again
+//   filled a downstream's room,    when any attempt has ended
+//   or left one out that has none
+//   brought less, or nothing       when an enqueue here or a hint wakes it, or after `taskPollMs`
+//   brought nothing, twice in a    after a pause with full jitter, longer each time: others were faster. Without the pause
+//   row, although it was woken     if it had left a downstream out: that may be what it was woken for
+//   failed                         after a pause with full jitter, up to 5 s
 import { backoffMs, spreadMs } from '../lib/backoff.ts'
 import { createBell } from '../lib/bell.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -34,13 +33,13 @@ import { createRunning, nameOf } from './running.ts'
 import type { Settler } from './settle.ts'
 
 type Worker = Service & {
-  /** How many attempts it runs, or settles. */
+  /** How many attempts it runs or settles. */
   running(): number
-  /** There may be something to claim. */
+  /** Tells it that there may be something to claim. */
   wake(): void
-  /** Hints were missed: claims may have been, too. */
+  /** Tells it that hints were missed. It checks at once for claims that it does not know of. */
   doubt(): void
-  /** Takes nothing more; resolves when nothing runs. */
+  /** Takes nothing new; resolves when nothing runs. */
   drain(): Promise<void>
 }
 type Deps = {
@@ -51,9 +50,9 @@ type Deps = {
   readonly log: Log
   readonly metrics: Metrics
   readonly cell: number
-  /** By the numbers of their tracks; empty until these are known. */
+  /** By track number; empty until the tracks are known. */
   readonly runners: ReadonlyMap<number, Runner>
-  /** Whether another worker of this pod sees to the claims of this track. */
+  /** Whether another worker of this pod handles the claims of this track. */
   readonly isOfAnother: (track: number) => boolean
   readonly permits: Permits
   readonly self: () => Incarnation | undefined
@@ -96,7 +95,7 @@ export function createWorker(deps: Deps): Worker {
       running.start(pod, one, runner)
     }
   }
-  /** How many came, and whether it asked for all that it runs. Notes whether there is more, or may be. */
+  /** Returns how many came, and whether it asked for all its tracks. Notes whether there is, or may be, more to claim. */
   const claimFor = async (pod: Incarnation, most: number) => {
     const { asks, isWhole } = planClaim(runners, most, (key) => permits.roomFor(key, running.coming(key)))
     state.isMore = true
@@ -111,19 +110,19 @@ export function createWorker(deps: Deps): Worker {
     const startMs = clock.monotonicMs()
     const outcome = await deps.database.transaction((query) => claim(query, wish))
     metrics.observe('claimTime', {}, clock.monotonicMs() - startMs)
-    if (outcome.type === 'unknown') state.checkMs = 0 // it may hold what it has not heard of
+    if (outcome.type === 'unknown') state.checkMs = 0 // it may hold claims that it does not know of
     const claims = valueOf(outcome, 'Nothing could be claimed')
     take(pod, claims)
     const answers = measureFill(asks, claims)
     state.isMore = !isWhole || claims.length >= most || answers.some(({ isFull }) => isFull)
     for (const { track, room, isFull } of answers) {
       const key = runners.get(track)?.downstream
-      if (key !== undefined) permits.claimed(key, isFull && room < most) // else it is the slots that are full
+      if (key !== undefined) permits.claimed(key, isFull && room < most) // otherwise the slots are the limit
     }
     return { count: claims.length, isWhole }
   }
   const check = async (pod: Incarnation) => {
-    const known = running.names() // before the look: what ends meanwhile is no orphan
+    const known = running.names() // read first: an attempt that ends in the meantime is no orphan
     const outcome = await deps.database.transaction((query) => readHeldClaims(query, pod.id), {
       access: 'read',
     })
@@ -135,7 +134,7 @@ export function createWorker(deps: Deps): Worker {
       running.handBack(pod, attempt, runners.get(track)?.machine ?? 'none')
     }
   }
-  /** How long to wait for the bell; 0: not at all. */
+  /** Returns how long to wait for the bell; 0: not at all. */
   const round = async (wasRung: boolean): Promise<number> => {
     const idleMs = Math.min(CHECK_MS, spreadMs(deps.taskPollMs, random))
     const pod = deps.self()
@@ -149,12 +148,12 @@ export function createWorker(deps: Deps): Worker {
     const { count, isWhole } = claimed
     state.failures = 0
     state.misses = count === 0 && wasRung && isWhole ? state.misses + 1 : 0
-    const isContended = state.misses > 1 // once may be its own hint, for what it has taken already
+    const isContended = state.misses > 1 // a single miss may be this pod's own hint, for tasks that it has already taken
     metrics.count('claims', { outcome: count > 0 ? 'some' : isContended ? 'contended' : 'empty' })
     if (isContended) await pause(Math.min(idleMs, backoffMs(CONTENDED, state.misses, random)))
     return count === room ? 0 : idleMs
   }
-  const pause = (ms: number) => clock.sleep(ms, stopping.signal).catch(() => undefined) // it stops
+  const pause = (ms: number) => clock.sleep(ms, stopping.signal).catch(() => undefined) // the worker stops
   const run = async () => {
     for (let wasRung = false; !stopping.signal.aborted;) {
       const idleMs: number = await round(wasRung).catch(async (error: unknown) => {
@@ -167,7 +166,7 @@ export function createWorker(deps: Deps): Worker {
       wasRung = idleMs > 0 && !stopping.signal.aborted && (await bell.wait(idleMs))
     }
   }
-  /** The last claim may have ended as unknown. */
+  /** The outcome of the last claim may be unknown. */
   const checkAtEnd = async () => {
     const pod = deps.self()
     if (!pod || runners.size === 0 || state.checkMs > 0) return

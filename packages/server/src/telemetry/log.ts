@@ -1,7 +1,7 @@
-// One JSON line per event: `msg` is a fixed phrase, what varies is a field. Fields are an allow-list (S22): a body, a
-// header or a key cannot get into a line by accident, and JSON escapes CR and LF. Of an error its kind, code and
-// message are told; PostgreSQL's messages for bad values (SQLSTATE classes 22 and 23) quote the value, so of those the
-// code alone.
+// Writes one JSON line per event. `msg` is a fixed phrase; everything that varies is a field. Fields come from an allow-list
+// (S22), so a body, a header or a key cannot get into a line by accident. JSON escapes CR and LF. Of an error, the line shows
+// type, code and message. PostgreSQL's messages for bad values (SQLSTATE classes 22 and 23) quote the value, so for these
+// the line shows no message.
 import { pino, type DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 
@@ -25,13 +25,13 @@ export type LogFields = {
   readonly task?: string
   readonly machine?: string
   readonly attempt?: number
-  /** What belongs to the line and to no other field. */
+  /** Details of the event that fit no other field. */
   readonly data?: unknown
   readonly error?: unknown
 }
 
 export type Log = { readonly [Level in LogLevel]: (message: string, fields?: LogFields) => void } & {
-  /** A log whose lines all bear these fields. */
+  /** A log whose lines all carry these fields. */
   with(fields: LogFields): Log
 }
 
@@ -83,7 +83,7 @@ export function createLog({ level, destination }: Options): Log {
   return bind({})
 }
 
-// Not pino's own writer: once the reader of the pipe is gone, that one never lets the process exit.
+// Used instead of pino's own writer, which never lets the process exit once the reader of the pipe is gone.
 function stdout(): DestinationStream {
   process.stdout.on('error', () => undefined)
   return { write: (line) => void process.stdout.write(line) }

@@ -1,31 +1,31 @@
-// A downstream as an app defines it: a plain value without effect until a pod is given it. Its key names what has a limit of its
-// own, and never holds a secret:
-//   provider[/account][/model][/region]   named by code: a provider's account, for the whole fleet
-//   agent/<tenant>/<agent>                made by Fleetline: each agent that shares a limit with nobody
+// Defines a downstream in an app's code. The definition is a plain value; it has no effect until a pod receives it. The key
+// names something that has a limit of its own. A key never contains a secret:
+//   provider[/account][/model][/region]   chosen in code: a provider's account, shared by the whole fleet
+//   agent/<tenant>/<agent>                made by Fleetline for each agent that shares its limit with no other
 import { TASK_NAME } from '@fleetline/protocol'
 import { durationMs } from '../lib/duration.ts'
 import { Rejected } from '../errors.ts'
 
-// How much of the throttle is in force. An operator may loosen every key of a pod, and code one key; nobody tightens what
-// another has loosened.
+// How much of the throttle is in force. An operator sets the mode for all keys of a pod, code sets it for one key. The more
+// permissive of the two wins.
 export const MODES = ['enforce', 'observe', 'off'] as const
 export type Mode = (typeof MODES)[number]
 
 export type DownstreamOptions = {
-  /** In flight at once from one pod, at the very most. */
+  /** The most calls that one pod may have in flight. */
   readonly maxPerPod?: number
-  /** For a permit. */
+  /** How long a call may wait for a permit. */
   readonly maxWait?: string
-  /** Of one call: then its permit is back, whatever became of it. A step of a machine has its timeout instead. */
+  /** Time limit of one call. Then its permit comes back, even if the call goes on. A machine's step uses its timeout instead. */
   readonly deadline?: string
-  /** `observe` learns and counts, and lets every call pass at once; `off` lets it pass, and nothing else. */
+  /** `observe` learns and counts but lets every call pass at once. `off` only lets calls pass. */
   readonly mode?: Mode
-  /** Agents behind URLs may share it, by its key: what they answer then holds for all who call it. */
+  /** Lets agents behind URLs share this downstream by its key. Their answers then affect all callers of the key. */
   readonly openToAgents?: boolean
 }
 export type DownstreamDefinition = { readonly key: string; readonly options: DownstreamOptions }
 export type DownstreamSettings = {
-  /** The first limit of a pod. */
+  /** A pod's limit at the start. */
   readonly start: number
   readonly most: number
   readonly maxWaitMs: number
@@ -34,13 +34,13 @@ export type DownstreamSettings = {
   readonly isOpen: boolean
 }
 
-const MARK = Symbol.for('fleetline.downstream') // of any copy of this module
+const MARK = Symbol.for('fleetline.downstream') // the same symbol in every copy of this module
 const MOST_PER_POD = 10_000
-/** For work that nobody waits for. */
+/** For work that no caller waits for. */
 export const START = 8
 const LONGEST_MS = 86_400_000
 
-/** What has one limit of its own, by its key: `bedrock/claude`. */
+/** Defines a downstream, which has one limit of its own. A key looks like `bedrock/claude`. */
 export function downstream(key: string, options: DownstreamOptions = {}): DownstreamDefinition {
   settingsOf(keyOf(key), options)
   return Object.freeze({ [MARK]: true, key, options })
@@ -50,7 +50,7 @@ export function isDownstream(value: unknown): value is DownstreamDefinition {
   return typeof value === 'object' && value !== null && MARK in value
 }
 
-/** Refuses what cannot be meant. */
+/** Throws if an option is invalid. */
 export function settingsOf(key: string, options: DownstreamOptions): DownstreamSettings {
   const { maxPerPod: most = 200, maxWait = '30s', deadline = '15m', mode = 'enforce' } = options
   if (!Number.isInteger(most) || most < 1 || most > MOST_PER_POD)
@@ -62,24 +62,23 @@ export function settingsOf(key: string, options: DownstreamOptions): DownstreamS
   return { start, most, maxWaitMs, deadlineMs, mode, isOpen: options.openToAgents === true }
 }
 
-/** In milliseconds. */
 export function timeOf(name: string, text: string): number {
   const ms = durationMs(name, text)
   if (ms > LONGEST_MS) throw new Rejected('invalid', `${name}: must be a day at most`)
   return ms
 }
 
-/** The more permissive of both. */
+/** Returns the more permissive mode. */
 export function modeOf(one: Mode, other: Mode): Mode {
   return MODES.indexOf(one) > MODES.indexOf(other) ? one : other
 }
 
 const KEY = /^[a-z0-9][a-z0-9._-]*(\/[a-z0-9][a-z0-9._-]*){0,3}$/
 const BYTES = 128
-/** How those of agents begin. */
+/** The keys of agents begin with this. */
 export const OF_AGENTS = 'agent/'
 
-/** Refuses what code may not name. */
+/** Throws if code may not use this key. */
 export function keyOf(key: string): string {
   if (isOfAgent(key))
     throw new Rejected('invalid', `${key}: keys that begin with ${OF_AGENTS} stand for agents`)
@@ -98,12 +97,12 @@ export function isOfAgent(key: string): boolean {
   return key.startsWith(OF_AGENTS)
 }
 
-/** Of the key of an agent. */
+/** Takes the key of an agent. */
 export function tenantOf(key: string): string {
   return key.split('/')[1]!
 }
 
-/** S37: a tenant names what code has opened to agents, and what is its own. */
+/** S37: a tenant may name downstreams that code has opened to agents, and those of its own agents. */
 export function mayName(tenant: number, key: string, isOpen: (key: string) => boolean): boolean {
   const own = keyOfAgent(tenant, '')
   return isOpen(key) || (key.startsWith(own) && TASK_NAME.test(key.slice(own.length)))

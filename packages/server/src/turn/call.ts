@@ -1,15 +1,15 @@
-// One call of an agent, from the first chunk to the last. Nothing of it is believed: every value is looked at, what it may
-// send and how long it may be silent has a limit, and one that goes on after its signal is left behind, at once.
-//   the stream                                             answer
-//   said `finish`                                          the message that its chunks make, or nothing if that is empty
-//   said `error` as `fleetline:{…}`                        what that says: agent/own-error.ts
-//   ended without `finish`, said `error` or `abort`,       a fault to try again after
-//   finished with `error` or `interrupted`; was silent, or
-//   took, too long
-//   held what is no chunk, a chunk at a wrong place, or    a fault that stays: `agent_protocol`, `too_large`
-//   more than its limits
-//   threw                                                  what it threw, as it is
-// Behind `finish`, `error` and `abort` it has some time to end by itself; what it does then changes nothing.
+// Calls an agent and reads its stream from the first chunk to the last. It trusts nothing: every value is validated, and sizes
+// and silences have limits. An agent that continues after its signal was aborted is abandoned at once.
+//   the agent's stream                                     result
+//   sent `finish`                                          the message that its chunks make, or nothing if that is empty
+//   sent `error` as `fleetline:{…}`                        as agent/own-error.ts says
+//   ended without `finish`, sent `error` or `abort`,       a fault that is retried
+//   finished with `error` or `interrupted`, was silent
+//   for too long, or took too long
+//   had something that is no chunk, a chunk in the wrong   a final fault: `agent_protocol`, `too_large`
+//   place, or more than its limits
+//   threw                                                  what it threw, unchanged
+// After `finish`, `error` or `abort` the agent has some time to end by itself. What it does then changes nothing.
 import {
   ChunkError,
   chunkOfText,
@@ -43,14 +43,14 @@ export const CALL_LIMITS: CallLimits = {
   firstMs: 30_000,
   silenceMs: 60_000,
   wholeMs: 900_000,
-  /** Behind what ends the reply: an agent may have something to put away, and nobody waits for it without end. */
+  /** After the chunk that ends the reply: the agent may have to clean up, but nobody waits for it forever. */
   tailMs: 10_000,
   chunks: 100_000,
-  /** Of one: what is written, read and told at once. */
+  /** Of one chunk: this much is written, read and sent at once. */
   chunkBytes: 1024 * 1024,
   bytes: 64 * 1024 * 1024,
   parts: 2_000,
-  /** Of all that is sent, also of what replaces what was sent before. */
+  /** Of all metadata that is sent, including values that are replaced later. */
   metadataBytes: 16_384,
   messageBytes: MESSAGE_LIMITS.replyBytes,
 }
@@ -58,22 +58,24 @@ export const CALL_LIMITS: CallLimits = {
 const LATE = new AgentFault('timeout', 'The agent took too long', { isFinal: false })
 const SILENT = new AgentFault('timeout', 'The agent was silent for too long', { isFinal: false, status: 408 })
 
-const BREATH = 64 // chunks: an agent that has them all at once does not hold up the pod
+const BREATH = 64 // chunks between two pauses: an agent that has all chunks ready must not block the pod
 
 type Deps = {
   readonly clock: Clock
   readonly limits: CallLimits
-  /** Of the reply: it holds what was said, also if the call fails. */
+  /** Assembles the reply. It keeps what the agent said, even if the call fails. */
   readonly assembler: Assembler
-  /** Each chunk of the reply, in its order, as it comes; but for those after which another attempt may come. The next is asked for when this has resolved. */
+  /** Gets each chunk of the reply in order, as it comes, except `error` and `abort`: another attempt may follow those. The next
+   *  chunk is read when this has resolved. */
   readonly onChunk: (chunk: Chunk) => Promise<void> | undefined
-  /** It is called now. Resolves when it has ended its stream, which one that was left behind may do later. */
+  /** Called when the agent is called. Its promise resolves when the agent has ended its stream; an abandoned agent may do so
+   *  later. */
   readonly onCalled?: (ended: Promise<void>) => void
-  /** A chunk came behind what ended the reply. */
+  /** Called for each chunk after the one that ended the reply. */
   readonly onIgnored?: () => void
 }
 
-/** Rejects with the signal's reason when that is aborted. The signal that the agent gets is aborted when this ends. */
+/** Rejects with the signal's reason when it is aborted. The signal that the agent gets is aborted when this function ends. */
 export async function callAgent(
   deps: Deps,
   { answer }: AgentDefinition,
@@ -83,7 +85,7 @@ export async function callAgent(
   call.signal.throwIfAborted()
   const [over, ended] = [new AbortController(), Promise.withResolvers<void>()]
   const signal = AbortSignal.any([call.signal, over.signal])
-  const around = { ...deps, signal, messageId: call.turn.messageId } // before the agent has the call in its hands
+  const around = { ...deps, signal, messageId: call.turn.messageId } // copied before the agent can change the call
   const begun = (async () => iteratorOf(await answer({ ...call, signal })))()
   onCalled?.(ended.promise)
   const reading = async () => {
@@ -101,7 +103,7 @@ export async function callAgent(
       : error
   } finally {
     if (isEnded) ended.resolve()
-    else begun.then(leave).then(ended.resolve, ended.resolve) // it has none, or this was its failure
+    else begun.then(leave).then(ended.resolve, ended.resolve) // also if there is no stream, or ending it fails
     over.abort(new Error('the call has ended'))
   }
 }
@@ -112,21 +114,21 @@ function iteratorOf(stream: Partial<AgentAnswer> | undefined): AsyncIterator<unk
   throw new ChunkError('The agent did not answer with a stream of chunks')
 }
 
-/** It is told; whether it listens is its own affair. */
+/** Asks the stream to end. The agent may ignore that. */
 async function leave(stream: AsyncIterator<unknown>): Promise<void> {
   await stream.return?.()
 }
 
 type Reading = Deps & { readonly signal: AbortSignal; readonly messageId: string }
 
-/** Up to the chunk that says how it ends, or to its end, which is answered with true. */
+/** Reads up to the chunk that ends the reply. Returns true if the stream itself has ended. */
 async function read(
   stream: AsyncIterator<unknown>,
   { clock, limits, assembler, onChunk, signal, messageId }: Reading,
 ): Promise<boolean> {
   const measure = createMeasure(limits, assembler)
   for (let waitMs = limits.firstMs; !isOver(assembler.end()); waitMs = limits.silenceMs) {
-    signal.throwIfAborted() // a step that is there at once is faster than the signal
+    signal.throwIfAborted() // a step that is ready at once would win against the signal
     const step = await within(clock, waitMs, next(stream), SILENT, signal)
     if (step?.done) return true
     if (step?.value === LIFE) continue
@@ -148,8 +150,9 @@ function isOver({ isFinished, isAborted, errorText }: StreamEnd): boolean {
 }
 
 /**
- * Behind that nothing counts: not what it says, not how it ends, nor that the call is ended meanwhile, since whether the
- * reply may still be stored is not decided here. Answers whether it ended by itself.
+ * Nothing after the end of the reply counts: not what the agent sends, not how its stream ends, and not that the call is
+ * aborted meanwhile, because whether the reply may still be stored is decided elsewhere. Returns whether the stream ended by
+ * itself.
  */
 async function drain(
   stream: AsyncIterator<unknown>,
@@ -171,7 +174,7 @@ async function next(stream: AsyncIterator<unknown>): Promise<Partial<IteratorRes
   return await stream.next()
 }
 
-/** Throws when the stream is more than a reply may be. */
+/** Throws when the stream exceeds a limit of replies. */
 function createMeasure(limits: CallLimits, assembler: Assembler) {
   const size = { chunks: 0, chunkBytes: 0, bytes: 0, metadataBytes: 0, parts: 0, messageBytes: 0 }
   let unweighed = 0
@@ -181,7 +184,7 @@ function createMeasure(limits: CallLimits, assembler: Assembler) {
       throw new AgentFault('too_large', `A reply has at most ${limits[over]} ${over}`, { isFinal: true })
   }
   return {
-    /** Before it is looked at; answers how many there were. */
+    /** Counts a chunk before it is parsed. Returns the number of chunks so far. */
     count: (text: string): number => {
       size.chunks += 1
       size.chunkBytes = Buffer.byteLength(text)
@@ -195,7 +198,7 @@ function createMeasure(limits: CallLimits, assembler: Assembler) {
         size.metadataBytes += Buffer.byteLength(JSON.stringify(chunk.messageMetadata) ?? '')
       check()
     },
-    /** Of the message so far: its bytes when there may be too many. */
+    /** Measures the message so far. Its bytes are counted only when they may exceed the limit. */
     weigh: () => {
       size.parts = assembler.length()
       if (unweighed > limits.messageBytes) {
@@ -207,7 +210,8 @@ function createMeasure(limits: CallLimits, assembler: Assembler) {
   }
 }
 
-/** As it would come from afar: what is no JSON is lost here, and not between what readers see and what is stored. */
+/** Serializes the chunk as if it came over the network: what is not JSON is lost here, so readers see exactly what is
+ *  stored. */
 function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value) ?? 'null'
@@ -216,7 +220,7 @@ function jsonOf(value: unknown): string {
   }
 }
 
-/** The id of the reply is that of its turn, whatever the agent calls it. */
+/** A reply has the id of its turn, whatever id the agent gives it. */
 function ours(chunk: Chunk, messageId: string): Chunk {
   return chunk.type === 'start' ? { ...chunk, messageId } : chunk
 }

@@ -1,6 +1,6 @@
-// What the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply stands
-// right behind the last message that it answers, also if others had come before it was written. A long conversation is cut
-// at its beginning. Pure, but for the reading.
+// Collects what the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply
+// comes right after the last message that it answers, even if other messages arrived before it was written. A long
+// conversation is cut at its beginning. Pure, except for the read.
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
 import { Bug } from '../errors.ts'
@@ -12,7 +12,7 @@ type Deps = Replay & { readonly cell: number }
 
 const WINDOW = { limit: 500, maxBytes: 2 * 1024 * 1024 }
 
-/** All of the call but its time and its signal. */
+/** The call without its deadline and its signal. */
 export async function gather(
   { read, cell }: Deps,
   { id, tenant, spent }: Claim,

@@ -1,7 +1,7 @@
-// When a turn that was stopped has halted: the call of its agent, that of the attempt which was current then, has ended. Its
-// row names the pod that had it; each pod looks again and again, and at once when such a call has ended, and takes its own
-// name away from turns for which it has no call open, and the names of the dead from all. So it does not matter on which way
-// an attempt came to its end, nor whether it began.
+// Finds out when a stopped turn has halted: when the call of its agent, in the attempt that was current at the stop, has ended.
+// The turn's row names the pod that ran it. Each pod checks regularly, and at once when such a call ends. It removes its own
+// name from turns for which it has no open call, and the names of dead pods from all turns. So it does not matter how an
+// attempt ended, or whether it began.
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -12,12 +12,12 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 export type Halts = Service & {
-  /** From before its attempt looks at the turn until the call of its agent has ended. */
+  /** Call it before the attempt reads its turn. Leave when the call of the agent has ended. */
   readonly enter: (turn: string) => Entered
 }
 type Entered = {
   readonly leave: () => void
-  /** The same; and its turn may have been stopped. */
+  /** Leaves and checks at once, because the turn may have been stopped. */
   readonly halt: () => void
 }
 type Deps = {
@@ -26,12 +26,12 @@ type Deps = {
   readonly random: Random
   readonly metrics: Metrics
   readonly log: Log
-  /** As which this pod claims now. */
+  /** The id under which this pod claims now. */
   readonly self: () => number | undefined
   readonly everyMs: number
 }
 
-// $1 this pod. A pod that is dead or forgotten is so for ever.
+// $1: this pod. A pod that is dead, or whose row is gone, never comes back.
 export const HALTING = `
   select h.* from (
     select t.tenant, t.id, t.halting, not exists (
@@ -49,7 +49,7 @@ type HaltRow = { readonly tenant: number; readonly id: string; readonly isDead: 
 export function createHalts({ database, clock, random, metrics, log, self, everyMs }: Deps): Halts {
   const calls = new Map<string, number>()
   let [looking, isAsked, hasFailed] = [undefined as Promise<void> | undefined, false, false]
-  // Which calls are open is asked behind the rows: one that begins later finds its turn stopped.
+  // Checks open calls after it has read the rows: a call that begins later finds its turn stopped.
   const take = async (query: Query) => {
     const rows = await query<HaltRow>(HALTING, [self() ?? null])
     const over = rows.filter(({ id, isDead }) => isDead || !calls.has(id))
@@ -66,7 +66,7 @@ export function createHalts({ database, clock, random, metrics, log, self, every
       hasFailed = true
     }
   }
-  /** One at a time: what is asked for meanwhile, goes into the next. */
+  /** One check at a time. Requests that arrive meanwhile share the next one. */
   const look = () => {
     isAsked = true
     const run = async () => {

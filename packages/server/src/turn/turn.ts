@@ -1,27 +1,28 @@
-// One attempt of a turn: check, gather, call, settle. Guarantees:
-//   E1  nothing of it is in the log unless its epoch and its claim were current in the transaction that wrote it
-//   E5  however often it was begun, a turn ends once, with its reply or with a failure that people see
-//   D4  what is stored is what the agent's chunks make
+// Runs one attempt of a turn: check, gather, call, settle. Guarantees:
+//   E1  nothing of an attempt is in the log unless its epoch and its claim were current in the transaction that wrote it
+//   E5  however often it was started, a turn ends once, with its reply or with a failure that people see
+//   D4  the agent's chunks, put together, are the message that is stored
 //
-//   the attempt                                                  what becomes of the turn
-//   its claim is another's by now, or the turn was stopped:      nothing: fenced
-//   found by the check, by the flush of its chunks, or at its
-//   end
-//   PostgreSQL cannot be read                                    waits; does not count
-//   comes when the turn is 15 minutes old, or would wait for     failed: `deadline`
-//   longer than that
-//   is the fifth that counts: the fourth never got to its end    failed: `attempts_used_up`
-//   its agent is in the code of other pods                       goes on waiting, for those; does not count
-//   its agent is nowhere                                         waits; does not count; at its deadline failed: `agent_unknown`
-//   the agent answered                                           done, with its message, or with none if it has nothing to say
-//   the agent failed                                             waits, and is called again; at the fourth attempt failed,
-//                                                                with what it had said
-//   the agent failed for good (its protocol, abort)              failed, with what it had said
-//   the agent asked for later                                    waits until then; does not count
-//   its downstream has no permit for it, or refuses              waits until that opens again; does not count
-//   the pod stops, or must not trust itself                      handed back; does not count
-// The end is sent until PostgreSQL answers: an end that was there already, by this attempt, is known again. Task rows keep
-// the code of a fault, never its message, which may quote what was said.
+//   what happens in the attempt                                  what becomes of the turn
+//   another attempt has the claim, or the turn was stopped.      nothing: fenced
+//   Found by the check, by the flush of its chunks, or at
+//   its end.
+//   PostgreSQL cannot be read for now                            waits; does not count
+//   the turn is 15 minutes old, or would be before the           failed: `deadline`
+//   next attempt
+//   this is the fifth that counts: the fourth never ended        failed: `attempts_used_up`
+//   only other pods have its agent in their code                 waits for those pods; does not count
+//   its agent is neither in the directory nor in any pod's       waits; does not count; at its deadline failed:
+//   code                                                         `agent_unknown`
+//   the agent replied                                            done, with its message, or with none if that is empty
+//   the agent failed                                             waits, then its agent is called again; at the fourth attempt
+//                                                                failed, with what it said so far
+//   the agent failed for good (its protocol, abort)              failed, with what it said so far
+//   the agent asked to be called later                           waits until then; does not count
+//   its downstream has no permit, or rejects the call            waits until it accepts calls again; does not count
+//   the pod stops, or cannot be sure that it is alive            handed back; does not count
+// The end is sent until PostgreSQL answers. A repeat is safe: if this attempt has ended the turn already, it gets the same
+// answer. Task rows keep the code of a fault, never its message, because that may quote the conversation.
 import { createAssembler, type Assembler, type Chunk, type Message } from '@fleetline/protocol'
 import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
 import type { Agents, Callable } from '../agent/agents.ts'
@@ -58,7 +59,7 @@ type Deps = {
   readonly random: Random
   readonly metrics: Pick<Metrics, 'count'>
   readonly cell: number
-  /** How long an agent may be silent: at first, and then. */
+  /** How long an agent may be silent, before its first chunk and after it. */
   readonly agentFirstMs: number
   readonly agentSilenceMs: number
 }
@@ -66,9 +67,9 @@ type Deps = {
 /** Attempts that count. */
 const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
-const UNKNOWN_MS = 5_000 // until the next look for an agent that is nowhere
+const UNKNOWN_MS = 5_000 // until the next look for an agent that nobody has
 const PERMIT_MS = { wait: 2_000, tail: 30_000 }
-const PATIENCE = 5 // repeats of an end that is refused for another reason than its data
+const PATIENCE = 5 // retries of an end that is rejected for another reason than its data; then the turn fails
 
 const USED_UP: TurnError = {
   code: 'attempts_used_up',
@@ -83,21 +84,21 @@ const UNKNOWN_AGENT: TurnError = {
   message: 'The agent is not in the directory, and no live pod has it in its code: add it, or deploy it',
 }
 
-/** What an agent may say before its model has said anything. */
+/** Chunks that an agent may send before its model has said anything. */
 const BEFORE_WORDS = new Set(['start', 'start-step'])
 
-/** One attempt, and what it works on. */
+/** One attempt and its surroundings. */
 type Attempt = Surroundings & { readonly claim: Claim }
 type Work = Attempt & {
   readonly turn: OpenTurn
   readonly deps: Deps
   readonly onCalled: (ended: Promise<void>) => void
-  /** How much of the turn's time is left by now. */
+  /** How much of the turn's time is left. */
   readonly leftMs: () => number
 }
 
-/** One for agents in the directory, and one for each that this pod has in its code. Of one transition, which its session
- *  records: with its end. */
+/** One machine for agents in the directory, and one for each agent in this pod's code. Each has one transition, which the
+ *  session records when it ends the turn. */
 export function createTurnMachines(deps: Deps, inCode: Iterable<string> = []): Machine[] {
   const shapes = [TURN_TRACK.shape, ...Array.from(inCode, shapeOf)]
   return shapes.map((shape) => ({ ...TURN_TRACK, shape, parse: undefined, open: () => runnerOf(deps) }))
@@ -134,7 +135,7 @@ async function open({ database }: Deps, { claim, pod }: Attempt): Promise<OpenTu
   return valueOf(outcome, 'The turn cannot be opened')
 }
 
-/** Rejects if the conversation could not be read. */
+/** Rejects if it cannot read the conversation. */
 async function answer(work: Work): Promise<Settlement | SettledEnd> {
   const { claim, ending, turn, deps } = work
   if (work.leftMs() <= 0) return endFailed(work, TOO_OLD)
@@ -162,7 +163,7 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   }
 }
 
-/** Rejects if whether another pod has it could not be read. */
+/** Rejects if it cannot read whether another pod has the agent. */
 async function withoutAgent(work: Work): Promise<Settlement | SettledEnd> {
   const { claim, pod, turn, deps } = work
   const held = { tenant: claim.tenant, id: claim.id, attempt: claim.attempt, pod }
@@ -172,7 +173,7 @@ async function withoutAgent(work: Work): Promise<Settlement | SettledEnd> {
   return { type: 'later', delayMs: UNKNOWN_MS, error: faultOfTask(work, UNKNOWN_AGENT.code) }
 }
 
-/** What the agent's answer says about how much it can take, its downstream is told. */
+/** Tells the downstream what the agent's answer says about its load. */
 async function underPermit<Value>(
   work: Work,
   { downstream }: Callable,
@@ -183,7 +184,7 @@ async function underPermit<Value>(
     maxWaitMs: PERMIT_MS.wait,
     waitSignal: work.draining,
     signal: work.ending.signal,
-    deadlineMs: work.leftMs() + PERMIT_MS.tail, // it ends by itself, before
+    deadlineMs: work.leftMs() + PERMIT_MS.tail, // the call ends by itself before that
   }
   const told = async (permitted: Call) => {
     try {
@@ -198,11 +199,11 @@ async function underPermit<Value>(
   try {
     return await work.permits.run(downstream, told, limits)
   } catch (error) {
-    throw error instanceof Retry && error.cause instanceof AgentFault ? error.cause : error // which counts
+    throw error instanceof Retry && error.cause instanceof AgentFault ? error.cause : error // counts as an attempt
   }
 }
 
-/** Calls the agent, and lets readers hear what it says. */
+/** Calls the agent and streams its reply to readers. */
 async function listen(
   { claim, pod, ending, deps, onCalled, permitted }: Work & { readonly permitted: Call },
   agent: AgentDefinition,
@@ -238,7 +239,7 @@ function outcomeOf(error: unknown, { aborted }: AbortSignal, clock: Clock): stri
   return readThrown(error, clock).delayMs === undefined ? 'thrown' : 'later'
 }
 
-/** Which is fenced, too, as a rule. */
+/** The settlement is normally fenced, too. */
 function gone(attempt: Attempt): Settlement {
   return { type: 'failed', error: faultOfTask(attempt, 'fenced') }
 }
@@ -251,7 +252,7 @@ function notBegun(attempt: Attempt, error: unknown): Settlement {
   return { type: 'retry', delayMs: retryMs(attempt.claim.spent, attempt.random), error: fault }
 }
 
-/** `said`: what is kept of the attempt, if it was the last. */
+/** `said` returns what to keep of the attempt if it was the last one. */
 async function afterFault(
   work: Work,
   error: unknown,
@@ -308,7 +309,7 @@ async function end(
   return { type: sent.outcome, answer }
 }
 
-/** What it failed with before, if it did. */
+/** The error that the turn failed with before, if it did; otherwise this one. */
 function errorOf(ending: Ending, error: TurnError): TurnError {
   return ending.outcome === 'failed' ? ending.error : error
 }

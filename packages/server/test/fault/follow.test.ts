@@ -12,7 +12,7 @@ import { openDatabase } from '../support/store.ts'
 const EACH = 50
 const AFTER = 20
 
-test('D1 L3: 4 writers through 2 pods, 200 messages: 1 to 200 on every reader, also on one that was cut', async (t) => {
+test('D1 L3 L6: 4 writers through 2 pods, 200 messages: 1 to 200 on every reader, also on one that was cut', async (t) => {
   const url = await databaseFor(t)
   const pods = await Promise.all([startPod(t, url), startPod(t, url)])
   const { session } = await makeSession(pods[0].gateway)

@@ -67,7 +67,7 @@ test('what keeps a pod from starting has one sentence and an exit code of its ki
       5,
       /does not answer at 127.0.0.1:1/,
     ],
-    [{ FLEETLINE_HOST: '0.0.0.0' }, 2, /answers on its own machine alone/],
+    [{ FLEETLINE_HOST: '0.0.0.0' }, 2, /accept local connections only/],
     [{ FLEETLINE_PROT: '1' }, 2, /did you mean FLEETLINE_PORT\?/],
   ]
   for (const [env, code, text, app] of cases) {

@@ -34,7 +34,7 @@ async function open(t: TestContext) {
   return { url, pods, key: await sessionFor(pods[0]!) }
 }
 
-test('L1 L2 L3 L4: 4 writers through 2 pods, 200 messages: 1 to 200, each at the seq of its ack', async (t) => {
+test('L1 L2 L3 L4 L5: 4 writers through 2 pods, 200 messages: 1 to 200, each at the seq of its ack', async (t) => {
   const { pods, key } = await open(t)
   const ops = await write(pods, key, 50)
   const log = await logOf(pods[0]!, key)
@@ -176,7 +176,7 @@ test('a row that another holds is waited for, try after try', async (t) => {
   assert.deepEqual(await pending, { type: 'stored', seq: 1, deduped: false })
 })
 
-test('invariants §4.3: a repeat waits for the quorum as the first did, and is not told ok without it', async (t) => {
+test('L1: a repeat waits for the quorum as the first did, and is not told ok without it', async (t) => {
   const { url, pods, key } = await open(t)
   const quorum = pods[0]!
   await appenderOn(quorum).append({ ...key, draft: textDraft('a') })

@@ -1,4 +1,4 @@
-// L9, invariants §4.4, on a server of its own that crashes: what waited for a standby is visible after the recovery, and
+// L9, on a server of its own that crashes: what waited for a standby is visible after the recovery, and
 // nobody is told of it before a commit behind it has come through.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -12,7 +12,7 @@ import { openDatabase, withoutStandby } from '../support/store.ts'
 
 const LIMITS = { deadlineMs: 60_000, lockTimeoutMs: 60_000, idleMs: 60_000 }
 
-test('§4.4 L9: after a crash nothing is read before a commit of ours came through', async (t) => {
+test('L9: after a crash nothing is read before a commit of ours came through', async (t) => {
   const cluster = await startCluster(15)
   atEnd(t, () => cluster.stop())
   await cluster.admin('create database notes')

@@ -105,7 +105,7 @@ async function followed(t: TestContext, sessions: Sessions, key: SessionKey, aft
   })
 }
 
-test('D1 D2: followers on another pod get to the head with every hint lost, by the poll', async (t) => {
+test('D1 D2 S4: followers on another pod get to the head with every hint lost, by the poll', async (t) => {
   const { url, database, key } = await open(t)
   const deaf = (hints: Hints): Hints => ({
     ...hints,

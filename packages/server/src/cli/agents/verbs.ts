@@ -1,4 +1,4 @@
-// fleetline agents ls, add, rm: one question and one answer each.
+// fleetline agents ls, add, rm: one request each.
 import { readFileSync } from 'node:fs'
 import { Rejected } from '../../errors.ts'
 import { addedSchema, agentParams, agentsSchema } from '../../gateway/agent-schemas.ts'

@@ -1,5 +1,5 @@
-// The data of a dev fleet's PostgreSQL: `.fleetline/pg` with `data`, `password` and `pg_hba.conf` in it. One role owns one
-// database and nothing else, and nobody can log in as another. Of all that, PostgreSQL's account owns `data` alone.
+// The data of a dev fleet's PostgreSQL: `.fleetline/pg`, which contains `data`, `password` and `pg_hba.conf`. One role owns one
+// database and nothing else, and no other role can log in. The account that runs PostgreSQL owns only `data`.
 import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync } from 'node:fs'
 import { chmodSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,7 +23,7 @@ const OUTSIDE = '/var/lib/fleetline'
 const EARLIER_MS = 30_000
 const LOOK_MS = 50
 
-/** Made if it is not there: beside its place and then moved, so that half of it is never taken for data. */
+/** Makes the data if there is none: in another directory that is moved when complete, so that half of it never counts as data. */
 export async function openData(wish: Wish): Promise<Data> {
   const place = await placeOf(wish)
   return { ...place, role: ROLE, password: readFileSync(join(place.path, 'password'), 'utf8') }
@@ -41,7 +41,7 @@ async function placeOf({ folder, random, signal }: Wish): Promise<DataFolder> {
   const made = isOutside ? newOutside() : newInside(folder)
   try {
     await initialize({ path: made, programs, account }, random, signal)
-    rmSync(path, { force: true }) // a link to data that is gone
+    rmSync(path, { force: true }) // removes a link to data that is gone
     if (isOutside) symlinkSync(made, path)
     else renameSync(made, path)
   } catch (cause) {
@@ -53,12 +53,12 @@ async function placeOf({ folder, random, signal }: Wish): Promise<DataFolder> {
 
 function newInside(folder: Folder): string {
   const path = folder.at('pg.new')
-  rmSync(path, { recursive: true, force: true }) // of a start that was killed
+  rmSync(path, { recursive: true, force: true }) // left by a start that was killed
   mkdirSync(path)
   return path
 }
 
-/** For root, whose PostgreSQL runs under an account that cannot enter this directory: `.fleetline/pg` links there. */
+/** For root: its PostgreSQL runs under an account that cannot enter this directory. `.fleetline/pg` then links to the new one. */
 function newOutside(): string {
   mkdirSync(OUTSIDE, { recursive: true, mode: 0o755 })
   return mkdtempSync(join(OUTSIDE, 'pg-'))
@@ -82,8 +82,9 @@ async function initialize(place: DataFolder, random: Random, signal: AbortSignal
 }
 
 /**
- * A server whose fleet was killed is ending: its guard sees to that. Nothing is sent to it, since the number in its file
- * may be another program's by now; if it is still there at the end, PostgreSQL's own check refuses the next one.
+ * Waits for a server whose fleet was killed; its guard is shutting it down. It sends no signal, because the process id in the
+ * file may belong to another program by now. If the server is still there after the wait, PostgreSQL's own check keeps the new
+ * one from starting.
  */
 export async function waitForEarlier({ path }: Data, clock: Clock, signal: AbortSignal): Promise<void> {
   const file = join(path, 'data/postmaster.pid')

@@ -1,10 +1,10 @@
-// What a dev fleet says: its panel, then a line per event. Under --json each is an object.
+// Prints what a dev fleet reports: its panel, then one line per event. With --json each is an object.
 import { SETTINGS } from '../../settings.ts'
 import type { Output } from '../output.ts'
 
 export type FleetEvent = {
   readonly time: string
-  /** Which pod, or `fleet`. */
+  /** The name of a pod, or `fleet`. */
   readonly source: string
   readonly level: string
   readonly message: string
@@ -23,7 +23,7 @@ type Panel = {
   readonly pids: string
   /** The alias of a session to talk in. */
   readonly session: string
-  /** Who answers in it, and what to know about that. */
+  /** The agent that answers in it, and a hint about that agent. */
   readonly agent: readonly [agent: string, hint: string]
 }
 
@@ -37,12 +37,12 @@ export function eventOf(
   return { time: new Date(now).toISOString(), source, level, message, fields }
 }
 
-/** A line of a pod's log; undefined if it is none. */
+/** Parses a line of a pod's log; undefined if it is not one. */
 export function parseEvent(line: string, source: string): FleetEvent | undefined {
   try {
     const { time, level, msg, version, ...fields } = JSON.parse(line) as Record<string, unknown>
     void version // the same in every line
-    if (typeof time !== 'string' || typeof msg !== 'string') return undefined // of the app, not of the pod
+    if (typeof time !== 'string' || typeof msg !== 'string') return undefined // from the app, not the pod
     return { time, source, level: String(level), message: msg, fields }
   } catch {
     return undefined
@@ -77,7 +77,7 @@ export function showEvent(output: Output, { time, source, level, message, fields
   output.line([time.slice(11, 19), source.padEnd(7), ...mark, message, ...words].join('  '))
 }
 
-/** Nothing, where commands ask by themselves. */
+/** Empty if commands use this address by default. */
 function whereOf(api: string): string {
   const { origin } = new URL(api)
   return origin === SETTINGS.apiUrl.fallback ? '' : ` --url ${origin}`

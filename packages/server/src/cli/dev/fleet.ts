@@ -1,5 +1,5 @@
-// A dev fleet, read top to bottom: its directory, PostgreSQL, the migrations, a port in front of either door, the page, the
-// pods, somebody to talk to.
+// Builds a dev fleet, in the order in which its parts start: its directory, PostgreSQL, the migrations, a port in front of each
+// of the pods' two doors, the page, the pods, and an agent to talk to.
 import { join } from 'node:path'
 import { newSecret } from '../../agent/signature.ts'
 import { describeConfig, loadConfig, type Config, type Described, type Flags } from '../../config.ts'
@@ -24,25 +24,25 @@ import { createTalk, DEMO, yourAgent, type Answerer } from './talk.ts'
 
 type Wish = {
   readonly flags: Flags
-  /** What its pods run, if anything. */
+  /** The module that the pods run, if any. */
   readonly app: string | undefined
-  /** Where your agent is, if you have one. */
+  /** The URL of your agent, if you have one. */
   readonly agentUrl: string | undefined
-  /** Which model answers, if there is one. */
+  /** The model that answers, if there is one. */
   readonly model: Model | undefined
   readonly count: number
   readonly output: Output
   readonly clock: Clock
 }
 
-const NEXT_POD = 10 // pods listen on 4410 and 4411, 4420 and 4421, … if the fleet does on 4400 and 4401
+const NEXT_POD = 10 // pods listen on 4410 and 4411, 4420 and 4421, … if the fleet listens on 4400 and 4401
 const PAGE = 2 // the page on 4402
-const MODEL = 3 // what asks a model on 4403
-const POSTGRES = 32 // and its PostgreSQL on 4432
-const DRAIN_MS = '5000' // whoever pressed Ctrl-C waits
-const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a model of this machine may take minutes to load
+const MODEL = 3 // the model's agent on 4403
+const POSTGRES = 32 // its PostgreSQL on 4432
+const DRAIN_MS = '5000' // short, because the user waits after Ctrl-C
+const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a local model may take minutes to load
 const LAST_PORT = 65_535
-const SPARE_SESSIONS = 10 // of each pod for hints, and for people with psql
+const SPARE_SESSIONS = 10 // more per pod: for hints, and for people with psql
 
 export function createDevFleet({ flags, app, agentUrl, model, count, output, clock }: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
@@ -116,7 +116,7 @@ type Ground = {
   readonly folder: Folder
   readonly services: readonly Service[]
   readonly url: () => string
-  /** Of PostgreSQL: for the page, and for the panel. */
+  /** Describes PostgreSQL: the title is for the page, the description for the panel. */
   readonly title: () => string
   readonly description: () => string
 }
@@ -130,7 +130,7 @@ type GroundWish = {
   readonly onEvent: OnEvent
 }
 
-/** Its directory, and PostgreSQL: one of its own, unless it was given one. */
+/** The fleet's directory and PostgreSQL: its own, unless a database URL was given. */
 function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
   const folder = createFolder(join(process.cwd(), '.fleetline'))
   const given = settingIn(flags, 'databaseUrl')
@@ -156,7 +156,7 @@ type AgentWish = Pick<Wish, 'agentUrl' | 'model' | 'clock'> & {
   readonly onEvent: OnEvent
 }
 
-/** Who answers, and what has to run for that. */
+/** The agent that answers, and the services that it needs. */
 function agentOf({ agentUrl, model, folder, port, clock, random, onEvent }: AgentWish) {
   if (agentUrl !== undefined) return { answerer: yourAgent(agentUrl, folder, random), services: [] }
   if (model === undefined) return { answerer: DEMO, services: [] }
@@ -195,7 +195,7 @@ function settingIn(flags: Flags, key: keyof Config): Described {
   return describeConfig({ flags }).find(({ setting }) => setting === key)!
 }
 
-/** Whoever has this machine calls its agents: what listens here, and what was asked for. */
+/** The hosts that pods may call for agents: this machine, because its user owns it, and the host of --agent. */
 function hostsAround(agentUrl: string | undefined): string {
   const asked = agentUrl === undefined ? [] : [hostOf(new URL(agentUrl))]
   return ['localhost', '127.0.0.0/8', '::1', ...asked].join(',')
@@ -209,7 +209,7 @@ function pageOf(origin: string, { name }: Answerer): string {
   return name === DEMO.name ? origin : `${origin}/?session=${name}`
 }
 
-/** To seal secrets with: as a setting has it. */
+/** Makes a key that seals secrets, in the format of the setting. */
 function newKey(random: Random): string {
   return Buffer.from(random.bytes(32)).toString('base64')
 }
@@ -225,7 +225,7 @@ function migrate(urlOf: () => string): Service {
 
 type WantedPorts = { readonly port: number; readonly operatorPort: number }
 
-/** All that it listens on; 0, which takes any that is free, stays 0. */
+/** All ports that the fleet listens on. 0 means any free port and stays 0. */
 function portsOf(
   { port, operatorPort }: WantedPorts,
   count: number,

@@ -1,5 +1,6 @@
-// `.fleetline/`: what a dev fleet keeps between starts, and who holds it now. Git ignores all of it. The lock is a file
-// with the holder's process id; it goes with its holder's exit, and one whose holder was killed is taken over.
+// The directory `.fleetline/`: what a dev fleet keeps between starts, and a lock for the fleet that runs. Git ignores all of
+// it. The lock is a file with its owner's process id. It is removed when the owner exits; the lock of a killed owner is taken
+// over.
 import {
   globSync,
   linkSync,
@@ -16,9 +17,9 @@ import type { Service } from '../../lib/lifecycle.ts'
 
 export type Folder = Service & {
   readonly path: string
-  /** The path of a thing in it. */
+  /** The path of a file in the directory. */
   at(name: string): string
-  /** A secret in it, for its owner's eyes: what `make` answered the first time. */
+  /** Returns a secret kept in a file that only its owner can read. `make` makes it the first time. */
   secret(name: string, make: () => string): string
 }
 
@@ -50,11 +51,11 @@ export function createFolder(path: string): Folder {
       mkdirSync(path, { recursive: true, mode: 0o755 })
       refuseForeign(path)
       writeFileSync(at('.gitignore'), '*\n')
-      process.once('exit', release) // also when a second Ctrl-C does not wait for the rest
+      process.once('exit', release) // also if a second Ctrl-C ends the process at once
       for (let tries = 0; tries < TRIES; tries += 1) {
-        if (place(lock, aside, own)) return forgetPids() // of a fleet that was killed: the numbers may be others' now
+        if (place(lock, aside, own)) return forgetPids() // left by a killed fleet; other processes may have these ids now
         const holder = read(lock)
-        // In a container we may well have the number of a holder that was killed.
+        // In a container, our process id may well be the one of an owner that was killed.
         if (holder !== own && isRunning(holder)) throw held(holder!, lock)
         if (holder !== undefined) removeStale(lock, aside, holder)
       }
@@ -64,13 +65,13 @@ export function createFolder(path: string): Folder {
   }
 }
 
-/** As people write it: from here, if it is in here. */
+/** Shows a path for people: relative if it is in the working directory. */
 export function shortPath(path: string): string {
   const short = relative('', path)
   return short.startsWith('..') ? path : short
 }
 
-/** The file appears with its content or not at all. */
+/** Creates the lock atomically, with its content. */
 function place(lock: string, aside: string, own: string): boolean {
   writeFileSync(aside, own)
   try {
@@ -84,19 +85,19 @@ function place(lock: string, aside: string, own: string): boolean {
   }
 }
 
-/** Another start may have placed its own since we read: that one is put back. */
+/** Removes a stale lock. If another start has placed its own since we read, that one is put back. */
 function removeStale(lock: string, aside: string, holder: string): void {
   try {
     renameSync(lock, aside)
     if (read(aside) !== holder) linkSync(aside, lock)
   } catch {
-    // somebody else was faster: the next try sees
+    // another start was faster; the next try reads the lock again
   } finally {
     rmSync(aside, { force: true })
   }
 }
 
-/** Data of another user's making would be run, and links of theirs written through, as us. */
+/** Rejects a directory that others can write: their data would run as our user, and their links would be written through. */
 function refuseForeign(path: string): void {
   const status = lstatSync(path)
   const isOurs = status.uid === (process.getuid?.() ?? status.uid) && (status.mode & 0o022) === 0
@@ -107,7 +108,7 @@ function refuseForeign(path: string): void {
   )
 }
 
-/** A process by its number, as a file has it. */
+/** Takes a process id as read from a file. */
 export function isRunning(holder: string | undefined): boolean {
   if (holder === undefined || !/^\d+$/.test(holder)) return false
   try {

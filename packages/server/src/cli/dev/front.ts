@@ -1,5 +1,5 @@
-// A port in front of the pods: each connection goes to a random one that is ready, as through a load balancer. Bytes
-// only, nothing is parsed. A pod that refuses is passed over; one that dies takes its connections along.
+// A port in front of the pods. Each connection goes to a random pod that is ready, as through a load balancer. It passes bytes
+// and parses nothing. A pod that refuses the connection is skipped. When a pod dies, its connections end.
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { Rejected } from '../../errors.ts'

@@ -1,4 +1,4 @@
-// A server of the dev process: at the port that it is given, or at any other if that is taken. Its stop cuts what it has open.
+// An HTTP server of the dev process: on the given port, or on any other if that is taken. stop() cuts open connections.
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,12 +1,12 @@
-// The agent of a dev fleet that has a model: behind a URL as any other, so that pods know of no model. It says what the model
-// says, and nothing but text is said to it.
-//   the server of the model              this agent
-//   200, and events                      what they say: model-words.ts
-//   they break off                       breaks off: it is asked again
-//   408, 425, 429, 5xx                   the same, with its Retry-After: it is asked again
-//   cannot be reached                    502: it is asked again
-//   any other status, no credit left     422: it is not asked again
-// Why it did not answer is told, without the key.
+// The agent of a dev fleet that has a model. It is behind a URL like any other agent, so pods know nothing of models. It says
+// what the model says; the model gets only the text of the conversation.
+//   the model's server                   this agent answers
+//   200, and events                      their content as chunks (model-words.ts)
+//   the events break off                 a broken-off reply: the pod retries
+//   408, 425, 429, 5xx                   the same status and Retry-After: the pod retries
+//   cannot be reached                    502: the pod retries
+//   any other status, no credit left     422: the pod does not retry
+// It reports why the model did not answer, without the key.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Message } from '@fleetline/protocol'
@@ -21,7 +21,7 @@ type ModelAgent = Service & { readonly url: () => string }
 
 type Deps = {
   readonly model: Model
-  /** Wanted; any other if it is taken. */
+  /** Preferred; if it is taken, any other. */
   readonly port: number
   readonly secret: () => string
   readonly onRefused: (reason: string) => void
@@ -96,16 +96,16 @@ async function ask(
   }
 }
 
-/** Nothing, of a message without text. */
+/** Empty for a message without text. */
 function saidOf({ role, parts }: Message): { role: string; content: string }[] {
   const texts = parts.flatMap(({ type, text }) => (type === 'text' && typeof text === 'string' ? [text] : []))
   return texts.length === 0 ? [] : [{ role, content: texts.join('\n') }]
 }
 
-const NO_CREDIT = 'insufficient_quota' // OpenAI says it with the status 429, and no wait will help
+const NO_CREDIT = 'insufficient_quota' // OpenAI sends it with status 429, but waiting does not help
 const refusalSchema = z.object({ error: z.object({ message: z.string(), code: z.unknown().optional() }) })
 
-/** In the words of the server, if it has any. */
+/** Gives the reason in the server's own words, if there are any. */
 async function refusalIn(answer: Response): Promise<{ status: number; reason: string }> {
   const body: unknown = await answer.json().catch(() => undefined)
   const { data } = refusalSchema.safeParse(body)

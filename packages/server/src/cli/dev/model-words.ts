@@ -1,5 +1,5 @@
-// What a model's server says, as chunks of the AI SDK's UI message stream: its words, and what it reasons. Behind its end stands
-// `finish`; an answer that ended before the model did has none.
+// Turns the answer of a model's server into chunks of the AI SDK's UI message stream: its text and its reasoning. The last
+// chunk is `finish`. An answer that broke off has no `finish`.
 import { createChunkDecoder } from '@fleetline/protocol'
 import { z } from 'zod'
 
@@ -9,7 +9,7 @@ const eventSchema = z.object({
   choices: z
     .array(
       z.object({
-        // What it reasons has two names: Ollama's, and that of most others.
+        // Reasoning has two names: Ollama's, and that of most other servers.
         delta: z
           .object({ content: wordsSchema, reasoning: wordsSchema, reasoning_content: wordsSchema })
           .default({}),
@@ -20,7 +20,7 @@ const eventSchema = z.object({
 })
 type Event = z.infer<typeof eventSchema>
 
-/** Tells why it did not come to its end. */
+/** Calls `tell` with the reason if the answer is incomplete. */
 export async function* chunksOf(
   body: AsyncIterable<Uint8Array>,
   tell: (reason: string) => void,

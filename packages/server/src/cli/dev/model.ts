@@ -1,12 +1,12 @@
-// The model of a dev fleet, if there is one: of the server that the environment names; OpenAI's, if the environment has a key;
-// or one on this machine, at the port of Ollama or of LM Studio. All of them speak OpenAI's chat completions.
+// Finds the model of a dev fleet, if there is one: at the server that the environment names; at OpenAI, if the environment has
+// a key; or on this machine, at the port of Ollama or LM Studio. All of them offer OpenAI's chat completions.
 import { z } from 'zod'
 import type { ModelWish } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
 
 export type Model = {
   readonly name: string
-  /** Of its server, without a slash at its end. */
+  /** The URL of its server, without a slash at the end. */
   readonly url: string
   readonly key: string | undefined
 }
@@ -15,7 +15,7 @@ const OPENAI = { url: 'https://api.openai.com/v1', name: 'gpt-5-mini' }
 const HERE = ['http://localhost:11434/v1', 'http://localhost:1234/v1']
 const PATIENCE_MS = 2_000
 
-/** Refuses if the environment names a server that has no model to talk to. */
+/** Throws if the environment names a server that offers no model to talk to. */
 export async function findModel(
   { key, url, name }: ModelWish,
   here: readonly string[] = HERE,
@@ -40,7 +40,7 @@ export function authorization(key: string | undefined): Record<string, string> {
 
 const listSchema = z.object({ data: z.array(z.object({ id: z.string() })) })
 
-/** That talks: servers list those that embed texts, too. */
+/** The first model that can talk: servers also list models that embed texts. */
 async function firstAt(url: string, key: string | undefined): Promise<string | undefined> {
   try {
     const answer = await fetch(`${url}/models`, {
@@ -50,6 +50,6 @@ async function firstAt(url: string, key: string | undefined): Promise<string | u
     const { data } = listSchema.parse(await answer.json())
     return data.map(({ id }) => id).find((id) => !/embed/i.test(id))
   } catch {
-    return undefined // nobody there, or somebody else
+    return undefined // no server, or another kind
   }
 }

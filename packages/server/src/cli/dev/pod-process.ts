@@ -1,6 +1,6 @@
-// One life of a pod of a dev fleet: a child process that runs `fleetline start`. Its JSON log goes to a stream and, line by
-// line, to `onEvent`. It is in a process group of its own, so that Ctrl-C reaches the fleet alone, and stops by itself when
-// its channel to us closes; one that is paused is woken then.
+// One process of a dev fleet's pod: a child that runs `fleetline start`. Its JSON log goes to a stream and, line by line, to
+// `onEvent`. It has its own process group, so that Ctrl-C reaches only the fleet. It stops by itself when its channel to us
+// closes; if it is paused then, it is woken.
 import { fork, spawn, type ChildProcess } from 'node:child_process'
 import type { WriteStream } from 'node:fs'
 import { extname } from 'node:path'
@@ -16,14 +16,14 @@ export type PodProcess = {
   readonly pid: number | undefined
   readonly ended: Promise<Ending>
   kill(): void
-  /** Asks it to stop; not for long. */
+  /** Asks the process to stop, and kills it if that takes too long. */
   end(): void
-  /** Answers when it runs on: after so long, when it is woken, or has ended. */
+  /** Resolves when the pause is over: after `ms`, or when the process is woken or has ended. */
   pause(ms: number): Promise<void>
   wake(): void
 }
 
-/** The signal or the code, and why in its own words if it gave up. */
+/** The signal or the exit code, and the reason in the process's own words if it gave up. */
 type Ending = { readonly how: string; readonly said: string | undefined }
 
 type ProcessPlan = { readonly name: string; readonly app: string | undefined; readonly settings: Flags }
@@ -34,11 +34,11 @@ type Deps = {
   readonly onReady: (ports: Ports) => void
 }
 
-// The sources in a clone, the built files in a package.
+// The TypeScript source in a clone, the built file in a package.
 const MAIN = fileURLToPath(new URL(`../main${extname(import.meta.url)}`, import.meta.url))
 const STOP_MS = 15_000
 
-// A stopped process cannot see that we are gone. So a process of its own wakes it: after a while, or when its input closes.
+// A stopped process cannot notice that we are gone. So another process wakes it: after a time, or when its input closes.
 const PAUSE = `exec 3<&0; kill -STOP $1 || exit 0; sleep $2 & nap=$!
 { read -r _ <&3; kill $nap; } 2>/dev/null & watcher=$!
 wait $nap; kill -CONT $1; kill $watcher 2>/dev/null`
@@ -60,7 +60,7 @@ export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onRead
     ended,
     kill: () => void child.kill('SIGKILL'),
     end: () => {
-      if (isEnding) return // a second request would not be waited for
+      if (isEnding) return // a second request would end it at once
       isEnding = true
       wake()
       child.kill('SIGTERM')
@@ -73,8 +73,8 @@ export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onRead
         detached: true,
         stdio: ['pipe', 'ignore', 'ignore'],
       })
-      pause.stdin?.on('error', () => undefined) // it has ended already
-      await endOf(pause) // at once, if it could not be started
+      pause.stdin?.on('error', () => undefined) // it may have ended
+      await endOf(pause) // resolves at once if it could not be started
       wake()
     },
     wake,
@@ -83,7 +83,7 @@ export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onRead
 
 type Follower = { readonly name: string; readonly log: WriteStream; readonly onEvent: OnEvent }
 
-/** Answers why it gave up, if it said so. */
+/** The returned function gives the reason why the process gave up, if it said so. */
 function follow(child: ChildProcess, { name, log, onEvent }: Follower): () => string | undefined {
   let reason: string | undefined
   createInterface({ input: child.stdout! }).on('line', (line) => {
@@ -98,7 +98,7 @@ function follow(child: ChildProcess, { name, log, onEvent }: Follower): () => st
   return () => reason
 }
 
-/** One that could not be started has ended, too. */
+/** Resolves also for a process that could not be started. */
 function endOf(child: ChildProcess): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>()
   child.on('error', ({ message }) => resolve(message))

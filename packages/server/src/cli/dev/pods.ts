@@ -1,11 +1,11 @@
-// The pods of a dev fleet, and what a person does to them: kill, pause, wake, restart. Each process is a `fleetline start`
-// with a log file of its own.
+// The pods of a dev fleet, and what a person can do to them: kill, pause, wake, restart. Each process is a `fleetline start`
+// with its own log file.
 //   state      becomes
-//   starting   ready, when the pod says so; waiting, when the process ends: before it was ever ready, the fleet's start fails
-//   ready      paused, or ending, if it is asked to; waiting, when the process ends
-//   paused     ready, when it is woken; ending, if it is asked to; waiting, when the process ends
+//   starting   ready, when the pod says so; waiting, when the process ends. If it was never ready, the fleet's start fails
+//   ready      paused or ending, on request; waiting, when the process ends
+//   paused     ready, when it is woken; ending, on request; waiting, when the process ends
 //   ending     waiting, when the process ends
-//   waiting    starting, after a wait that grows while it keeps ending soon, or at once if it is asked to
+//   waiting    starting, after a wait that grows while the pod keeps ending soon, or at once on request
 //   any        ended, when the fleet stops: SIGTERM, and SIGKILL if that takes too long
 import { createWriteStream, writeFileSync, type WriteStream } from 'node:fs'
 import { promisify } from 'node:util'
@@ -22,17 +22,17 @@ import { startPodProcess, type PodProcess, type Ports } from './pod-process.ts'
 
 export type Pods = Service & {
   readonly all: readonly DevPod[]
-  /** The ports of those that are ready now. */
+  /** The ports of the pods that are ready now. */
   live(): readonly Ports[]
 }
 export type DevPod = {
   readonly name: string
   standing(): PodState
-  /** Whether it could be asked that in its state. */
+  /** These return whether the pod's state allowed it. */
   kill(): boolean
   pause(): boolean
   wake(): boolean
-  /** One that runs is asked to stop, and started again at once. */
+  /** Asks a running pod to stop and starts it again at once. */
   restart(): boolean
 }
 export type PodState =
@@ -46,7 +46,7 @@ export type PodPlan = {
   readonly app: string | undefined
   readonly settings: () => Flags
   readonly logFile: string
-  /** Holds the id of its process, and nothing between its lives: for people who want to see it killed. */
+  /** Holds the process id while the pod runs, and is empty otherwise: for people who want to kill the pod. */
   readonly pidFile: string
 }
 
@@ -55,7 +55,7 @@ type Deps = { readonly clock: Clock; readonly random: Random; readonly onEvent: 
 const ENDED: PodState = { state: 'ended' }
 export const PAUSE_MS = 20_000
 const AGAIN = { baseMs: 1_000, capMs: 10_000 }
-const SETTLED_MS = 10_000 // after a life as long as this the next end counts as the first
+const SETTLED_MS = 10_000 // if the process ran longer than this, the next end counts as the first
 
 export function createPods(plans: readonly PodPlan[], deps: Deps): Pods {
   const all = plans.map((plan) => createPod(plan, deps))
@@ -68,7 +68,7 @@ export function createPods(plans: readonly PodPlan[], deps: Deps): Pods {
   }
 }
 
-/** Where it can be reached; undefined if it is not ready. */
+/** The pod's ports; undefined if it is not ready. */
 export function portsOf(standing: PodState): Ports | undefined {
   return standing.state === 'ready' ? standing.ports : undefined
 }
@@ -96,7 +96,7 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): DevPod & Se
     return said ?? `${how}, see ${shortPath(plan.logFile)}`
   }
   const onEnd = async (reason: string, ends: number) => {
-    ready.reject(new Abort('unavailable', `${plan.name} does not start: ${reason}`)) // nothing, once it was ready
+    ready.reject(new Abort('unavailable', `${plan.name} does not start: ${reason}`)) // no effect if it was ready before
     tell('ended', reason)
     return bell.wait(backoffMs(AGAIN, ends, random))
   }
@@ -138,7 +138,7 @@ function controlsOf({
   const isOne = (...states: readonly PodState['state'][]) => states.includes(now().state)
   return {
     kill: () => {
-      const can = isOne('ready', 'paused') // the first start of a fleet must not fail for a click
+      const can = isOne('ready', 'paused') // not 'starting': a click must not make the fleet's first start fail
       if (can) process().kill()
       return can
     },
@@ -149,7 +149,7 @@ function controlsOf({
       become(paused)
       void process()
         .pause(PAUSE_MS)
-        .then(() => now() === paused && become(was)) // unless it was killed meanwhile
+        .then(() => now() === paused && become(was)) // unless it was killed in the meantime
       return true
     },
     wake: () => {
@@ -173,13 +173,13 @@ type Kept = {
   readonly clock: Clock
   readonly tell: Tell
   readonly stopping: AbortSignal
-  /** One life; answers why it ended. */
+  /** Runs the process once. Resolves to the reason of its end. */
   readonly live: (log: WriteStream) => Promise<string>
-  /** Answers when it may start again: whether because it was asked to. */
+  /** Resolves when the pod may start again: true if somebody asked for it. */
   readonly onEnd: (reason: string, ends: number) => Promise<boolean>
 }
 
-/** One life after the other, until the fleet stops. */
+/** Starts the process again and again until the fleet stops. */
 async function keepAlive({ logFile }: PodPlan, { clock, tell, live, onEnd, stopping }: Kept): Promise<void> {
   const log = createWriteStream(logFile, { mode: 0o600 })
   log.once('error', ({ message: reason }) => tell('its log is not written', reason))

@@ -1,8 +1,8 @@
-// A PostgreSQL server of a dev fleet's own: data in `.fleetline/pg`, a role that owns one database and nothing else,
-// on loopback, with a password. Durable as any: what a pod acknowledged is there at the next start.
+// The dev fleet's own PostgreSQL server: data in `.fleetline/pg`, a role that owns one database and nothing else, loopback
+// only, with a password. It is as durable as any: what a pod acknowledged is there at the next start.
 //
-// It runs in a process group of its own, so that Ctrl-C reaches the fleet alone, and below a guard that shuts it down
-// when its input closes: because we stop it, or because we were killed.
+// It runs in its own process group, so that Ctrl-C reaches only the fleet. A guard process runs it and shuts it down when the
+// guard's input closes: because we stop it, or because we were killed.
 import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -22,7 +22,7 @@ type Postgres = Service & {
   url(): string
   /** `15.14`. */
   version(): string
-  /** Its version and place, for people. */
+  /** Version and location, for people. */
   description(): string
 }
 
@@ -30,20 +30,20 @@ type Deps = {
   readonly folder: Folder
   readonly clock: Clock
   readonly random: Random
-  /** How many sessions pods may open, all together. */
+  /** How many sessions all pods together may open. */
   readonly connections: number
-  /** Wanted; another if it is taken. */
+  /** Preferred; if it is taken, another. */
   readonly port: number
   readonly onEvent: OnEvent
 }
 
-const READY_MS = 120_000 // a first start on a busy disk
+const READY_MS = 120_000 // long enough for a first start on a busy disk
 const STOP_MS = 30_000
 const LOOK_MS = 50
 
-// It ends with the server. SIGINT is PostgreSQL's fast shutdown: sessions end, the data is whole. It is sent again and
-// again, since a shell starts what it puts in the background with SIGINT ignored: one that comes before PostgreSQL has
-// its own handler is lost.
+// The guard ends with the server. SIGINT is PostgreSQL's fast shutdown: sessions end, and the data is complete. The guard
+// repeats it, because a shell starts background processes with SIGINT ignored: a signal that arrives before PostgreSQL has
+// installed its own handler is lost.
 const GUARD = `exec 3<&0; "$@" 3<&- & server=$!
 { read -r _ <&3; while kill -INT $server 2>/dev/null; do sleep .1; done; } & watcher=$!
 wait $server; code=$?; kill $watcher 2>/dev/null; exit $code`
@@ -106,7 +106,7 @@ function spawnServer(
     stdio,
   })
   closeSync(output)
-  for (const part of [guard, guard.stdin!]) part.on('error', () => undefined) // its end is what counts
+  for (const part of [guard, guard.stdin!]) part.on('error', () => undefined) // only its exit matters
   return guard
 }
 
@@ -139,7 +139,7 @@ async function stopServer(guard: ChildProcess, clock: Clock): Promise<void> {
   await within(clock, STOP_MS, ended, new Error(`PostgreSQL did not stop within ${STOP_MS} ms`))
 }
 
-/** The wanted port, or any if that is taken or 0. */
+/** The wanted port, or any free port if it is taken or 0. */
 async function freePort(wanted: number): Promise<number> {
   const probe = createServer().listen(wanted, '127.0.0.1')
   try {

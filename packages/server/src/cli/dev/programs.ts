@@ -1,4 +1,4 @@
-// PostgreSQL's programs as they are installed here, and the account that runs them: it refuses to run as root.
+// Finds PostgreSQL's installed programs and the account that runs them, because PostgreSQL refuses to run as root.
 import { execFile, spawnSync } from 'node:child_process'
 import { globSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -7,7 +7,7 @@ import { bareEnvironment } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
 
 export type Programs = {
-  /** Where they are; empty if the PATH finds them. */
+  /** Their directory; empty if they are in the PATH. */
   readonly place: string
   /** `15.14`. */
   readonly version: string
@@ -27,7 +27,7 @@ const PLACES = [
   '/Applications/Postgres.app/Contents/Versions/*/bin',
 ]
 
-/** The newest that is installed; the very major version that wrote the data, if there is data. */
+/** Finds the newest installed version. If there is data, finds the major version that wrote it. */
 export function findPrograms(dataMajor?: number): Programs {
   const found = ['', ...globSync(PLACES)].flatMap((place) => programsIn(place) ?? [])
   const fitting = found.filter(({ major }) =>
@@ -45,7 +45,7 @@ export function findPrograms(dataMajor?: number): Programs {
   )
 }
 
-/** Undefined if we are not root: PostgreSQL runs as ourselves. */
+/** Undefined if we are not root: then PostgreSQL runs as our user. */
 export function findAccount(): Account | undefined {
   if (process.getuid?.() !== 0) return undefined
   const line = readFileSync('/etc/passwd', 'utf8').match(/^postgres:.*$/m)?.[0]
@@ -58,14 +58,14 @@ export function findAccount(): Account | undefined {
   return { uid: Number(uid), gid: Number(gid) }
 }
 
-/** May this account pass through the directory and all above it? */
+/** Whether the account may enter the directory and all directories above it. */
 export function canEnter(path: string, { uid, gid }: Account): boolean {
   const { mode, uid: owner, gid: group } = statSync(path)
   const bit = owner === uid ? 0o100 : group === gid ? 0o010 : 0o001
   return (mode & bit) !== 0 && (path === dirname(path) || canEnter(dirname(path), { uid, gid }))
 }
 
-/** Runs one of them to its end, in `path`; answers what it said on stderr. */
+/** Runs a program to its end, in `path`. Returns its stderr. */
 export async function run(
   { path, programs, account }: Installed,
   program: string,
@@ -78,15 +78,15 @@ export async function run(
     signal,
   })
   const closed = new Promise((resolve) => running.child.once('close', resolve))
-  running.child.stdin!.on('error', () => undefined).end(input) // its end tells why it took no input
+  running.child.stdin!.on('error', () => undefined).end(input) // its exit says why it did not read the input
   try {
     return (await running).stderr
   } finally {
-    await closed // one that was aborted may still write
+    await closed // an aborted program may still write
   }
 }
 
-/** For a child process. */
+/** Options for a child process under this account. */
 export function as(account: Account | undefined) {
   return { env: bareEnvironment(), ...account }
 }

@@ -1,6 +1,6 @@
-// Whom one talks to in a dev fleet: your agent behind its URL, a model, or the built-in agent, and a session with it, whose
-// alias is the agent's name. The built-in one has its session in any case. They are made at the first start; without them the
-// fleet is as good as any.
+// Sets up the agent to talk to in a dev fleet: your agent behind its URL, a model, or the built-in agent. It also makes a
+// session with that agent, whose alias is the agent's name. The built-in agent always has its session. They are made at the
+// first start. If that fails, the fleet still runs.
 import type { z } from 'zod'
 import { newSecret } from '../../agent/signature.ts'
 import { Rejected, Retry } from '../../errors.ts'
@@ -14,16 +14,16 @@ import { eventOf, type OnEvent } from './events.ts'
 import { shortPath, type Folder } from './folder.ts'
 
 type Talk = Service & {
-  /** Whether the sessions were made, or could not be. */
+  /** Whether making the sessions has succeeded or failed. */
   isTried(): boolean
 }
-/** Who answers; the alias of the session is the name. */
+/** The agent that answers; its name is also the alias of the session. */
 export type Answerer = {
   readonly name: string
   readonly title: string
-  /** Unless it is built in. */
+  /** Undefined for the built-in agent. */
   readonly located?: () => { readonly url: string; readonly secret: string }
-  /** Who it is, and what to know about it. */
+  /** The agent and a hint about it. */
   readonly describe: () => readonly [agent: string, hint: string]
 }
 type Deps = {
@@ -39,9 +39,9 @@ export const DEMO: Answerer = {
   describe: () => ['demo, built in', 'knows long, slow, fail and think; says anything else again'],
 }
 const SECRET_FILE = 'agent-secret'
-const [TRIES, AGAIN_MS] = [5, 200] // a repeat of any of it is harmless
+const [TRIES, AGAIN_MS] = [5, 200] // all of these requests can be repeated
 
-/** Its secret stays the same from start to start, in a file for your eyes. */
+/** Its secret stays the same from start to start, in a file that only you can read. */
 export function yourAgent(url: string, folder: Folder, random: Random): Answerer {
   const secret = () => folder.secret(SECRET_FILE, () => newSecret(random))
   return {
@@ -49,7 +49,7 @@ export function yourAgent(url: string, folder: Folder, random: Random): Answerer
     title: 'Your agent',
     located: () => ({ url, secret: secret() }),
     describe: () => {
-      secret() // it is there when people look for it
+      secret() // makes the file before people look for it
       return [`local, at ${url}`, `signed with the secret in ${shortPath(folder.at(SECRET_FILE))}`]
     },
   }
@@ -93,7 +93,7 @@ function askerOf(origin: string, clock: Clock): Ask {
   }
 }
 
-/** In place of one with another URL, if need be. */
+/** Adds the agent. Replaces one with another URL, if necessary. */
 async function place(ask: Ask, agent: { name: string; url: string; secret: string }): Promise<void> {
   try {
     await ask('POST', '/agents', addedSchema, agent)

@@ -1,6 +1,6 @@
-// The frames of a session, as a client follows them. A stream that ends or is lost is asked for again behind the last event
-// that was told, from whichever pod answers: every item is told once, in order, without a hole. What is refused is not asked
-// again; neither is a fleet that has never answered, since its address is wrong, most likely.
+// Follows the frames of a session. If the stream ends or is lost, it is opened again after the last event that was yielded,
+// through whichever pod answers. Every item is yielded once, in order, without a gap. A rejected request is not retried. Neither
+// is a fleet that has never answered, because its address is probably wrong.
 import type { Frame, Turn } from '@fleetline/protocol'
 import type { EventSourceMessage } from 'eventsource-parser'
 import { Abort, Rejected } from '../../errors.ts'
@@ -16,9 +16,9 @@ type Deps = Pick<Api, 'openEvents'> & {
   readonly onLost: () => void
 }
 type From = {
-  /** With where to begin, below /v1. */
+  /** Relative to /v1, with the position to start from. */
   readonly path: string
-  /** The fleet has answered before. */
+  /** Whether the fleet has answered before. */
   readonly isKnown: boolean
 }
 
@@ -46,7 +46,7 @@ export async function* followFrames(
     }
     if (signal.aborted) return
     if (failures === 0) onLost()
-    await clock.sleep(backoffMs(BACKOFF, failures, random), signal).catch(() => undefined) // it is to stop
+    await clock.sleep(backoffMs(BACKOFF, failures, random), signal).catch(() => undefined) // aborted: it ends above
   }
 }
 
@@ -58,7 +58,7 @@ function frameOf({ data }: EventSourceMessage): Frame {
   }
 }
 
-/** A turn as a note tells it. */
+/** Describes a turn in a note. */
 export function phraseOf({ id, state, pod, attempt, error, halted }: Turn): string {
   const where = state === 'running' ? ` on ${pod} (attempt ${attempt})` : ''
   const end = error ? `: ${error.message}` : halted === true ? ', and has halted' : ''

@@ -1,8 +1,8 @@
-// Ctrl-C while a reply is waited for: it is stopped, whichever pod runs it, and its end is waited for. A second one ends the
-// process, as it would without us.
+// Handles Ctrl-C while a command waits for a reply: it stops the reply, whichever pod runs it, and waits for its end. A second
+// Ctrl-C ends the process, as it does by default.
 //   the turn that answers the message     Ctrl-C
-//   is live                               stops it, until a pod has answered that; its end comes as a frame
-//   is none yet: others are before it     leaves: the message waits for its reply without us
+//   is live                               stops it and retries until a pod has answered; its end arrives as a frame
+//   has not begun: others come first      leaves; the reply to the message comes later, without us
 import type { Turn } from '@fleetline/protocol'
 import { Retry } from '../../errors.ts'
 import { stopAckSchema, turnSchema } from '../../gateway/turn-schemas.ts'
@@ -14,7 +14,7 @@ import type { ReplyPrinter } from './reply.ts'
 
 type Interrupt = {
   readonly isAsked: () => boolean
-  /** Aborted when there is nothing to wait for any more, with the reason. */
+  /** Aborted, with the reason, when there is nothing left to wait for. */
   readonly leaving: AbortSignal
   readonly forget: () => void
 }
@@ -25,14 +25,14 @@ type Deps = Pick<Api, 'ask'> & {
   readonly note: (text: string) => void
 }
 type Waiting = {
-  /** Of the session, below /v1. */
+  /** The session's path, relative to /v1. */
   readonly path: string
   readonly reply: ReplyPrinter
   /** The turn that was live when the message was stored. */
   readonly firstTurn: string
 }
 
-/** The reason to leave a message whose reply has not begun. */
+/** The reason to leave when the reply has not begun. */
 export const LEFT: unique symbol = Symbol('left')
 
 export function onInterrupt({ ask, note, ...deps }: Deps, { path, reply, firstTurn }: Waiting): Interrupt {
@@ -46,7 +46,7 @@ export function onInterrupt({ ask, note, ...deps }: Deps, { path, reply, firstTu
     retryUntilAnswered({ ...deps, signal, onFailure }, call)
   const firstOf = async () => {
     const asked = { method: 'GET', path: `/turns/${firstTurn}`, signal, answer: turnSchema } as const
-    return (await untilAnswered(() => ask(asked))) as Turn | undefined // its ids were made as such
+    return (await untilAnswered(() => ask(asked))) as Turn | undefined // the server made its ids, so they fit the type
   }
   const stop = async () => {
     note('Stopping it. Ctrl-C again leaves it as it is.')

@@ -1,17 +1,18 @@
-// The reply to one message while it comes, told frame by frame: what is printed of it, and how it ends. Words are printed as
-// they are said, each once; an attempt that begins anew says again what is printed, or something else.
+// Prints the reply to one message while it arrives, frame by frame, and says how it ended. Words are printed as they arrive,
+// each once. A new attempt starts again: it says the same words or others.
 //
-//   what was printed          what was said by now            is printed
-//   is its beginning                                          the rest
-//   begins with it            (a later attempt catches up)    nothing, unless that is the end of it
-//   differs                   (other words, words taken back) all of it, on a new line, with a note
-// Of parts that are open at once, words are printed up to the end of the first; the others come when it is done.
+//   the reply so far                                      is printed
+//   continues the printed text                            the rest
+//   is a beginning of the printed text                    nothing; if the reply ends there, as in the next row
+//   (a later attempt catches up)
+//   differs (other words, or words taken back)            all of it, on a new line, with a note
+// If several parts are open at once, text is printed up to the end of the first; the others follow when it is done.
 //
-//   a turn that                            is
-//   begins behind the message              too late: how the one that was to answer it ended was not told
+//   a turn that                            means
+//   begins after the message               too late: the end of the turn that was to answer it was not received
 //   reads the message, and has ended       the end: the item that it wrote, nothing, its failure, or that it was stopped
-//   reads the message, and runs            who says the words
-//   ends before the message, or has not    of no interest: the next one may
+//   reads the message, and runs            its words are printed
+//   ends before the message, or has not    nothing: the next turn may answer it
 //   read anything yet
 import {
   createAssembler,
@@ -27,27 +28,27 @@ import { phraseOf } from './frames.ts'
 export type ReplyEnd =
   | { readonly type: 'answered'; readonly item: Item }
   | { readonly type: 'silent' }
-  /** `item`: what was said by then, if anything. */
+  /** `item` is the part of the reply that was stored, if any. */
   | { readonly type: 'failed'; readonly turn: Turn; readonly item: Item | undefined }
   | { readonly type: 'stopped'; readonly item: Item | undefined }
   | { readonly type: 'untold' }
 
 export type ReplyPrinter = {
   readonly take: (frame: Frame) => ReplyEnd | undefined
-  /** The live turn, if it was told and answers the message. */
+  /** The live turn, if it is known and answers the message. */
   readonly turn: () => Turn | undefined
-  /** Whether it is live, and answers the message, or will read it. */
+  /** Whether the turn is live and answers the message, or will read it. */
   readonly isOf: (turn: Turn) => boolean
-  /** Prints what is left of it. */
+  /** Prints the rest of the reply. */
   readonly finish: (item: Item) => void
-  /** There is nothing left of it. */
+  /** Ends the printed line; nothing more follows. */
   readonly closeLine: () => void
 }
 
 type Paper = { readonly text: (piece: string) => void; readonly note: (text: string) => void }
 type Said = { readonly turn: string; readonly attempt: number; readonly message: Assembler }
 
-/** Of the message at this seq. */
+/** For the reply to the message at this seq. */
 export function createReply(seq: number, paper: Paper): ReplyPrinter {
   const [items, print] = [new Map<string, Item>(), createPrinter(paper)]
   let [live, said, noted]: [Turn | undefined, Said | undefined, string] = [undefined, undefined, '']
@@ -90,7 +91,7 @@ export function createReply(seq: number, paper: Paper): ReplyPrinter {
   const finish = ({ parts, status }: Item) => {
     const text = textOf(parts)
     if (status !== undefined) {
-      print(text, false) // some that is printed may have been said too late to be stored
+      print(text, false) // some printed words may have come too late to be stored
       return print.closeLine()
     }
     print(text.endsWith('\n') || text === '' ? text : `${text}\n`, true)
@@ -117,13 +118,13 @@ function createPrinter({ text: write, note }: Paper) {
   })
 }
 
-/** What will not change by what the open parts say next. */
+/** The text that later words of the open parts cannot change. */
 function textSoFar(parts: readonly Part[]): string {
   const open = parts.findIndex(({ type, state }) => type === 'text' && state !== 'done')
   return textOf(open < 0 ? parts : parts.slice(0, open + 1))
 }
 
-/** What it says to people; its other parts are for programs. */
+/** The text for people; the other parts are for programs. */
 function textOf(parts: readonly Part[]): string {
   return parts
     .filter(({ type }) => type === 'text')

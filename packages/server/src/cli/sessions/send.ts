@@ -1,7 +1,7 @@
-// fleetline sessions send: a message is stored, and its reply printed while it comes, through whichever pods are there.
-// stdout has the words alone, and all else is a note; with --json it has the ack and the stored reply, a line each. Ctrl-C
-// stops the reply. Exit 0: the message is stored and, if a reply was waited for, the turn that answers it is done; of one
-// that was sent before, that its reply is in the log.
+// fleetline sessions send: stores a message and prints its reply while it arrives, through whichever pods answer. stdout gets
+// only the words; everything else is a note. With --json, stdout gets the ack and the stored reply, one line each. Ctrl-C
+// stops the reply. Exit 0 means that the message is stored and, if a reply was waited for, that its turn is done. For a message
+// that was sent before, it means that the reply is in the log.
 import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { loadConfig } from '../../config.ts'
@@ -22,11 +22,11 @@ type Ack = z.infer<typeof ackSchema>
 type Asking = Pick<CommandCall, 'args' | 'options' | 'output'> & {
   readonly api: Api
   readonly clock: Clock
-  /** Of the session, below /v1. */
+  /** The session's path, relative to /v1. */
   readonly path: string
 }
 
-/** By Ctrl-C: `interrupted`, its reply was stopped; `left`, that had not begun. */
+/** After Ctrl-C: `interrupted` if the reply was stopped, `left` if it had not begun. */
 type End =
   | ReplyEnd
   | { readonly type: 'interrupted'; readonly item: Item | undefined }
@@ -54,7 +54,7 @@ export async function send({ flags, args, options, output }: CommandCall): Promi
   return tell(asking, item ? { type: item.status === 'stopped' ? 'stopped' : 'answered', item } : end, reply)
 }
 
-/** It was sent before, to an agent: what became of it is in the log. */
+/** The message was sent before, in a session with an agent: its reply, if any, is in the log. */
 async function isOver({ api, path }: Asking, { deduped }: Ack): Promise<boolean> {
   return deduped && (await api.ask({ method: 'GET', path, answer: sessionSchema })).agent !== null
 }
@@ -95,12 +95,12 @@ async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: Rep
   }
 }
 
-/** In the log. One that stands behind the message may be the reply to a later one alone. */
+/** Finds the reply in the log. The first reply after the message may answer only a later message. */
 async function findReply({ api, path }: Asking, { seq }: Ack): Promise<Item | undefined> {
   for (let [after, head] = [seq, seq + 1]; after < head;) {
     const query = `after=${after}&limit=${PAGE_LIMITS.items}`
     const asked = { method: 'GET', path: `${path}/messages?${query}`, answer: pageSchema } as const
-    const page = (await api.ask(asked)) as unknown as Page // its ids were made as such
+    const page = (await api.ask(asked)) as unknown as Page // the server made its ids, so they fit the type
     const item = page.items.find(({ answers = 0 }) => answers >= seq)
     if (item) {
       const turn = await api.ask({ method: 'GET', path: `/turns/${item.turn}`, answer: turnSchema })

@@ -1,5 +1,4 @@
-// fleetline sessions tail: the log of a session, told as a client follows it; what a turn says is shown when it is in the
-// log.
+// fleetline sessions tail: prints the log of a session as it grows. A reply is shown when it is stored in the log.
 import type { Frame, Item } from '@fleetline/protocol'
 import { loadConfig } from '../../config.ts'
 import { systemClock } from '../../lib/clock.ts'
@@ -49,7 +48,7 @@ function whoOf({ author: { kind, id } }: Item): string {
   return id === undefined ? kind : `${kind} ${id}`
 }
 
-/** Texts as they are; of other parts, what they are. */
+/** Prints text parts as they are, and other parts as their type. */
 function textOf({ parts }: Item): string {
   return parts
     .map(({ type, text }) => (type === 'text' && typeof text === 'string' ? text : `[${type}]`))

@@ -1,4 +1,4 @@
-// fleetline sessions create, ls, get, stop: a question or two, and one answer each.
+// fleetline sessions create, ls, get, stop: one or two requests each.
 import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
 import { stopAckSchema } from '../../gateway/turn-schemas.ts'
 import { apiOf, queryOf } from '../api.ts'
@@ -24,7 +24,7 @@ export async function get({ flags, args, output }: CommandCall): Promise<number>
   return EXIT.done
 }
 
-/** The turn that is live when it looks, and no later one. */
+/** Stops the turn that is live now, and no later one. */
 export async function stop({ flags, args, output }: CommandCall): Promise<number> {
   const api = apiOf(flags)
   const { turn, epoch } = await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })

@@ -1,4 +1,4 @@
-// fleetline tasks ls, get, enqueue, retry: one question and one answer each.
+// fleetline tasks ls, get, enqueue, retry. Each is one request; `ls` may ask for several pages.
 import { PAGE_LIMITS, TASK_LIMITS } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { Rejected, Retry } from '../../errors.ts'
@@ -8,7 +8,7 @@ import type { CommandCall, CommandOptions } from '../command.ts'
 import { wholeOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
 
-/** Asks for pages until it has `limit` tasks: a page may be short although there are more. */
+/** Asks for pages until it has `limit` tasks. A page may be short although there are more tasks. */
 export async function list({ flags, options, output }: CommandCall): Promise<number> {
   const api = apiOf(flags)
   const limit = numberOf('--limit', options['limit'], 1, PAGE_LIMITS.items) ?? USUAL
@@ -32,7 +32,7 @@ export async function list({ flags, options, output }: CommandCall): Promise<num
 type Listed = z.infer<typeof tasksSchema>
 
 const USUAL = 50
-const MOST_PAGES = 100 // some seconds: two million live tasks, and as many that ended
+const MOST_PAGES = 100 // takes some seconds: two million live tasks, and as many that ended
 
 export async function get({ flags, args, output }: CommandCall): Promise<number> {
   show(output, await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
@@ -71,7 +71,7 @@ export async function retry({ flags, args, options, output }: CommandCall): Prom
 
 type Shown = z.infer<typeof taskSchema>
 
-/** For people, its way through its machine has a line a transition; a task of one handler has none. */
+/** For people, prints one line for each transition of the machine; a task of one handler has none. */
 function show(output: Output, task: Shown): void {
   if (output.isJson) return output.one(task)
   const { timeline, ...fields } = task

@@ -1,4 +1,4 @@
-// fleetline turns get: one question and one answer.
+// fleetline turns get: one request.
 import { turnSchema } from '../../gateway/turn-schemas.ts'
 import { apiOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'

@@ -1,35 +1,35 @@
-// How much a downstream takes, as the leader learns it from what all pods tell. Pure. `inFlight`, `peak`, `ok`, `refused`
-// are those of all pods since the last round, `spare` what some have and do not use while others lack; `ratio` compares the
-// times to the first token with the least of before.
+// Learns how many calls a downstream takes. The leader does this from the reports of all pods. Pure. `inFlight`, `peak`, `ok`
+// and `refused` are sums over all pods since the last round. `spare` is what some pods do not use while others lack it.
+// `ratio` compares the times to the first token with the lowest before.
 //
-//   the first of these that is so        then the capacity
-//   more than 1 % was refused            is cut: to .97 of what was in flight, by .03 at least and .3 at most; in the first
-//                                        rounds in which anything is, to .97 of what was left of the burst
-//   the ratio is over 1.35               is cut to .93 of what was in flight
+//   the first of these that applies      then the capacity
+//   more than 1 % was refused            is cut to .97 of the calls in flight, by at least .03 and at most .3; in the first
+//                                        rounds with refusals, to .97 of what was left of the burst
+//   the ratio is over 1.35               is cut to .93 of the calls in flight
 //   it is not known yet                  stays unknown
 //   the ratio is over 1.2, or any        stays
-//   was refused
-//   the peak is .85 of it less the       grows by .012 a call that went well; by .032 after 7 clean round trips, and by .1
-//   spare                                after 11: at its limit it is refused long before, so that the limit must be gone
+//   call was refused
+//   the peak is at least .85 of (the     grows by .012 per successful call; by .032 after 7 clean round trips, and by .1
+//   capacity less the spare)             after 11: at its limit it would refuse long before, so the limit must be gone
 //
-// Growth counts calls, not seconds: long calls would be tried far more often than they end. Of short ones, a round trip a
-// round counts. Clean are round trips since the last cut or refusal.
+// Growth counts calls, not seconds: with long calls, growth by time would probe far more often than calls end. With short
+// calls, one round trip per round counts. A round trip is clean if there was no cut or refusal since.
 import { medianOf } from '../../lib/median.ts'
 
 export type Capacity = {
-  /** Null until there was a sign of it. */
+  /** Null until there is a sign of a limit. */
   readonly capacity: number | null
   readonly memory: Memory
 }
 type Memory = {
-  /** Calls that went well since it was cut, or any was refused. */
+  /** Successful calls since the last cut or refusal. */
   readonly okSince: number
-  /** Whether anything was refused in the last round. */
+  /** Whether any call was refused in the last round. */
   readonly isRefusing: boolean
-  /** Whether these are the first rounds in which anything was. Undefined: as a release before wrote it. */
+  /** Whether these are the first rounds with refusals. Undefined in a row of the previous release. */
   readonly isFirst?: boolean
   readonly samples: readonly number[]
-  /** When their window was opened. */
+  /** When the window of the samples opened. */
   readonly sinceMs: number
   readonly medians: readonly number[]
   readonly ratio: number
@@ -37,7 +37,7 @@ type Memory = {
 export type RoundSum = {
   readonly inFlight: number
   readonly peak: number
-  /** What was left of the peak without what was refused, or is in flight at the end of the round. */
+  /** The peak without the refused calls, or the calls in flight at the end of the round if there are more. */
   readonly left: number
   readonly spare: number
   readonly ok: number
@@ -48,7 +48,7 @@ export type RoundSum = {
 const REFUSED = { part: 0.01, to: 0.97, atMost: 0.7 }
 const SLOW = { over: 1.35, to: 0.93, after: 1.25, hold: 1.2 }
 const IN_USE = 0.85
-/** The first whose clean round trips are behind it. */
+/** The first entry with enough clean round trips applies. */
 const GROWTH = [
   { trips: 11, rate: 0.1 },
   { trips: 7, rate: 0.032 },
@@ -68,7 +68,7 @@ export function learnCapacity(before: Capacity, seen: RoundSum, nowMs: number): 
   const { capacity } = before
   const isFirst = capacity === null || (before.memory.isFirst === true && refused > 0)
   if (refused > REFUSED.part * (refused + ok)) {
-    // A first burst is far above the limit, and over within a round or two: its mean says little, what is left of it all.
+    // A first burst is far above the limit and ends within a round or two. Its mean says little; the calls left of it say all.
     const cut = isFirst
       ? REFUSED.to * Math.max(inFlight, seen.left)
       : Math.min(REFUSED.to * capacity, Math.max(REFUSED.to * inFlight, REFUSED.atMost * capacity))
@@ -82,13 +82,13 @@ export function learnCapacity(before: Capacity, seen: RoundSum, nowMs: number): 
   if (capacity === null || memory.ratio > SLOW.hold) return { capacity, memory }
   const isInUse = seen.peak >= IN_USE * (Math.floor(capacity) - seen.spare)
   if (!isInUse) return { capacity, memory }
-  const clean = Math.min(ok, capacity) // pods hear of it once a round, however many trips that was
+  const clean = Math.min(ok, capacity) // pods learn of growth once a round, so at most one round trip a round counts
   const okSince = memory.okSince + clean
   const { rate } = GROWTH.find(({ trips }) => okSince >= trips * capacity)!
   return { capacity: capacity + rate * clean, memory: { ...memory, okSince } }
 }
 
-/** A window closes with sixty samples. One that was not filled within a minute is forgotten, and nothing is slow. */
+/** A window closes with sixty samples. If it is not full within a minute, it is dropped and the ratio is 1 again. */
 function compareLatency(memory: Memory, firstsMs: readonly number[], nowMs: number): Memory {
   const isOld = nowMs - memory.sinceMs > WINDOW.ms
   const kept = isOld ? { samples: [], sinceMs: nowMs, ratio: 1 } : memory

@@ -1,5 +1,6 @@
-// What the leader does for downstreams: it learns how much each takes, and says who may have how much of it. A row is
-// written over the one that it follows from, and under the leader's term: overtaken, it changes no row.
+// The leader's duties for downstreams. `shares` runs about once a second: it learns how many calls each downstream takes and
+// publishes each pod's share. `old downstreams` runs once a minute and deletes old rows. A new row replaces only the row that
+// it follows from, and only under the leader's term: if another leader was faster, nothing changes.
 import { valueOf, type Query, type Transactions } from '../../store/database.ts'
 import { IS_LEADER, type Duty, type Term } from '../../store/leader.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -11,7 +12,7 @@ type Deps = { readonly database: Transactions; readonly log: Log }
 type Keyed = LedgerRow & { readonly key: string }
 type PodLoads = { readonly pod: number; readonly at: number; readonly loads: Readonly<Record<string, Load>> }
 
-const EARLY_MS = 100 // a round is not left out because a timer was early
+const EARLY_MS = 100 // so that a timer that fires early does not skip a round
 const SWEEP_MS = 60_000
 
 const LOADS = `
@@ -25,7 +26,7 @@ const ROWS = `
 
 const NOW = 'select (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs"'
 
-// $1 term · $2 the leader's pod · $3 rows. Pauses are left as they are: pods write them.
+// $1 term · $2 the leader's pod · $3 rows. Leaves pauses alone, because pods write them.
 const PUBLISH = `
   insert into fleetline.downstreams as d (key, term, gen, capacity, memory, shares, safe_share, expires_at)
   select r.key, $1, r.gen, r.capacity, r.memory, r.shares, r.safe, clock_timestamp() + ${LEASE_MS} * interval '1 ms'
@@ -37,7 +38,7 @@ const PUBLISH = `
    where d.term <= excluded.term and d.gen = excluded.gen - 1
   returning d.key`
 
-// What a pod told a minute ago is nobody's any more; what was learnt of a downstream is kept for thirty days without use.
+// Deletes pods' reports after a minute, and what was learnt of a downstream after thirty days without use.
 const SWEEP = [
   `delete from fleetline.downstream_loads d where at < clock_timestamp() - interval '1 minute'
       and ${IS_LEADER}`,
@@ -63,7 +64,7 @@ export function throttleDuties({ database, log }: Deps): Duty[] {
   ]
 }
 
-/** The rows that are to be written now. The time is read first: whatever else is read is as young, or younger. */
+/** Makes the rows to write now. The time is read first, so that everything else is at least as recent. */
 export async function readDueRows(query: Query): Promise<Keyed[]> {
   const [now] = await query<{ nowMs: number }>(NOW)
   const heard = await query<PodLoads>(LOADS)

@@ -1,44 +1,44 @@
-// What the fleet lets a pod have in flight at a downstream, and until when. Pure.
+// How many calls the fleet lets a pod have in flight at a downstream, and until when. Pure.
 //
 //   the pod                                                it may have
 //   has not read yet                                       1
-//   reads that nothing is learnt: no row, or no capacity   what its own rules let it
+//   reads that nothing is learnt: no row, or no capacity   what its own rules allow
 //   reads a row that does not name it                      1
 //   reads its share                                        its share, which may be 0 for a while
-//   has read nothing new by the end of the lease           the lesser of its share and the safe share, at least 1 (T6)
+//   has read nothing new when the lease ends               the lower of its share and the safe share, at least 1 (T6)
 //
-// A lease is counted from before the read was sent, by the milliseconds that the database said were left: no clocks are
-// compared, and a pod that was paused finds its lease over before it sends anything.
+// A lease starts before the read is sent and lasts as many milliseconds as the database says are left. So no two clocks are
+// compared, and a process that was suspended finds its lease expired before it sends anything.
 
 export const LEASE_MS = 15_000
 
 export type Lease = {
   readonly share: number
-  /** Once the lease is over, however long that takes. */
+  /** Applies from the end of the lease until the next read. */
   readonly safe: number
   readonly untilMs: number
-  /** Of the row: what the pod says it acts on. 0 without one. */
+  /** The generation of the row. The pod reports it as the row that it acts on. 0 without a row. */
   readonly gen: number
-  /** Whether the capacity is known: the share is a part of it. */
+  /** Whether the capacity is known. If so, the share is a part of it. */
   readonly isLearnt: boolean
-  /** Whether nothing is being refused, on any pod. */
+  /** Whether no call is being refused, on any pod. */
   readonly isClean: boolean
 }
-/** As it was read. */
+/** A downstream's row as a pod reads it. */
 export type Offer = {
   readonly gen: number
   readonly isLearnt: boolean
   readonly isClean: boolean
-  /** Null: the row does not name this pod. */
+  /** Null if the row does not name this pod. */
   readonly share: number | null
   readonly safe: number
   readonly leftMs: number
 }
 
-/** With the pause that is meant for all pods. */
+/** Adds the pause that applies to all pods. */
 export type HeardOffer = Offer & { readonly pauseMs: number }
 
-/** Of a pod that has not read. */
+/** The lease of a pod that has not read yet. */
 export const UNREAD: Lease = {
   share: 1,
   safe: 1,
@@ -52,14 +52,14 @@ export function isValid(lease: Lease, nowMs: number): boolean {
   return nowMs < lease.untilMs
 }
 
-/** What may be in flight, whatever was learnt here. */
+/** How many calls may be in flight, whatever this pod has learnt. */
 export function boundOf(lease: Lease, nowMs: number): number {
   return isValid(lease, nowMs) ? lease.share : Math.max(1, Math.min(lease.share, lease.safe))
 }
 
 type Reading = { readonly sentMs: number; readonly most: number }
 
-/** After a read; `undefined`: there is no row. */
+/** Makes the lease after a read. `offer` is undefined if there is no row. */
 export function renewLease(lease: Lease, offer: Offer | undefined, { sentMs, most }: Reading): Lease {
   if (!offer) return lease === UNREAD ? { ...UNREAD, share: most, untilMs: sentMs + LEASE_MS } : lease
   const { gen, isLearnt, isClean, safe } = offer

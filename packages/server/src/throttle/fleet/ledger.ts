@@ -1,44 +1,44 @@
-// The row of a downstream, as the leader writes it next. Pure, and all that it needs stands in the row: whoever leads, goes
-// on where the last one was. It follows from one row and is written only over that one, so that it does not matter to T1
-// how many believe to lead.
+// Makes the next row of a downstream, which the leader writes. Pure. The row contains everything that the next one needs, so
+// a new leader continues where the last one stopped. A row follows from one row and replaces only that one, so T1 holds even
+// if several pods think that they lead.
 //
 //   a pod                                      its share
-//   tells a load, and the row has it           what `share` hands it
-//   tells a load, and the row has it not       likewise; until it has read that, it may have acted as one who is new
-//   tells that it has stopped: `most` is 0     none any more, which is free at once: it is the last that it tells
-//   tells nothing any more                     likewise, as one who wants what it has; free once what it told is older than a lease
+//   reports, and the row names it              what `handOver` gives it
+//   reports, and the row does not name it      the same; until the pod reads this row, it acts as a new pod (`lease.ts`)
+//   reports that it stops: `most` is 0         none, and the old one is free at once: this is its last report
+//   reports nothing any more                   as if it wanted what it has; free once its last report is older than a lease
 //
-// `upTo` is the most that a pod may act on: its share, and those of before until it has told that it read a row since the
-// last change. Its lease ends when the load that its share was given for is older than a lease, so that nobody acts on a
+// `upTo` is the most that a pod may act on: its share, and earlier shares until the pod reports that it has read a row since
+// the last change. The lease of a share ends when the report that it was given for is older than a lease. So no pod acts on a
 // share that was freed.
 import { learnCapacity, UNLEARNT, type Capacity, type RoundSum } from './capacity.ts'
 import { LEASE_MS } from './lease.ts'
 import { divide, handOver } from './shares.ts'
 
-/** What a pod tells the leader about one downstream, once a round. */
+/** A pod's report to the leader about one downstream, once a round. */
 export type Load = {
-  /** Of the row that the pod acts on. */
+  /** The generation of the row that the pod acts on. */
   readonly gen: number
   readonly inFlight: number
   readonly peak: number
-  /** Undefined: of a pod of the release before. */
+  /** Undefined in a report of the previous release. */
   readonly held?: number
   readonly want: number
-  /** More it would never have. 0: nothing any more, as it stops. */
+  /** The most that the pod would ever use. 0: the pod stops and needs nothing more. */
   readonly most: number
   readonly ok: number
   readonly refused: number
-  /** Times to the first token of this round's calls, some of them. */
+  /** Times to the first token of some of this round's calls. */
   readonly firstsMs: readonly number[]
 }
 export type LedgerEntry = {
   readonly share: number
   readonly upTo: number
-  /** The first row with this share. */
+  /** The generation of the first row with this share. */
   readonly since: number
-  /** Of the load, by the database's clock. */
+  /** When the pod's report was written, by the database's clock. */
   readonly at: number
-  /** Totals that are counted already. */
+  /** The pod's totals that are already counted. */
   readonly ok: number
   readonly refused: number
 }
@@ -53,7 +53,7 @@ export type ToldLoad = { readonly pod: number; readonly at: number; readonly loa
 const SAFE_PART = 0.8
 const RENEW_MS = 10_000
 
-/** What follows on a row, or on none, and what pods have told by now. */
+/** Makes the row that follows from the row before, or from none, and from the pods' reports. */
 export function nextRow(before: LedgerRow | undefined, told: readonly ToldLoad[], nowMs: number): LedgerRow {
   const row = before ?? { ...UNLEARNT, gen: 0, shares: {}, safe: 1, expiresMs: nowMs + LEASE_MS }
   const gen = row.gen + 1
@@ -97,7 +97,7 @@ export function nextRow(before: LedgerRow | undefined, told: readonly ToldLoad[]
   }
 }
 
-/** What happened since the row was written. After a time without a leader, or of a pod that is new: nothing. */
+/** Sums up what happened since the row was written. Counts nothing of a new pod, and nothing after a time without a leader. */
 function sumRound(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): RoundSum {
   const since = {
     ok: 0,
@@ -123,8 +123,8 @@ function sumRound(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): Ro
   return since
 }
 
-/** What pods that have enough do not use, while another has less than it wants: else one that is idle, which has 1 at least,
- *  would keep a small capacity from ever being in use. */
+/** What satisfied pods do not use while another pod has less than it wants. Otherwise an idle pod, which has at least 1, would
+ *  keep a small capacity from ever counting as in use. */
 function countSpare(row: LedgerRow, fresh: readonly ToldLoad[]): number {
   const shareOf = ({ pod }: ToldLoad) => row.shares[pod]?.share ?? 0
   const [lacking, content] = [fresh.filter(lacks), fresh.filter((one) => !lacks(one))]
@@ -155,7 +155,7 @@ function findSilent(row: LedgerRow, fresh: readonly ToldLoad[], nowMs: number): 
   })
 }
 
-/** Whether it says anything that the row before did not, or its lease is to be renewed. */
+/** Whether the next row differs from the row before, or the lease needs renewal. */
 export function isNews(before: LedgerRow | undefined, next: LedgerRow, nowMs: number): boolean {
   if (!before || before.expiresMs - nowMs < RENEW_MS || before.capacity !== next.capacity) return true
   const pods = Object.keys(next.shares)

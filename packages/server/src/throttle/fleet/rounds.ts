@@ -1,7 +1,8 @@
-// The pod's side of the shares: round after round, in one statement, it tells what it does and reads what it may. A round a
-// second while any downstream is in use; at once when one comes into use, when a share was cut, so that others may have it,
-// and when a provider asked for a long pause, which is for all pods. Nothing waits for a round: without one, leases end
-// and safe shares hold. The last says what it will not use any more, so that others need not wait for the end of its lease.
+// The pod's side of the shares. In each round, one statement reports the pod's load and reads its shares. Rounds run once a
+// second while any downstream is in use. A round runs at once when a downstream comes into use, when a share was cut (so that
+// others may have it), and when a provider asked for a long pause, which applies to all pods. No call waits for a round:
+// without rounds, leases expire and safe shares apply. The last round reports what this pod no longer uses, so that others
+// do not wait for the end of its lease.
 import { createBell } from '../../lib/bell.ts'
 import type { Clock } from '../../lib/clock.ts'
 import type { Service } from '../../lib/lifecycle.ts'
@@ -10,19 +11,19 @@ import type { Log } from '../../telemetry/log.ts'
 import { LEASE_MS, type HeardOffer } from './lease.ts'
 import type { Load } from './ledger.ts'
 
-/** `wideMs`: for so long all pods are to pause. */
+/** `wideMs`: how long all pods must pause. */
 export type Report = { readonly load: Load; readonly wideMs: number | undefined }
-/** One downstream of this pod, as a round sees it. */
+/** One downstream of this pod, as rounds use it. */
 export type Reporter = {
-  /** What happened since the last report. */
+  /** Returns what happened since the last report. */
   readonly takeReport: () => Report
-  /** What was read; undefined: there is no row. */
+  /** Applies what was read. `offer` is undefined if there is no row. */
   readonly applyOffer: (offer: HeardOffer | undefined, sentMs: number) => void
-  /** From now on nothing is sent, if nothing is in flight or waits: its share is free once that is told. */
+  /** Sends nothing from now on if no call is in flight or waits. Once that is reported, its share is free. */
   readonly close: () => void
 }
 export type Rounds = Service & {
-  /** There is something to tell. */
+  /** Runs a round soon, because there is something to report. */
   readonly wake: () => void
 }
 type Deps = {
@@ -30,7 +31,7 @@ type Deps = {
   readonly clock: Clock
   readonly log: Log
   readonly reporters: () => ReadonlyMap<string, Reporter>
-  /** This pod, while it is one. */
+  /** This pod's number, while it is registered. */
   readonly self: () => number | undefined
 }
 type Answer = HeardOffer & { readonly key: string }
@@ -39,8 +40,8 @@ export const ROUND_MS = 1_000
 export const LEAST_MS = 50
 const DEADLINE_MS = 5_000
 
-// $1 pod · $2 its loads · $3 pauses that are meant for all: [{key, ms}], which only ever become longer · $4 keys.
-// The lease of a share ends with the load that it was given for (`ledger`).
+// $1 pod · $2 its loads · $3 pauses for all pods: [{key, ms}]; a pause only becomes longer · $4 keys.
+// The lease of a share ends with the report that it was given for (`ledger`).
 const ROUND = `
   with told as (
     insert into fleetline.downstream_loads (pod, at, loads) values ($1, clock_timestamp(), $2)

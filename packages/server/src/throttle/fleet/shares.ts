@@ -1,21 +1,22 @@
-// How a capacity is divided among pods, and how shares move from one to another. Pure.
-//   divide    what each should have: one each, the rest by what they want, the greatest wants cut to one level; what nobody
-//             wants is spread evenly, for bursts. With fewer permits than pods they go round: one moves on every 30 s.
-//   handOver  what each gets now. Who should have less has it at once; who should have more gets it from what is certainly
-//             free, as what a pod acts on may be its share of before: the shares in force never sum above the capacity (T1).
-//             Calls in flight above a share that has shrunk are not cancelled: until they end, nobody has what they take.
+// Divides a capacity among pods and moves shares from one pod to another. Pure.
+//   divide    What each pod should have: one each, the rest by what they want, with the greatest wants cut to one level. What
+//             nobody wants is spread evenly, for bursts. If there are fewer permits than pods, they rotate: one moves every 30 s.
+//   handOver  What each pod gets now. A pod that should have less loses it at once. A pod that should have more gets it only
+//             from permits that are certainly free, because another pod may still act on its earlier share. So the shares in
+//             force never sum above the capacity (T1). Calls in flight above a share that has shrunk are not cancelled; their
+//             permits go to nobody until they end.
 
 type Claimant = {
   readonly pod: number
   readonly want: number
   readonly most: number
-  /** What it has now. */
+  /** What the pod has now. */
   readonly share: number
 }
 
 const TURN_MS = 30_000
 
-/** What each should have, in the order of the claimants. */
+/** In the order of the claimants. */
 export function divide(capacity: number, claimants: readonly Claimant[], nowMs: number): number[] {
   const count = claimants.length
   if (capacity < count) {
@@ -40,9 +41,9 @@ export function divide(capacity: number, claimants: readonly Claimant[], nowMs: 
 type Move = {
   readonly pod: number
   readonly share: number
-  /** The most that it may act on now. */
+  /** The most that the pod may act on now. */
   readonly inForce: number
-  /** How many of its calls are in flight. */
+  /** The pod's calls in flight. */
   readonly held: number
   readonly target: number
 }
@@ -53,11 +54,11 @@ export function handOver(capacity: number, moves: readonly Move[]): number[] {
   const taken = sum(moves.map(({ inForce, held }, index) => Math.max(inForce, held, kept[index]!)))
   const lacks = moves.map(({ target }, index) => target - kept[index]!)
   const room = Math.max(0, Math.min(capacity - taken, sum(lacks)))
-  const unmet = fill(sum(lacks) - room, lacks, moves) // the largest lack is met first
+  const unmet = fill(sum(lacks) - room, lacks, moves) // fills the largest lack first
   return kept.map((share, index) => share + lacks[index]! - unmet[index]!)
 }
 
-/** What each has of its share, and should have: less than that where calls of others take it. */
+/** How much of its share each pod keeps: what it should have, or less where calls of other pods take up the capacity. */
 function keep(capacity: number, moves: readonly Move[]): number[] {
   const kept = moves.map(({ share, target }) => Math.min(share, target))
   const unused = moves.map(({ held }, index) => Math.max(0, kept[index]! - held))
@@ -66,7 +67,7 @@ function keep(capacity: number, moves: readonly Move[]): number[] {
   return kept.map((share, index) => share - given[index]!)
 }
 
-/** As evenly as their tops allow; what does not go evenly, to those who have more already: shares stay where they are. */
+/** Spreads an amount as evenly as the tops allow. The remainder goes to those that already have more, so that shares stay put. */
 function fill(
   amount: number,
   tops: readonly number[],
@@ -82,7 +83,7 @@ function fill(
   return given
 }
 
-/** The greatest whole level that the amount suffices for. */
+/** The greatest whole level that the amount covers. */
 function levelOf(amount: number, tops: readonly number[]): number {
   let rest = amount
   const sorted = tops.toSorted((a, b) => a - b)

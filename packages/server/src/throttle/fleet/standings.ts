@@ -1,24 +1,24 @@
-// Downstreams as operators see them: what the fleet has learnt, from their rows; who uses them, from what pods told within
-// the time of a lease. Read whole when somebody asks, within a limit of time: agents' own last, of which tenants make many.
+// Downstreams as operators see them: what the fleet has learnt, from their rows, and which pods use them, from the reports of
+// the last lease time. Read whole on request, under a time limit. Agents' own downstreams come last, because tenants make many.
 import { valueOf, type Transactions } from '../../store/database.ts'
 import { OF_AGENTS } from '../definition.ts'
 import { LEASE_MS } from './lease.ts'
 
 export type DownstreamStanding = {
   readonly key: string
-  /** How much may be in flight, over all pods; null until a provider has refused, or slowed down. */
+  /** How many calls may be in flight from all pods. Null until a provider has refused calls or slowed down. */
   readonly capacity: number | null
-  /** Of the last second, the mean. */
+  /** The mean of the last second. */
   readonly inFlight: number
   readonly want: number
   readonly pausedUntil: string | null
-  /** Since the last share was published; null: none was. */
+  /** Since shares were last published. Null if they never were. */
   readonly ageMs: number | null
   readonly pods: readonly Share[]
 }
 type Share = {
   readonly pod: string
-  /** Null: it is not named yet, and has 1; or nothing is learnt, and it has what its own rules let it. */
+  /** Null if the row does not name the pod yet (it has 1), or if nothing is learnt (it has what its own rules allow). */
   readonly share: number | null
   readonly inFlight: number
   readonly want: number

@@ -1,5 +1,5 @@
-// The downstreams of a pod, each by its key: one limit of a provider is one key, whoever calls under it. Options are said
-// once; another `get` of the key may repeat them, or say nothing.
+// The downstreams of a pod, by key. One limit of a provider is one key, whoever calls under it. Set the options of a key
+// once; a later `get` of the key may repeat the same options or pass none.
 import { isDeepStrictEqual } from 'node:util'
 import { Rejected } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
@@ -21,24 +21,25 @@ import { modeOf, type Mode } from '../definition.ts'
 
 export type RunOptions = {
   readonly signal?: AbortSignal
-  /** For a permit; longer belongs in the queue. */
+  /** How long to wait for a permit. Work that can wait longer belongs in the queue. */
   readonly maxWait?: string
 }
 export type Downstream = {
   readonly key: string
   /**
-   * Calls it once there is a permit. Throws `Retry`, code `rate_limited`, if nothing was sent, with `at` for when to
-   * ask again, or code `unavailable` once the pod has stopped; else what the body threw. It never tries again, so that an SDK's own retries should be off.
+   * Runs the body as soon as there is a permit. Throws what the body threw. If nothing was sent, it throws a `Retry`: code
+   * `rate_limited` with `at` (when to ask again), or code `unavailable` once the pod has stopped. It never retries, and you
+   * should turn off an SDK's own retries.
    */
   run<Value>(body: (call: Call) => Promise<Value>, options?: RunOptions): Promise<Value>
   standing(): Standing
 }
 export type Downstreams = {
   get(key: string, options?: DownstreamOptions): Downstream
-  /** Whether agents behind URLs may share it. */
+  /** Whether agents behind URLs may share the key. */
   readonly isOpen: (key: string) => boolean
   readonly inUse: Limiters['all']
-  /** For what stands in the queue. */
+  /** Permits for work from the queue. */
   readonly permits: Permits
 }
 type Deps = {
@@ -46,11 +47,11 @@ type Deps = {
   readonly random: Random
   readonly metrics: Metrics
   readonly defined: readonly DownstreamDefinition[]
-  /** Of the whole pod. */
+  /** The mode of the whole pod. */
   readonly throttle: Mode
-  /** As many turns as run at once: an agent that shares a limit with nobody may be called as often. */
+  /** How many turns run at once. An agent that shares its limit with no other may get that many concurrent calls. */
   readonly turnSlots: number
-  /** There is something to tell the fleet, better soon. */
+  /** Called when there is news to report to the leader soon. */
   readonly onNews: () => void
 }
 type Said = { readonly settings: DownstreamSettings; readonly options: DownstreamOptions }

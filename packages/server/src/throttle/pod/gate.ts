@@ -1,5 +1,5 @@
-// Where calls of one downstream leave a pod: what was learnt (`window`), what happened since it was told (`tally`), and who
-// waits (`waiters`), which change together, in one synchronous step an event.
+// Admits calls of one downstream on one pod. The gate holds the learnt limit (`window`), the counts since the last report
+// (`tally`) and the waiting calls (`waiters`). Each event changes all three in one synchronous step.
 import type { Clock } from '../../lib/clock.ts'
 import type { Random } from '../../lib/random.ts'
 import { createWaiters, type Waiters } from '../../lib/waiters.ts'
@@ -22,7 +22,7 @@ import {
   type Window,
 } from './window.ts'
 
-/** How somebody who asked for a permit fared. */
+/** How a request for a permit ended. */
 type Asked = 'at_once' | 'waited' | 'none' | 'would_wait'
 export type Meter = {
   readonly asked: (how: Asked, waitedMs: number) => void
@@ -31,13 +31,13 @@ export type Meter = {
 export type Gate = Pick<Reporter, 'applyOffer' | 'close'> & {
   readonly waiters: Pick<Waiters, 'size' | 'tryEnter' | 'join'>
   readonly window: () => Window
-  /** Goes through although there is no room. */
+  /** Lets a call through although there is no room. */
   readonly force: () => void
-  /** A caller began to wait, or left. */
+  /** Checks the waiting calls again, after one has joined or left. */
   readonly admit: () => void
-  /** A call has ended: its permit is back. */
+  /** Records the end of a call and takes its permit back. */
   readonly end: (how: CallEnd) => void
-  /** `hasMore`: the queue has more for it than it had room for. */
+  /** `hasMore`: the queue has more tasks for this downstream than there was room for. */
   readonly takeReport: (hasMore: boolean) => Report
   readonly isClosed: () => boolean
 }
@@ -46,11 +46,11 @@ type Deps = {
   readonly random: Random
   readonly rules: Rules
   readonly meter: Meter
-  /** There is something to tell, better soon. */
+  /** Called when there is news to report to the leader soon. */
   readonly onNews: () => void
 }
 
-const MORE = 0.25 // of what it may have in flight
+const MORE = 0.25 // part of the calls that may be in flight
 
 export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate {
   let window: Window = openWindow(rules)
@@ -76,7 +76,7 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     const shutMs = opensAtMs(window, nowMs) - nowMs
     if (waiters.size === 0 || shutMs <= 0) return
     alarm = new AbortController()
-    clock.sleep(Math.ceil(shutMs), alarm.signal).then(admit, () => undefined) // aborted: it is set anew
+    clock.sleep(Math.ceil(shutMs), alarm.signal).then(admit, () => undefined) // aborted: a new alarm replaces it
   }
   const end = (how: CallEnd) => {
     const moment = { nowMs: clock.monotonicMs(), chance: random.unit(), rules }
@@ -103,7 +103,7 @@ export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate 
     const before = boundOf(window.lease, moment.nowMs)
     window = applyLease(window, renewLease(window.lease, offer, { ...rules, sentMs }), moment.nowMs)
     if (offer && offer.pauseMs > 0) window = pauseFor(window, offer.pauseMs, moment)
-    if (boundOf(window.lease, moment.nowMs) < before) onNews() // what it gave up goes to others once they hear of it
+    if (boundOf(window.lease, moment.nowMs) < before) onNews() // the leader gives the freed part away once it knows
     admit()
   }
   const close = () => void (isClosed = window.held + waiters.size === 0)

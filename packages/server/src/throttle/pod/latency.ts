@@ -1,6 +1,6 @@
-// Whether a provider has become slow: the median of the newest samples over the least of the medians before it. A sample
-// is the time to a call's first token; only calls that succeeded give one. A window closes with 40 samples, or after
-// 30 s with ten. One that is slow for good is not slow any more fifteen windows later. Pure.
+// Detects that a provider has become slow: the ratio of the newest median to the lowest median remembered. A sample is
+// the time to a call's first token; only calls that succeeded give one. A window closes with 40 samples, or after 30 s if
+// it has ten. A provider that stays slow no longer counts as slow fifteen windows later. Pure.
 
 import { medianOf } from '../../lib/median.ts'
 
@@ -8,7 +8,7 @@ export type Latency = {
   readonly samples: readonly number[]
   readonly sinceMs: number
   readonly medians: readonly number[]
-  /** Of the last window that closed; 1 before there are two. */
+  /** Of the last closed window; 1 until two windows have closed. */
   readonly ratio: number
 }
 
@@ -17,7 +17,7 @@ const REMEMBERED = 15
 
 export const UNTIMED: Latency = { samples: [], sinceMs: 0, medians: [], ratio: 1 }
 
-/** After one more sample; `isClosed` says that it was the last of its window. */
+/** Adds one sample. `isClosed` says that it closed its window. */
 export function addSample(
   { samples, sinceMs, medians, ratio }: Latency,
   sample: number,

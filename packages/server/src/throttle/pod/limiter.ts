@@ -1,6 +1,6 @@
-// One downstream, as one pod calls it. A call is sent under a permit, which one synchronous step grants after the whole test
-// (`gate`), and which comes back once, however the call ends (`call`). Nothing is tried again here: what was not sent, or
-// failed, is the caller's to put off. Who only observes goes through at once, and everything else is the same.
+// Calls one downstream from one pod. A call is sent under a permit. One synchronous step checks everything and grants the
+// permit (`gate`). The permit comes back once, however the call ends (`send`). The limiter never retries: the caller decides
+// what to do with a call that was not sent or has failed. In `observe` mode calls pass at once; everything else is the same.
 import { Retry } from '../../errors.ts'
 import { within, type Clock } from '../../lib/clock.ts'
 import type { Random } from '../../lib/random.ts'
@@ -14,39 +14,39 @@ import type { Meter } from './gate.ts'
 import { capOf, retryAtMs, type CallEnd, type Rules } from './window.ts'
 
 export type Standing = {
-  /** How many may be in flight here, as learnt so far. */
+  /** How many calls this pod may have in flight, as learnt so far. */
   readonly limit: number
-  /** What the fleet lets this pod have, and the row that says so. */
+  /** What the fleet allows this pod, and the row that says so. */
   readonly share: number
   readonly gen: number
   readonly held: number
   readonly waiting: number
-  /** Until when nothing is sent, if that lies ahead. */
+  /** Nothing is sent until then. Undefined if there is no pause. */
   readonly pausedUntil: Date | undefined
 }
 export type Limiter = Reporter & {
   run<Value>(body: (call: Call) => Promise<Value>, patience: PermitWish): Promise<Value>
   readonly standing: () => Standing
-  /** For how long nobody has called, or waited to; nothing inside a pause, which is not forgotten. */
+  /** For how long there has been no call and no waiter. 0 during a pause, so that the pause is not forgotten. */
   readonly idleMs: () => number
-  /** How many more attempts may begin, beside so many that have, and have not asked for a permit yet. */
+  /** How many more attempts may begin. `coming` attempts have begun and not asked for a permit yet. */
   readonly roomFor: (coming: number) => number
-  /** Whether the queue had as many as there was room for. */
+  /** Tells the limiter whether the queue had as many tasks as there was room for. */
   readonly claimed: (hasMore: boolean) => void
 }
 export type PermitWish = {
-  /** For a permit. */
+  /** How long to wait for a permit. */
   readonly maxWaitMs: number
   readonly deadlineMs: number
   readonly signal?: AbortSignal | undefined
-  /** Ends the wait, and not the call. */
+  /** Ends the wait but not the call. */
   readonly waitSignal?: AbortSignal | undefined
   /**
-   * The caller stands in a queue, and holds a slot while it waits: no more of those wait than go next. What was refused is
-   * thrown as a `Retry` that says when to come again, too.
+   * The caller is a task from the queue and holds a slot while it waits. So only as many of these wait as can go next. A
+   * refused call is thrown as a `Retry` that says when to try again.
    */
   readonly isQueued?: boolean | undefined
-  /** Somebody waits for the answer: it is not held back before there was a sign of a limit. */
+  /** A caller waits for the answer. The call is not held back before the first sign of a limit. */
   readonly isAwaited?: boolean | undefined
 }
 type Deps = {
@@ -56,7 +56,7 @@ type Deps = {
   readonly rules: Rules
   readonly mode: 'enforce' | 'observe'
   readonly meter: Meter
-  /** There is something to tell, better soon. */
+  /** Called when there is news to report to the leader soon. */
   readonly onNews: () => void
 }
 
@@ -67,8 +67,8 @@ export function createLimiter(deps: Deps): Limiter {
   const gate = createGate(deps)
   let usedMs = clock.monotonicMs()
   let hasMore = false
-  const queued = { waiting: 0 } // of those in line, who stand in a queue, too
-  let lastMs = 0 // who was turned away last comes again then
+  const queued = { waiting: 0 } // how many of the waiters are tasks from the queue
+  let lastMs = 0 // when the call that was rejected last may try again
   const use = () => void (usedMs = clock.monotonicMs())
   const refusal = (what: string, cause?: unknown) => {
     const moment = { nowMs: clock.monotonicMs(), chance: random.unit() }
@@ -110,7 +110,7 @@ export function createLimiter(deps: Deps): Limiter {
       const cap = capOf(window, nowMs)
       if (nowMs < window.pauseUntilMs || cap === 0) return 0
       const others = gate.waiters.size - queued.waiting
-      const behind = others > 0 && coming + queued.waiting === 0 ? 1 : 0 // they must not keep the queue out for ever
+      const behind = others > 0 && coming + queued.waiting === 0 ? 1 : 0 // other callers must not block the queue forever
       return Math.max(behind, cap - (coming + window.held + gate.waiters.size))
     },
     claimed: (isFull) => void (hasMore = isFull),
@@ -126,7 +126,7 @@ type Door = Pick<Deps, 'clock' | 'mode' | 'meter' | 'rules'> & {
   readonly refusal: (what: string) => Retry
 }
 
-/** Resolves with a permit taken. */
+/** The returned function resolves once it has taken a permit. */
 function createAdmission({ clock, mode, meter, rules, gate, queued, refusal }: Door) {
   const { waiters } = gate
   const none = (why: string) => {
@@ -138,11 +138,11 @@ function createAdmission({ clock, mode, meter, rules, gate, queued, refusal }: D
     gate.admit()
     const over = new AbortController()
     for (const one of [signal, waitSignal]) one?.addEventListener('abort', leave, { signal: over.signal })
-    clock.sleep(maxWaitMs, over.signal).then(leave, () => undefined) // aborted: it has its answer
+    clock.sleep(maxWaitMs, over.signal).then(leave, () => undefined) // aborted: the wait is over
     const isIn = await entered
     over.abort()
     if (isIn) return true
-    gate.admit() // the alarm may have been for this one alone
+    gate.admit() // the alarm may have been set for this waiter alone
     signal?.throwIfAborted()
     waitSignal?.throwIfAborted()
     return false
@@ -181,12 +181,12 @@ type Sent<Value> = {
   readonly deadlineMs: number
   readonly signal: AbortSignal | undefined
   readonly end: (how: CallEnd) => void
-  /** What is thrown if it was refused. */
+  /** Makes the error to throw for a refused call. */
   readonly asRefused: (error: unknown) => unknown
 }
 
-/** Sends a call, and gives its permit back once: by its return, its error, or its deadline (T5). A body that runs on past the
- *  deadline has no permit any more. */
+/** Sends a call and returns its permit once: when the body returns, throws or reaches its deadline (T5). A body that runs on
+ *  past the deadline has no permit any more. */
 export async function send<Value>(sent: Sent<Value>): Promise<Value> {
   const { body, clock, deadlineMs, signal, end } = sent
   const sentAtMs = clock.monotonicMs()
@@ -213,8 +213,8 @@ export async function send<Value>(sent: Sent<Value>): Promise<Value> {
   }
 
   function thrown(error: unknown): CallFailure {
-    if (signal?.aborted) return { kind: 'client' } // our own cancel
-    if (error === late) return { kind: told.firstMs === undefined ? 'timeout' : 'client' } // it spoke, at length
+    if (signal?.aborted) return { kind: 'client' } // we cancelled it
+    if (error === late) return { kind: told.firstMs === undefined ? 'timeout' : 'client' } // it answered, but at length
     return failureIn(error, clock.now())
   }
 }

@@ -1,8 +1,9 @@
-// The limiters of the downstreams that a pod calls. What was learnt is forgotten ten minutes after the last call, and then
-// begins anew. Of more than a thousand, one more takes the place of the first of
-//   the one that was idle for longest
-//   of the tenant with most agents that pause, the agent whose pause ends first: no tenant's agents shut others out
-// and of none, if there is none such: a pause that a key of code's is told is kept.
+// The limiters of the downstreams that a pod calls. A limiter is forgotten ten minutes after its last call; the next call
+// starts with a new one. A pod keeps at most a thousand. One more replaces the first of these that exists:
+//   1. the limiter that was idle for longest
+//   2. among paused agents of the tenant that has most of them: the agent whose pause ends first. So the agents of one
+//      tenant do not shut out others.
+// Otherwise nothing is evicted and the call is rejected: the pod never forgets a pause of a key that code names.
 import { Retry } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import type { Random } from '../../lib/random.ts'
@@ -14,7 +15,7 @@ import type { Mode } from '../definition.ts'
 
 export type Limiters = {
   readonly find: (key: string) => Limiter | undefined
-  /** That of the key, from now on in use. */
+  /** Finds or creates the limiter of a key. */
   readonly of: (key: string, settings: PodSettings) => Limiter
   readonly all: () => ReadonlyMap<string, Limiter>
 }
@@ -98,15 +99,15 @@ function forgetPaused(limiters: Map<string, Limiter>): void {
   if (most.length > 0) limiters.delete(most.reduce((a, b) => (untilMs(b) < untilMs(a) ? b : a)).key)
 }
 
-// A key that code names has a label of its own, up to a number of them; the others have one together, and so have all agents, whose
-// number is their tenants' affair (S22).
+// A key that code names has a metric label of its own, up to MOST_LABELS of them. The other keys share one label. All agents
+// share another, because tenants decide how many agents there are (S22).
 type Counters = Pick<Metrics, 'count' | 'observe'>
 
 const MOST_LABELS = 100
-const AGENTS = '(agents)' // no key has brackets
+const AGENTS = '(agents)' // keys have no brackets, so this is not a key
 const OTHERS = '(others)'
 
-/** The label of each key, the same for its whole life. */
+/** Returns the label of each key. A key keeps its label. */
 export function createLabels(): (key: string) => string {
   const labelled = new Set<string>()
   return (key) => {

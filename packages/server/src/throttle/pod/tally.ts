@@ -1,6 +1,7 @@
-// What a pod tells the leader about one downstream, once a round. `inFlight` is the mean of the round, without the time of
-// calls that were refused: those were never taken on; `peak` the most at once, `held` how many are at its end. `ok` and `refused` are totals, so that a load
-// nobody read loses nothing. `want` follows peak and line fast upwards and slowly down. Pure.
+// Sums up a pod's calls to one downstream, for its report to the leader once a round. `inFlight` is the mean of the round,
+// without the time of refused calls, because the provider never took them on. `peak` is the most calls at once, `held` the
+// calls at the end of the round. `ok` and `refused` are totals, so an unread report loses nothing. `want` follows the peak
+// plus the waiting calls, fast upwards and slowly downwards. Pure.
 import type { Load } from '../fleet/ledger.ts'
 import type { FailureKind } from '../reply/outcome.ts'
 
@@ -9,9 +10,9 @@ type Tally = {
   readonly refused: number
   readonly want: number
   readonly held: number
-  /** The most since the last load. */
+  /** The most calls at once since the last report. */
   readonly peak: number
-  /** Calls times milliseconds, since the last load. */
+  /** Calls times milliseconds since the last report. */
   readonly areaMs: number
   readonly sinceMs: number
   readonly atMs: number
@@ -27,7 +28,7 @@ export function emptyTally(nowMs: number): Tally {
   return { ...none, sinceMs: nowMs, atMs: nowMs, firstsMs: [] }
 }
 
-/** So many are in flight from now on. */
+/** Records how many calls are in flight from now on. */
 export function setHeld(tally: Tally, held: number, nowMs: number): Tally {
   const areaMs = tally.areaMs + tally.held * (nowMs - tally.atMs)
   return { ...tally, held, peak: Math.max(tally.peak, held), areaMs, atMs: nowMs }
@@ -40,7 +41,7 @@ type EndedCall = {
 }
 type Moment = { readonly nowMs: number; readonly chance: number }
 
-/** A call ended. Of more first tokens than are told, each has the same chance to be among them. */
+/** Counts the end of a call. A report has room for 32 first-token times; of more, each has the same chance to be included. */
 export function countEnd(tally: Tally, { kind, firstMs, sentAtMs }: EndedCall, moment: Moment): Tally {
   if (kind === 'refused') {
     const spentMs = moment.nowMs - Math.max(sentAtMs, tally.sinceMs)

@@ -1,67 +1,67 @@
 // How many calls one pod may have in flight at one downstream, learnt from how its calls end. Pure functions of
-// (window, event, now, chance). At most `cap` are in flight, cap = max(1, ⌊min(limit, bound)⌋), none at all under a share of
-// nothing, and none begins in a pause. The bound is what the fleet lets this pod have (`lease`).
+// (window, event, now, chance). At most `cap` calls are in flight: cap = max(1, ⌊min(limit, bound)⌋), or 0 if the pod's share
+// is 0. No call begins during a pause. The bound is what the fleet allows this pod (`lease`).
 //
 // A window is starting until the first sign of a limit, here or in the fleet. While it starts, the limit doubles every 200 ms
-// from when it was first used up: from 8 to 256 in a second. Calls that somebody waits for are held back by the bound alone.
+// from when it was first used up: from 8 to 256 in a second. Only the bound holds back calls that somebody waits for.
 //
 //   a call ends   when                                             then
 //   ok            in use (held ≥ .8 cap), no hold, latency < 1.3,  limit + 1/limit: + 1 a round trip
 //                 not starting
-//   ok            a latency window closed at > 1.6                 limit × .95; starting ends, with .95 of what was in flight
+//   ok            a latency window closed at > 1.6                 limit × .95; starting ends, at .95 of the calls in flight
 //   refused       sent after the last cut                          cut × .7, starting ends, hold for max(2 s, first token);
-//                                                                  × .85 under a share, as the leader cuts, too
-//   refused       sent before the first cut, and none sent after   limit ≤ .97 of what is in flight without it: what is left of
-//                 it has ended yet                                 the first burst is what the downstream takes
-//   timeout       sent after the last cut                          cut × .85, likewise
-//   server        > 20 % of ≥ 10 ends in 30 s, sent after the cut  cut × .7, likewise
+//                                                                  × .85 under a share, because the leader cuts, too
+//   refused       sent before the first cut, while no call sent    limit ≤ .97 of the other calls in flight: what remains of
+//                 after that cut has ended                         the first burst is what the downstream accepts
+//   timeout       sent after the last cut                          cut × .85, the rest as for refused
+//   server        > 20 % of ≥ 10 ends in 30 s, sent after the cut  cut × .7, the rest as for refused
 //   client        always                                           nothing
-//   refused, timeout, server     with a wait                       pause for the wait and up to a tenth more
-//   refused, timeout             at limit 1, without a wait        pause for 1, 2, 4 … 60 s and up to a quarter more
-//   refused, timeout, server     with a wait of 10 s or more       all pods are to pause: `wideUntilMs`
-//   ok            not starting                                     limit ≤ max(its start, twice the most that were in flight
-//                                                                  at once in the last minute)
-//   (a lease is read)            a capacity is known               starting ends, at what was in flight or the limit has grown to
+//   refused, timeout, server     with a wait                       pause for the wait and up to a tenth longer
+//   refused, timeout             at limit 1, without a wait        pause for 1, 2, 4 … 60 s and up to a quarter longer
+//   refused, timeout, server     with a wait of 10 s or more       all pods must pause: `wideUntilMs`
+//   ok            not starting                                     limit ≤ max(its start, twice the most calls in flight at
+//                                                                  once in the last minute)
+//   (a lease is read)            a capacity is known               starting ends, at the calls in flight or the grown limit
 //   (a lease is read)            not starting                      limit ≤ bound
-//   (a lease is read)            a capacity is known, nothing is   limit = bound
-//                                refused anywhere, no cut here for
-//                                three calls' time
+//   (a lease is read)            a capacity is known, no refusals  limit = bound
+//                                on any pod, no cut here for the
+//                                time of three calls
 //
-// A cut is of what was truly in flight. Calls sent before a cut do not cut again (T2): the refusals of one overload are one.
+// A cut starts from the calls really in flight. Calls sent before a cut do not cut again (T2): one overload counts once.
 import { addSample, UNTIMED, type Latency } from './latency.ts'
 import { medianOf } from '../../lib/median.ts'
 import { boundOf, isValid, UNREAD, type Lease } from '../fleet/lease.ts'
 import type { CallFailure } from '../reply/outcome.ts'
 
 export type Rules = {
-  /** The first limit. */
+  /** The limit at the start. */
   readonly start: number
-  /** The greatest. */
+  /** The highest limit. */
   readonly most: number
 }
 export type Window = {
-  /** What was learnt, with its fraction. */
+  /** As learnt, with its fraction. */
   readonly limit: number
-  /** What it may not pass, whatever was learnt. */
+  /** Bounds the limit, whatever was learnt. */
   readonly lease: Lease
   readonly isStarting: boolean
-  /** While starting: since when the limit grows by time. Undefined: it was not used up yet. */
+  /** While starting: since when the limit doubles. Undefined until it is first used up. */
   readonly growsSinceMs: number | undefined
-  /** The calls of the first burst are still being refused. */
+  /** Calls of the first burst are still being refused. */
   readonly isSettling: boolean
   readonly held: number
   readonly cutAtMs: number
   readonly holdUntilMs: number
   readonly pauseUntilMs: number
-  /** A wait so long that it is meant for all pods, as it was told. */
+  /** The end of a wait so long that it applies to all pods, exactly as the provider asked. */
   readonly wideUntilMs: number
   readonly latency: Latency
-  /** Of the last successes: until the first token, and in whole. */
+  /** Of the last successes: time to the first token, and of the whole call. */
   readonly firstsMs: readonly number[]
   readonly wholesMs: readonly number[]
-  /** The last minute, the newest last. */
+  /** The last minute, newest last. */
   readonly spans: readonly Span[]
-  /** Cuts at limit 1 since a success, none of which was told a wait. */
+  /** Cuts at limit 1 since the last success, without a wait from the provider. */
   readonly lowest: number
 }
 type Span = {
@@ -74,7 +74,7 @@ type Ok = { readonly kind: 'ok'; readonly firstMs?: number | undefined; readonly
 export type CallEnd = (Ok | CallFailure) & { readonly sentAtMs: number }
 type Moment = {
   readonly nowMs: number
-  /** From 0 to 1. */
+  /** Random, from 0 to 1. */
   readonly chance: number
 }
 export type CutReason = 'refused' | 'timeout' | 'server' | 'latency'
@@ -86,7 +86,7 @@ const IN_USE = 0.8
 const SLOW = { hold: 1.3, shrink: 1.6, by: 0.95 }
 const CUT = { refused: 0.7, shared: 0.85, timeout: 0.85, server: 0.7, holdMs: 2_000 }
 const SETTLED = 0.97
-const DOUBLES_MS = 200 // a refusal is back sooner, as a rule: with 150, the first burst had twice as many
+const DOUBLES_MS = 200 // refusals usually arrive sooner; with 150 the first burst had twice as many
 const ILL = { part: 0.2, least: 10 }
 const LOWEST = { firstMs: 1_000, mostMs: 60_000, spread: 0.25 }
 const WAIT_SPREAD = 0.1
@@ -114,7 +114,7 @@ export function openWindow({ start, most }: Rules): Window {
   }
 }
 
-/** `isAwaited`: of calls that somebody waits for. */
+/** `isAwaited`: for calls that somebody waits for. */
 export function capOf(window: Window, nowMs: number, isAwaited = false): number {
   const bound = boundOf(window.lease, nowMs)
   if (bound === 0) return 0
@@ -126,7 +126,7 @@ export function maySend(window: Window, nowMs: number, isAwaited = false): boole
   return window.held < capOf(window, nowMs, isAwaited) && nowMs >= window.pauseUntilMs
 }
 
-/** When time alone may let somebody through, unless another lease is read; in the past if something may be sent now. */
+/** When a waiter may go without any event but a new lease. In the past if a call may be sent now. */
 export function opensAtMs(window: Window, nowMs: number): number {
   const { lease, pauseUntilMs, isStarting, growsSinceMs } = window
   if (boundOf(lease, nowMs) === 0) return Math.max(lease.untilMs, pauseUntilMs)
@@ -151,7 +151,7 @@ function doublingsIn(sinceMs: number, nowMs: number): number {
   return Math.floor((nowMs - sinceMs) / DOUBLES_MS)
 }
 
-/** What the fleet lets this pod have from now on. */
+/** Applies what the fleet allows this pod from now on. */
 export function applyLease(window: Window, lease: Lease, nowMs: number): Window {
   const bound = boundOf(lease, nowMs)
   const isCalm = nowMs - window.cutAtMs >= CALM_CALLS * medianOf(window.wholesMs)
@@ -161,13 +161,13 @@ export function applyLease(window: Window, lease: Lease, nowMs: number): Window 
   return { ...window, lease, limit: Math.max(1, pulls ? bound : Math.min(limit, bound)), isStarting: false }
 }
 
-/** Another pod was told to wait, for all of them. */
+/** Applies a pause that another pod was asked for and that is meant for all pods. */
 export function pauseFor(window: Window, pauseMs: number, { nowMs, chance }: Moment): Window {
-  if (nowMs + pauseMs <= window.pauseUntilMs) return window // heard before: a round must not spread it anew
+  if (nowMs + pauseMs <= window.pauseUntilMs) return window // already known: each round must not lengthen it again
   return extendPause(window, nowMs + pauseMs * (1 + WAIT_SPREAD * chance))
 }
 
-/** One call's end: what it teaches, and its permit back. `cut` says why the limit was cut, if it was. */
+/** Learns from the end of a call and takes its permit back. `cut` is the reason of a cut, if there was one. */
 export function recordEnd(
   window: Window,
   end: CallEnd,
@@ -182,14 +182,14 @@ export function recordEnd(
   }
   const { cut, ...taught } =
     end.kind === 'ok' ? learnFromSuccess(seen, end, { nowMs, rules }) : learnFromFailure(seen, end, moment)
-  // A call that was sent behind the first cut shows how much is taken now.
+  // A call sent after the first cut shows how much the downstream accepts now.
   const isSettling = taught.isSettling && !(window.isSettling && counted === 1)
   return { window: { ...taught, isSettling, held: taught.held - 1 }, cut }
 }
 
 /**
- * When to ask again who was turned away now, as far as that can be told: after one who was turned away before, by as much
- * as calls end one after the other here.
+ * Estimates when a caller that is rejected now should ask again. Callers rejected one after another get times that are as far
+ * apart as calls end here.
  */
 export function retryAtMs(window: Window, lastMs: number, { nowMs, chance }: Moment): number {
   const usualMs = Math.max(AGAIN.leastMs, medianOf(window.wholesMs))
@@ -247,7 +247,7 @@ function cutLimit(kind: 'refused' | 'timeout' | 'server', window: Window, nowMs:
   const holdMs = Math.max(CUT.holdMs, medianOf(window.firstsMs))
   const isShared = window.lease.isLearnt && isValid(window.lease, nowMs)
   const by = kind === 'refused' && isShared ? CUT.shared : CUT[kind]
-  const learnt = window.isStarting ? window.held : window.limit // a starting window has let through what was awaited, too
+  const learnt = window.isStarting ? window.held : window.limit // a starting window also let awaited calls through
   return {
     ...window,
     limit: Math.max(1, by * Math.min(learnt, boundOf(window.lease, nowMs), window.held)),
@@ -260,12 +260,12 @@ function cutLimit(kind: 'refused' | 'timeout' | 'server', window: Window, nowMs:
   }
 }
 
-/** After one more refusal of the first burst. */
+/** Lowers the limit after one more refusal of the first burst. */
 function settleBurst(window: Window): Window {
   return { ...window, limit: Math.max(1, Math.min(window.limit, SETTLED * (window.held - 1))) }
 }
 
-/** A pause only ever becomes longer. */
+/** A pause only becomes longer, never shorter. */
 function extendPause(window: Taught, untilMs: number): Taught {
   return { ...window, pauseUntilMs: Math.max(window.pauseUntilMs, untilMs) }
 }

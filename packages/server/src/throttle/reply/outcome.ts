@@ -1,12 +1,12 @@
-// What a failed call says about its provider. The first row that matches:
-//   refused   it has too much to do, or we sent too much: 429; Groq's 498; a 402 about what is in flight; a 503 that names
-//             a wait, a 5xx that speaks of high demand; `slow_down`, `ThrottlingException`, `rate_limit_error` … whatever
-//             the status
-//   timeout   no answer in time: 408, Node's and undici's timeouts, `ModelTimeoutException`, `TimeoutError`
-//   server    it is ill: 5xx, `overloaded_error`, a connection refused or reset
-//   client    all else: the request's own fault, or ours; says nothing about the provider
-// An error of this library that asks to be tried later counts as a refusal; one of a limiter does not: that was another
-// call, or none. Pure, and total.
+// Classifies a failed call by what it says about the provider. The first matching row applies:
+//   refused   The provider is overloaded, or we sent too much: 429; Groq's 498; a 402 about calls in flight; a 503 that names
+//             a wait; a 5xx that mentions high demand; `slow_down`, `ThrottlingException`, `rate_limit_error` … with any
+//             status
+//   timeout   No answer in time: 408, Node's and undici's timeouts, `ModelTimeoutException`, `TimeoutError`
+//   server    The provider has a fault: 5xx, `overloaded_error`, a connection refused or reset
+//   client    Everything else: the request is wrong, or our side is. Says nothing about the provider.
+// A `rate_limited` Retry of this library counts as refused. One thrown by a limiter does not: it is about another call, or
+// nothing was sent. Pure; never throws.
 import { kindOf, type Retry } from '../../errors.ts'
 import { replyIn, type ProviderReply } from './reply.ts'
 import { LONGEST_MS, waitOf } from './reply.ts'
@@ -14,7 +14,7 @@ import { LONGEST_MS, waitOf } from './reply.ts'
 export type FailureKind = 'refused' | 'timeout' | 'server' | 'client'
 export type CallFailure = {
   readonly kind: FailureKind
-  /** For how long it asked to be left alone. */
+  /** How long the provider asked us to wait. */
   readonly waitMs?: number | undefined
 }
 
@@ -49,16 +49,16 @@ const SERVER = [
 const DEMAND = /high demand|temporarily unable/i
 const IN_FLIGHT = /in[- ]flight|concurren/i
 
-/** Of what a call threw. */
+/** Classifies an error that a call threw. */
 export function failureIn(error: unknown, now: number): CallFailure {
   try {
     return ownRefusal(error, now) ?? failureOf(replyIn(error), now)
   } catch {
-    return { kind: 'client' } // not even its fields can be read
+    return { kind: 'client' } // even reading its fields throws
   }
 }
 
-/** Of what a provider answered. */
+/** Classifies an answer of a provider. */
 export function failureOf(reply: ProviderReply, now: number): CallFailure {
   const waitMs = waitOf(reply, now)
   const kind = kindOfReply(reply, waitMs !== undefined)

@@ -1,13 +1,14 @@
-// What a provider said, whichever client heard it: fetch and undici, AI SDK (`statusCode`, `responseHeaders`,
-// `responseBody`), OpenAI and Anthropic (`status`, `headers`, `error`), AWS (`name`, `$metadata`, `$response`), Node's
-// `code`s, an error inside a stream after a 200. Total: nothing of what was thrown is trusted, not even to be readable.
+// Reads a provider's answer from an error or response of any client: fetch and undici, AI SDK (`statusCode`,
+// `responseHeaders`, `responseBody`), OpenAI and Anthropic (`status`, `headers`, `error`), AWS (`name`, `$metadata`,
+// `$response`), Node's `code`s, and an error inside a stream after a 200. Never throws: a thrown value is not trusted, and
+// even reading one of its fields may fail.
 
 export type ProviderReply = {
-  /** Undefined: there was none, or nobody kept it. */
+  /** Undefined if there was no status or the client did not keep it. */
   readonly status: number | undefined
-  /** Names, codes and types of the error and of what caused it. */
+  /** Names, codes and types of the error and its causes. */
   readonly names: ReadonlySet<string>
-  /** Messages and bodies, as far as they are worth reading. */
+  /** Messages and bodies, cut to the length that we read. */
   readonly text: string
   readonly header: (name: string) => string | undefined
 }
@@ -21,13 +22,13 @@ const STATUS = ['status', 'statusCode', 'httpStatusCode'] as const
 const HEADERS = ['headers', 'responseHeaders'] as const
 const TEXTS = ['message', 'responseBody', 'body', 'details'] as const
 
-/** Of the parts that a caller has. A body may be text or what was parsed of it. */
+/** Builds a reply from its parts. The body may be text or parsed JSON. */
 export function replyOf(status: number, headers?: unknown, body?: unknown): ProviderReply {
   const inBody = levelsOf(typeof body === 'string' ? parseJson(body) : body, DEEPEST)
   return assembleReply([{ status, headers }, ...inBody], [textOf(body)])
 }
 
-/** Of what a call threw. */
+/** Builds a reply from an error that a call threw. */
 export function replyIn(error: unknown): ProviderReply {
   const levels = levelsOf(error, DEEPEST)
   const bodies = levels.flatMap((level) => levelsOf(parseJson(level['responseBody']), 2))
@@ -51,7 +52,7 @@ function assembleReply(levels: readonly Level[], texts: readonly string[]): Prov
   }
 }
 
-/** The thing itself first, then what stands inside it: causes, bodies, answers. Each is a copy of what could be read. */
+/** Lists the value first, then everything nested in it: causes, bodies, responses. Each level is a copy of its readable fields. */
 function levelsOf(value: unknown, deepest: number): Level[] {
   if (!isObject(value) || deepest === 0) return []
   const level = copyReadable(value)
@@ -67,7 +68,7 @@ function fieldOf(value: object, field: string): unknown {
   try {
     return (value as Level)[field]
   } catch {
-    return undefined // a getter that throws
+    return undefined // the getter threw
   }
 }
 
@@ -116,20 +117,20 @@ function isName(value: unknown): value is string {
   return typeof value === 'string' && value.length <= 128
 }
 
-// How long a provider asked to be left alone: the first of its signs that can be read and is more than nothing. When a bucket
-// is full again (`x-ratelimit-reset-tokens`, `anthropic-ratelimit-…-reset`) is not a wait: a call may go long before. A moment
-// is one of the provider's clock: its own `date` is now, if it told that.
+// How long a provider asked us to wait: the first readable sign that is greater than zero. The time at which a bucket is full
+// again (`x-ratelimit-reset-tokens`, `anthropic-ratelimit-…-reset`) is not a wait, because a call may succeed long before. A
+// point in time is read by the provider's clock: if the answer has a `date` header, that is the current time.
 
-/** Azure has said a day; who says more is not believed. */
+/** Azure has asked for a whole day. Longer waits are cut to this. */
 export const LONGEST_MS = 86_400_000
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }
 
-/** Undefined: it said nothing about it. */
+/** Undefined if the provider asked for no wait. */
 export function waitOf(reply: ProviderReply, ours: number): number | undefined {
   const { status, header, text } = reply
   const theirs = Date.parse(header('date') ?? '')
   const now = Number.isNaN(theirs) ? ours : theirs
-  const refusal = (name: string) => (status === 429 ? header(name) : undefined) // else it tells of a bucket
+  const refusal = (name: string) => (status === 429 ? header(name) : undefined) // with any other status it describes a bucket
   const signs = [
     () => numberOf(header('retry-after-ms')),
     () => numberOf(header('x-ms-retry-after-ms')),
@@ -158,11 +159,11 @@ function secondsOf(text: string | undefined): number | undefined {
 }
 
 function untilDate(text: string | undefined, now: number): number | undefined {
-  if (text === undefined || !/^\s*[A-Z]/i.test(text)) return undefined // all else is read as some date, too
+  if (text === undefined || !/^\s*[A-Z]/i.test(text)) return undefined // Date.parse reads other text as some date, too
   return finite(Date.parse(text) - now)
 }
 
-/** Milliseconds or seconds since 1970, else seconds from now. */
+/** Reads milliseconds or seconds since 1970; a small number means seconds from now. */
 function resetOf(text: string | undefined, now: number): number | undefined {
   const value = numberOf(text)
   if (value === undefined) return undefined
@@ -170,7 +171,7 @@ function resetOf(text: string | undefined, now: number): number | undefined {
   return value > 1e9 ? value * 1_000 - now : value * 1_000
 }
 
-/** `2 minutes`, `320ms`, `1m26.4s`. */
+/** Reads a wait from prose: `2 minutes`, `320ms`, `1m26.4s`. */
 function spokenMs(text: string): number | undefined {
   const begin = /(?:retry after|try again in)\s+(?=\d)/i.exec(text)
   if (!begin) return undefined

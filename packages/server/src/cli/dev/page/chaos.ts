@@ -1,4 +1,4 @@
-// Kills a random pod again and again, while it is switched on and somebody looks.
+// Kills a random pod again and again, while chaos is on and somebody watches the page.
 import type { Clock } from '../../../lib/clock.ts'
 import { every } from '../../../lib/every.ts'
 import type { Service } from '../../../lib/lifecycle.ts'
@@ -22,7 +22,7 @@ export const CHAOS_MS = 5_000
 export function createChaos({ clock, random, pods, isWatched, kill }: Deps): Chaos {
   let isOn = false
   const strike = async () => {
-    isOn &&= isWatched() // whoever closes the page ends it
+    isOn &&= isWatched() // closing the page ends it
     const ready = pods.filter((pod) => pod.standing().state === 'ready')
     const victim = ready[Math.floor(random.unit() * ready.length)]
     if (isOn && victim) kill(victim)

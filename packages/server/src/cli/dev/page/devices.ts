@@ -1,29 +1,29 @@
-// The two devices of the page. Each reaches the fleet through a pod of its own while that is ready, and through another one
-// while it is not, as behind a load balancer: the answer says which. A pod that ends takes its connections along; those of one
-// that is paused are cut, as a failed health check would.
+// The two devices of the page. Each has its own pod and uses it while it is ready. Otherwise it uses another pod, as behind a
+// load balancer; the answer names the pod. When a pod ends, its connections end. The connections of a paused pod are cut, as
+// after a failed health check.
 import { request as ask, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Ack } from '@fleetline/protocol'
 import { portsOf, type DevPod } from '../pods.ts'
 import type { DeviceName } from './wire.ts'
 
 export type Devices = {
-  /** Passes the request on, below the device's path; false: no pod is ready. */
+  /** Passes the request on with this path. Returns false if no pod is ready. */
   pass(device: DeviceName, path: string, request: IncomingMessage, response: ServerResponse): boolean
-  /** Ends what goes through this pod. */
+  /** Ends all connections through this pod. */
   cut(pod: string): void
 }
 type Deps = {
   readonly host: string
   readonly pods: readonly DevPod[]
-  /** Whether there is a session yet: a device that hears of none gives up. */
+  /** Whether the session exists yet: a device that finds none gives up. */
   readonly isReady: () => boolean
-  /** In which they talk. */
+  /** The session in which they talk. */
   readonly session: string
-  /** A device is told that a message of theirs is stored. */
+  /** Called when a device is told that its message is stored. */
   readonly onAck: (ack: Ack) => void
 }
 
-/** The order of the pods that they prefer. */
+/** In the order of the pods that they prefer. */
 export const DEVICES: readonly DeviceName[] = ['laptop', 'phone']
 const ASKED = ['accept', 'content-type', 'content-length', 'last-event-id'] as const
 const ANSWERED = [
@@ -51,7 +51,7 @@ export function createDevices({ host, pods, isReady, session, onAck }: Deps): De
       const { gateway: port } = portsOf(pod.standing())!
       const headers = only(request, ASKED)
       const passed = ask({ host, port, path, method: request.method, headers, agent: false })
-      passed.once('error', () => response.destroy()) // its outcome is not known here
+      passed.once('error', () => response.destroy()) // its outcome is unknown here
       passed.once('response', (answer) => {
         const told = { ...only(answer, ANSWERED), 'x-fleetline-pod': pod.name }
         response.writeHead(answer.statusCode!, told)
@@ -82,7 +82,7 @@ function hear(answer: IncomingMessage, onAck: (ack: Ack) => void): void {
     try {
       onAck(JSON.parse(Buffer.concat(chunks).toString()) as Ack)
     } catch {
-      // no acknowledgement: the device will not take it for one, either
+      // not an acknowledgement: the device does not accept it as one, either
     }
   })
 }

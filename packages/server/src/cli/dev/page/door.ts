@@ -1,10 +1,10 @@
-// The page of a dev fleet, on a port of its own that answers this machine and its own pages alone: what it shows, what it does
-// to the pods, and its devices' way to them. No pod has these routes.
-//   GET  /                               the page, and its files
-//   GET  /dev/scene                      what it shows
+// The HTTP port of a dev fleet's page. It accepts only requests from this machine, and from browsers only its own pages. It
+// serves the page, controls the pods and passes on requests of the page's devices. No pod has these routes.
+//   GET  /                               the page and its files
+//   GET  /dev/scene                      what the page shows
 //   POST /dev/pods/:pod/:act             kill, pause, wake, restart
 //   POST /dev/chaos/on, /dev/chaos/off
-//   any  /devices/:device/v1/…           what the device asks the fleet
+//   any  /devices/:device/v1/…           a device's request to the fleet
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { isLoopbackHost } from '../../../door/loopback.ts'
 import { bodyOf, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
@@ -18,7 +18,7 @@ import type { Act, DeviceName, Scene } from './wire.ts'
 
 type Deps = {
   readonly host: string
-  /** Wanted; any other if it is taken. */
+  /** Preferred; if it is taken, any other. */
   readonly port: number
   readonly pods: readonly DevPod[]
   readonly devices: Devices
@@ -29,7 +29,7 @@ type Deps = {
 }
 const ACTS: readonly Act[] = ['kill', 'pause', 'wake', 'restart']
 
-// Nothing comes from elsewhere, and what an agent says is never run.
+// Nothing is loaded from elsewhere, and nothing that an agent says is ever run.
 const HEADERS = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -42,7 +42,7 @@ const NO_ROUTE: Refusal = { code: 'not_found', text: 'The page has no such route
 
 type Exchange = {
   readonly deps: Deps
-  /** What the route's pattern found. */
+  /** The groups of the route's pattern. */
   readonly found: readonly string[]
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -78,7 +78,7 @@ async function answer(deps: Deps, request: IncomingMessage, response: ServerResp
   refuse(response, NO_ROUTE)
 }
 
-/** Neither under another name that points here, nor from a page of somebody else. */
+/** Rejects requests under another host name that points here, and from pages of other origins. */
 function isOwn({ headers: { host, origin } }: IncomingMessage): boolean {
   return isLoopbackHost(host) && (origin === undefined || origin === `http://${host}`)
 }

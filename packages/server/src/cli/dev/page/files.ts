@@ -1,5 +1,5 @@
-// The page's files: bundled when they are asked for in a clone, so that a reload shows what was changed; as they were built
-// in a package.
+// The page's files. In a clone they are bundled on each request, so that a reload shows changes. In a package they are read as
+// they were built.
 import { readFile } from 'node:fs/promises'
 
 export const PAGE_FILES: Readonly<Record<string, { readonly name: string; readonly type: string }>> = {

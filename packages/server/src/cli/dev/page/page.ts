@@ -1,5 +1,5 @@
-// The page of a dev fleet: two devices on it talk through different pods, which may be killed, paused and restarted under
-// them, and a score of what the log has lost or doubled.
+// The page of a dev fleet. Two devices on it talk through different pods, which you can kill, pause and restart meanwhile. A
+// score shows what the log has lost or doubled.
 import { isIPv6 } from 'node:net'
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import { Rejected, Retry } from '../../../errors.ts'
@@ -22,19 +22,19 @@ import type { Act } from './wire.ts'
 
 type FleetPage = Service & {
   readonly port: () => number
-  /** Shows it among the latest. */
+  /** Shows the event among the latest. */
   readonly take: (event: FleetEvent) => void
 }
 type Deps = {
   readonly host: string
   readonly port: number
-  /** In which the devices talk. */
+  /** The session in which the devices talk. */
   readonly session: string
   readonly clock: Clock
   readonly random: Random
   readonly pods: Pods
   readonly about: () => Omit<About, 'pauseMs' | 'chaosMs'>
-  /** Whether there is a session to talk in. */
+  /** Whether the session exists. */
   readonly isReady: () => boolean
   readonly onEvent: OnEvent
 }
@@ -78,7 +78,7 @@ export function createFleetPage({ host, port, session, clock, random, pods, ...r
 
 type Read = Pick<Deps, 'host' | 'pods' | 'session' | 'clock' | 'random'>
 
-/** What is read of the fleet: of a pod that is ready. A port in front of them may hold a connection to one that is paused. */
+/** Reads from a pod that is ready. The port in front of the pods may have a connection to a paused one. */
 function readsOf({ host, pods, session, clock, random }: Read) {
   const ask = async <T>(door: keyof Ports, path: string, answer: z.ZodType<T>, signal: AbortSignal) => {
     const live = pods.live()
@@ -87,7 +87,7 @@ function readsOf({ host, pods, session, clock, random }: Read) {
     const over = new AbortController()
     const api = createApi(`http://${isIPv6(host) ? `[${host}]` : host}:${ports[door]}`, clock)
     const asked = api.ask({ method: 'GET', path, answer, signal: AbortSignal.any([signal, over.signal]) })
-    // It may be paused while it is asked: then another one is asked in the next round.
+    // The pod may be paused during the request. Then the next round asks another one.
     return within(clock, PATIENCE_MS, asked, LATE, signal).finally(() => over.abort(LATE))
   }
   const log = `/sessions/${session}/messages?limit=${PAGE_LIMITS.items}`

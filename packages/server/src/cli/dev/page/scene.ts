@@ -1,5 +1,5 @@
-// The fleet as the page shows it: each process as we know it, each pod as the fleet does, the score, the latest events. The
-// fleet and its log are asked only while somebody looks.
+// The fleet as the page shows it: each process as we know it, each pod as the fleet knows it, the score, and the latest
+// events. It reads from the fleet and its log only while somebody watches.
 import type { z } from 'zod'
 import type { podsSchema } from '../../../admin/pod-schemas.ts'
 import type { Clock } from '../../../lib/clock.ts'
@@ -11,11 +11,11 @@ import type { Scoring } from './score.ts'
 import type { Scene, SceneEvent, ScenePod } from './wire.ts'
 
 type SceneKeeper = {
-  /** Rounds that ask the fleet. */
+  /** The rounds that read from the fleet. */
   readonly services: readonly Service[]
-  /** What is shown now. Whoever asks, looks. */
+  /** Returns what to show now, and counts as watching. */
   readonly look: () => Scene
-  /** Whether somebody has looked lately. */
+  /** Whether the page has asked lately. */
   readonly isWatched: () => boolean
   readonly take: (event: FleetEvent) => void
 }
@@ -30,15 +30,15 @@ type Deps = {
   readonly about: () => About
 }
 
-/** What does not change. */
+/** The part that does not change. */
 export type About = Pick<Scene, 'version' | 'postgres' | 'ttlMs' | 'pauseMs' | 'chaosMs'>
 type SceneRow = z.infer<typeof podsSchema>['pods'][number]
-/** When it was read, by the clock that never goes back. */
+/** With the time of reading, by the monotonic clock. */
 type Rows = { readonly rows: readonly SceneRow[]; readonly atMs: number }
 type SceneTerm = { readonly pod: unknown; readonly term: number }
 
 const [PODS_MS, SCORE_MS] = [500, 1_000]
-const FRESH_MS = 5_000 // what is known of the pods for longer is not shown
+const FRESH_MS = 5_000 // older knowledge of the pods is not shown
 const LOOKED_MS = 5_000
 const EVENTS = 80
 
@@ -50,7 +50,7 @@ export function createScene({ clock, pods, scoring, readPods, isChaos, about }: 
 
   const learn = async (signal: AbortSignal) =>
     void (known = { rows: await readPods(signal), atMs: clock.monotonicMs() })
-  // What a fleet that is being killed does not answer is asked again.
+  // Errors are ignored: while pods are being killed, the next round asks again.
   const round = (name: string, everyMs: number, work: (signal: AbortSignal) => Promise<void>) =>
     every({ clock, name, everyMs, onError: () => undefined }, async (signal) => {
       if (isWatched()) await work(signal)
@@ -77,7 +77,7 @@ function cardOf(pod: DevPod, { known: { rows, atMs }, term, clock }: Around): Sc
   const standing = pod.standing()
   const ageMs = clock.monotonicMs() - atMs
   const own = ageMs < FRESH_MS ? rows.filter(({ name }) => name === pod.name) : []
-  const row = own.sort((a, b) => b.pod - a.pod)[0] // its latest life
+  const row = own.sort((a, b) => b.pod - a.pod)[0] // of its latest process
   const isDead = row?.state === 'dead'
   const isUp = standing.state === 'ready' || standing.state === 'paused'
   return {

@@ -1,19 +1,20 @@
-// What a visitor doubts, counted from the log itself: each message that a device was told is stored must be in it, at its
-// seq; what was in it once must stay; nothing stands in it twice. The log is read whole, through the pods, as by any reader.
+// Checks the promises that a visitor doubts, from the log itself. Each message that a device was told is stored must be in the
+// log, at its seq. What was once in the log must stay. Nothing may be in it twice. It reads the whole log through the pods, like
+// any reader.
 import type { Ack } from '@fleetline/protocol'
 import type { Clock } from '../../../lib/clock.ts'
 import type { Score } from './wire.ts'
 
 export type Scoring = {
-  /** A device was told this. */
+  /** Records an ack that a device received. */
   readonly acked: (ack: Pick<Ack, 'id' | 'seq'>) => void
-  /** Reads the log. */
+  /** Reads the log and computes the score. */
   readonly check: (signal: AbortSignal) => Promise<void>
-  /** By the last reading; null: there was none lately. */
+  /** The score of the last reading; null if that is too old. */
   readonly get: () => Score | null
 }
 
-/** A page of the log: what stands behind a seq. */
+/** Reads a page of the log: the messages after a seq. */
 type Read = (
   after: number,
   signal: AbortSignal,
@@ -24,9 +25,9 @@ type Entry = {
   readonly turn?: string | undefined
   readonly answers?: number | undefined
 }
-const FRESH_MS = 10_000 // a score that nobody can check any more is none
+const FRESH_MS = 10_000 // an older score is not shown, because it cannot be checked any more
 
-/** Its seq and its id. */
+/** A message's seq and id. */
 type LogPlace = string
 
 export function createScoring(clock: Pick<Clock, 'monotonicMs'>, read: Read): Scoring {
@@ -35,7 +36,7 @@ export function createScoring(clock: Pick<Clock, 'monotonicMs'>, read: Read): Sc
   return {
     acked: (ack) => void acks.add(placeOf(ack)),
     check: async (signal) => {
-      const [told, acked] = [new Set([...seen, ...acks]), acks.size] // as they are before the log is read
+      const [told, acked] = [new Set([...seen, ...acks]), acks.size] // taken before the log is read
       const there = await readAll(read, signal)
       const places = new Set(there.map(placeOf))
       score = {
@@ -54,7 +55,7 @@ function placeOf({ id, seq }: Pick<Entry, 'id' | 'seq'>): LogPlace {
   return `${seq} ${id}`
 }
 
-/** How many are there again: by their id, or as a second reply of a turn, or to the same message. */
+/** Counts repeated entries: the same id, a second reply of a turn, or a second reply to the same message. */
 function doubledOf(items: readonly Entry[]): number {
   const seen = new Set<string>()
   return items.filter(({ id, turn, answers }) => {

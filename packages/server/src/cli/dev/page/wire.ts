@@ -1,42 +1,42 @@
-// What the page asks its server, `GET /dev/scene`: the fleet as it is now. Types alone, for both sides.
+// The answer of `GET /dev/scene`: the fleet as it is now. Only types, for the page and its server.
 
 export type Scene = {
   readonly version: string
-  /** Its version, or where it is if it is not ours. */
+  /** The version of PostgreSQL, or its URL if it is not the fleet's own. */
   readonly postgres: string
   readonly isChaos: boolean
-  /** So long after its last beat a pod is counted as dead. */
+  /** A pod counts as dead this long after its last beat. */
   readonly ttlMs: number
-  /** How long a pause is, and how far apart the kills of chaos are. */
+  /** How long a pause lasts, and the time between two kills of chaos. */
   readonly pauseMs: number
   readonly chaosMs: number
   readonly pods: readonly ScenePod[]
   /** Null while the log cannot be read. */
   readonly score: Score | null
-  /** The latest, oldest first. */
+  /** The latest events, oldest first. */
   readonly events: readonly SceneEvent[]
 }
 
-/** What one may do to a pod. */
+/** What a person can do to a pod. */
 export type Act = 'kill' | 'pause' | 'wake' | 'restart'
 export type DeviceName = 'laptop' | 'phone'
 
 export type ScenePod = {
   readonly name: string
   readonly state: 'starting' | 'ready' | 'paused' | 'ending' | 'waiting' | 'ended'
-  /** Milliseconds since 1970; null: it is not ready. */
+  /** Milliseconds since 1970; null if it is not ready. */
   readonly readySinceMs: number | null
-  /** The number that the fleet knows this life of it by; null: not yet. */
+  /** The fleet's number for this process of the pod; null if it has none yet. */
   readonly number: number | null
   readonly isLeader: boolean
-  /** The leader's. */
+  /** Only for the leader. */
   readonly term: number | null
-  /** Whether the others count it as dead. */
+  /** Whether the other pods count it as dead. */
   readonly isBuried: boolean
   readonly beatAgeMs: number | null
-  /** Of one that is paused. */
+  /** Only while it is paused. */
   readonly wakesInMs: number | null
-  /** Of one that has ended: since when, and how. */
+  /** Only after it has ended: since when, and how. */
   readonly endedAgoMs: number | null
   readonly how: string | null
 }
@@ -44,9 +44,9 @@ export type ScenePod = {
 export type Score = {
   /** Messages that a device was told are stored. */
   readonly acked: number
-  /** Of what a device was told, or the log once had, what the log does not have now. */
+  /** Acknowledged messages and messages once seen in the log that are not in the log now. */
   readonly lost: number
-  /** What stands in the log twice: a message, or a reply to one. */
+  /** Messages, and replies to the same message, that are in the log twice. */
   readonly doubled: number
 }
 
