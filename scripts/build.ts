@@ -13,6 +13,7 @@ const PACKAGES = ['protocol', 'client', 'server'] // in the order of their impor
 type Manifest = {
   readonly files: readonly string[]
   readonly exports: Record<string, Record<string, string>>
+  readonly imports?: Record<string, Record<string, string>>
 }
 
 function build(name: string): void {
@@ -33,9 +34,11 @@ function pack(name: string, into: string): void {
   const stage = mkdtempSync(join(tmpdir(), 'fleetline-pack-'))
   try {
     const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
-    for (const entry of Object.values(manifest.exports)) delete entry['fleetline-source']
+    const entries = [manifest.exports, manifest.imports ?? {}].flatMap((table) => Object.values(table))
+    for (const entry of entries) delete entry['fleetline-source']
     writeFileSync(join(stage, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     cpSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'))
+    cpSync(join(folder, 'README.md'), join(stage, 'README.md'))
     for (const path of manifest.files) cpSync(join(folder, path), join(stage, path), { recursive: true })
     run('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', resolve(into)], stage)
   } finally {

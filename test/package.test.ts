@@ -1,7 +1,7 @@
 // What a user installs, built and packed as it would be published.
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -34,16 +34,25 @@ for (const [tarball, folder] of [
   ['fleetline-client-0.0.0.tgz', 'packages/client'],
   ['fleetline-protocol-0.0.0.tgz', 'packages/protocol'],
 ] as const) {
-  test(`${tarball} holds what was built, the migrations, and neither sources nor tests`, () => {
+  test(`${tarball} contains what was built and the migrations, and neither sources nor tests`, () => {
     const migrations = globSync('migrations/*.sql', { cwd: join(ROOT, folder) })
-    const expected = new Set(['LICENSE', 'package.json', ...builtFrom(folder), ...migrations])
+    const bin = globSync('bin/*', { cwd: join(ROOT, folder) })
+    const expected = new Set([
+      'LICENSE',
+      'README.md',
+      'package.json',
+      ...bin,
+      ...builtFrom(folder),
+      ...migrations,
+    ])
     const listed = tar('tzf', tarball).trimEnd().split('\n')
     assert.deepEqual(new Set(listed.map((path) => path.replace(/^package\//, ''))), expected)
     assert.doesNotMatch(tar('xzOf', tarball, 'package/package.json'), /fleetline-source/)
   })
 }
 
-test('installed, with what its manifest names and nothing else, the command answers', () => {
+/** The packages as npm would install them, with only the dependencies that their manifests name. */
+function install(): string {
   const modules = join(tarballs, 'node_modules')
   for (const [tarball, name] of [
     ['fleetline-0.0.0.tgz', 'fleetline'],
@@ -53,21 +62,75 @@ test('installed, with what its manifest names and nothing else, the command answ
     mkdirSync(join(modules, name), { recursive: true })
     tar('xzf', tarball, '--strip-components=1', '-C', join(modules, name))
   }
-  const manifest = readFileSync(join(modules, 'fleetline/package.json'), 'utf8')
-  const { dependencies } = JSON.parse(manifest) as { dependencies: Record<string, string> }
+  const { dependencies } = manifestIn(join(modules, 'fleetline'))
   for (const name of Object.keys(dependencies).filter((name) => name !== '@fleetline/protocol'))
     symlinkSync(join(ROOT, 'node_modules', name), join(modules, name))
-  const run = (main: string, ...words: string[]) =>
-    execFileSync(process.execPath, [main, ...words], { encoding: 'utf8', cwd: tarballs })
-  assert.equal(run(join(modules, 'fleetline/dist/cli/main.js'), '--version'), '0.0.0\n')
+  return modules
+}
+
+type Manifest = {
+  readonly dependencies: Readonly<Record<string, string>>
+  readonly bin: { readonly fleetline: string }
+  readonly engines: { readonly node: string }
+}
+function manifestIn(folder: string): Manifest {
+  return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
+}
+
+const modules = install()
+const run = (main: string, ...words: string[]) =>
+  execFileSync(process.execPath, [main, ...words], { encoding: 'utf8', cwd: tarballs })
+
+test('the installed command runs with only the dependencies that its manifest names', () => {
+  const { bin } = manifestIn(join(modules, 'fleetline'))
+  assert.equal(run(join(modules, 'fleetline', bin.fleetline), '--version'), '0.0.0\n')
+  assert.equal(run(join(ROOT, 'packages/server', bin.fleetline), '--version'), '0.0.0\n')
   assert.match(run('-e', "import('fleetline').then((entry) => console.log(Object.keys(entry)))"), /createPod/)
-  assert.equal(run(join(ROOT, 'packages/server/dist/cli/main.js'), '--version'), '0.0.0\n')
   const files = join(modules, 'fleetline/dist/cli/dev/page/files.js')
   const read = `const { readPageFile } = await import('${files}'); console.log(String(await readPageFile('page.js')))`
   assert.ok(run('--input-type=module', '-e', read).includes('/dev/scene'))
 })
 
-test('bundled and minified, the client and what it needs take less than 9 KB of gzip', async (t) => {
+test('the least version of Node.js in the command is that of the manifest', () => {
+  const folder = join(modules, 'fleetline')
+  const { bin, engines } = manifestIn(folder)
+  const [, major, minor] = /LEAST = \[(\d+), (\d+)\]/.exec(readFileSync(join(folder, bin.fleetline), 'utf8'))!
+  assert.equal(`>=${major}.${minor}`, engines.node)
+})
+
+test('a program compiles against the installed packages without skipLibCheck', () => {
+  const types = join(modules, '@types')
+  mkdirSync(types)
+  symlinkSync(join(ROOT, 'node_modules/@types/node'), join(types, 'node'))
+  writeFileSync(join(tarballs, 'package.json'), '{ "type": "module" }')
+  writeFileSync(join(tarballs, 'program.ts'), PROGRAM)
+  const compilerOptions = {
+    strict: true,
+    target: 'es2024',
+    module: 'nodenext',
+    noEmit: true,
+    types: ['node'],
+  }
+  const settings = { compilerOptions, files: ['program.ts'] }
+  writeFileSync(join(tarballs, 'tsconfig.json'), JSON.stringify(settings))
+  const { status, stdout } = spawnSync(join(ROOT, 'node_modules/.bin/tsc'), ['-p', tarballs], {
+    encoding: 'utf8',
+  })
+  assert.equal(status, 0, stdout)
+})
+
+const PROGRAM = `import { createClient } from '@fleetline/client'
+import { agent, createPod, machine, task } from 'fleetline'
+import { verify } from 'fleetline/agent'
+
+const greet = task('greet', ({ input }) => \`Hello, \${String(input)}!\`)
+export const pod = createPod({ port: 0 }, { tasks: [greet] })
+export const { seq } = await pod.sessions.send('trip', 'hello')
+export const { turn } = await createClient({ url: 'http://localhost:4400' }).session('trip').send('hi').sent
+export const all = [agent, machine, verify]
+`
+
+test('the client and its dependencies, bundled and minified, take less than 9 KB of gzip', async (t) => {
   const { outputFiles } = await build({
     entryPoints: [join(ROOT, 'packages/client/dist/index.js')],
     bundle: true,

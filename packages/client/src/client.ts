@@ -31,14 +31,12 @@ export function createClient({
   let isClosed = false
   const open = (id: string): Session => {
     if (isClosed) throw unavailable('The client is closed.')
-    const session = createSession({ id, http, clock, random, mintId })
-    const close = () => {
-      if (sessions.get(id) === kept) sessions.delete(id)
-      session.close()
+    const onClose = () => {
+      if (sessions.get(id) === session) sessions.delete(id)
     }
-    const kept = { ...session, close }
-    sessions.set(id, kept)
-    return kept
+    const session = createSession({ id, http, clock, random, mintId, onClose })
+    sessions.set(id, session)
+    return session
   }
   return {
     session: (id) => sessions.get(id) ?? open(id),

@@ -3,6 +3,7 @@ import type { Clock } from './clock.ts'
 import { failureOf, unavailable } from './failure.ts'
 
 export type Http = {
+  readonly get: <T>(path: string, signal: AbortSignal) => Promise<T>
   readonly post: <T>(path: string, body: unknown, signal: AbortSignal) => Promise<T>
   /** Resolves when the stream is open. */
   readonly events: (
@@ -25,16 +26,23 @@ export function createHttp({ url, fetch, clock }: Deps): Http {
     if (!answer.ok) throw await failureOf(answer)
     return answer
   }
+  const jsonOf = async <T>(answer: Response, signal: AbortSignal): Promise<T> => {
+    const told = await answer.json().catch((cause: unknown) => {
+      signal.throwIfAborted()
+      throw unavailable('The answer broke off.', cause)
+    })
+    return told as T
+  }
   return {
+    get: <T>(path: string, signal: AbortSignal) =>
+      within(clock, signal, async (signal) =>
+        jsonOf<T>(await reach(path, { cache: 'no-store', signal }), signal),
+      ),
     post: <T>(path: string, body: unknown, signal: AbortSignal) =>
       within(clock, signal, async (signal) => {
         const headers = { 'content-type': 'application/json' }
         const answer = await reach(path, { method: 'POST', headers, body: JSON.stringify(body), signal })
-        const told = await answer.json().catch((cause: unknown) => {
-          signal.throwIfAborted()
-          throw unavailable('The answer broke off.', cause)
-        })
-        return told as T
+        return jsonOf<T>(answer, signal)
       }),
     events: (path, lastId, signal) =>
       within(clock, signal, async (signal) => {

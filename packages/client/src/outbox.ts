@@ -21,14 +21,15 @@ export type Outbox = {
   readonly wake: () => void
   /** Call it when the fleet answers again: a message that has waited long is sent now. */
   readonly hurry: () => void
-  /** Call it when a message is known to be stored: its answer is not awaited any more. */
-  readonly settle: (id: string) => void
+  /** Call it when a message is known to be stored: the next one goes. Resolves when its answer has come or failed, if it is in flight. */
+  readonly settle: (id: string) => Promise<unknown> | undefined
 }
 /** A message in flight. */
 type Sending = {
   readonly id: string
   readonly sinceMs: number
   readonly settle: () => void
+  readonly answered: Promise<unknown>
   readonly cut: () => void
 }
 
@@ -44,11 +45,10 @@ export function createOutbox(deps: Deps): Outbox {
   /** Returns why the outcome is unknown; undefined if the message is stored or was rejected. */
   const send = async (message: Message, signal: AbortSignal): Promise<unknown> => {
     const cut = new AbortController()
-    const settled = new Promise<void>((settle) => {
-      const way = { settle, cut: () => cut.abort(unavailable('It took long.')) }
-      sending = { id: message.id, sinceMs: clock.now(), ...way }
-    })
     const answered = deliver(deps, message, AbortSignal.any([signal, cut.signal]))
+    const { promise: settled, resolve: settle } = Promise.withResolvers<void>()
+    const way = { settle, answered, cut: () => cut.abort(unavailable('It took long.')) }
+    sending = { id: message.id, sinceMs: clock.now(), ...way }
     const failure = await Promise.race([answered, settled])
     sending = undefined
     return failure
@@ -77,7 +77,9 @@ export function createOutbox(deps: Deps): Outbox {
       if (sending && clock.now() - sending.sinceMs > LONG_MS) sending.cut()
     },
     settle: (id) => {
-      if (sending?.id === id) sending.settle()
+      if (sending?.id !== id) return undefined
+      sending.settle()
+      return sending.answered
     },
   }
 }

@@ -1,8 +1,17 @@
 // One session on this device. It follows the session from its creation until it is closed, and keeps each message to send until
 // the message is known to be stored.
-import type { Ack, Frame, Message as UiMessage, Metadata, Part, StopAck } from '@fleetline/protocol'
+import type {
+  Ack,
+  Frame,
+  Id,
+  Message as UiMessage,
+  Metadata,
+  Part,
+  Session as SessionFacts,
+  StopAck,
+} from '@fleetline/protocol'
 import { backoffMs, type Clock, type Random } from './clock.ts'
-import { FleetlineError, isRefusal, retryAfterMs, unavailable } from './failure.ts'
+import { FleetlineError, isRefusal, retryAfterMs, STRANGER, unavailable } from './failure.ts'
 import type { Http } from './http.ts'
 import { napOf, type Nap } from './nap.ts'
 import { createOutbox, type Outbox } from './outbox.ts'
@@ -13,11 +22,14 @@ import { beginningOf, liveTurn, type View } from './view.ts'
 export type Input =
   | string
   | { readonly parts: readonly Part[]; readonly metadata?: Metadata; readonly id?: string }
-export type Sent = { readonly seq: number }
+/** `turn` is the one that replies, or the one before it. Absent without an agent, and if the acknowledgement was lost. */
+export type Sent = { readonly seq: number; readonly turn?: Id<'turn'> }
 
 export type Session = {
   /** The id or the alias that was asked for. */
   readonly id: string
+  /** Resolves when all that is stored is here; rejects if the session cannot be followed, or is closed. */
+  readonly ready: Promise<void>
   /** The current snapshot. */
   readonly get: () => Snapshot
   /** Calls the listener after each change. Returns a function that ends this. */
@@ -43,19 +55,27 @@ type SessionDeps = {
   readonly clock: Clock
   readonly random: Random
   readonly mintId: () => string
+  readonly onClose: () => void
 }
-type Receipt = { readonly resolve: (sent: Sent) => void; readonly reject: (error: Error) => void }
+type Receipt = {
+  readonly resolve: (sent: Sent) => void
+  readonly reject: (error: Error) => void
+  readonly known: Partial<Sent>
+}
 
 /** The most messages that are not stored yet or were rejected. */
 export const OUTBOX_LIMIT = 1_000
+const ACK_MS = 1_000 // the message is stored already: only its turn is waited for
 const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 'chunks', 'gap'])
 
 export function createSession(deps: SessionDeps): Session & Waking {
   const { id, clock, mintId } = deps
   const [closing, receipts, nap] = [new AbortController(), createReceipts(), napOf(clock)]
+  let ready: Promise<void> | undefined
   const store = createStore((id, seq) => {
-    outbox.settle(id)
-    receipts.sent(id, seq)
+    const answered = outbox.settle(id) // its acknowledgement names the turn
+    receipts.stored(id, seq)
+    void soon(clock, answered).then(() => receipts.sent(id, seq))
   })
   const outbox = outboxOf(deps, store, receipts)
   const stream = streamOf(deps, store, outbox)
@@ -63,6 +83,11 @@ export function createSession(deps: SessionDeps): Session & Waking {
   void outbox.run(closing.signal)
   return {
     id,
+    get ready() {
+      ready ??= untilReady(deps, { store, nap, signal: closing.signal })
+      ready.catch(() => undefined) // a caller that ignores the promise sees the refusal in the snapshot
+      return ready
+    },
     get: store.get,
     subscribe: store.subscribe,
     send: (input) => {
@@ -87,9 +112,10 @@ export function createSession(deps: SessionDeps): Session & Waking {
       nap.wake()
     },
     close: () => {
+      deps.onClose()
       const closed = unavailable('The session is closed on this device.')
       closing.abort(closed)
-      receipts.rejectAll(closed)
+      receipts.close(closed)
       store.setLink({ connection: 'offline', refusal: null })
     },
   }
@@ -97,7 +123,7 @@ export function createSession(deps: SessionDeps): Session & Waking {
 
 type Receipts = ReturnType<typeof createReceipts>
 
-/** The promises of messages that are not known to be stored yet. */
+/** The promises of messages that are not known to be stored yet, or whose turn is not known yet. */
 function createReceipts() {
   const waiting = new Map<string, Receipt>()
   const end = (id: string, how: (receipt: Receipt) => void) => {
@@ -105,16 +131,28 @@ function createReceipts() {
     waiting.delete(id)
     if (receipt) how(receipt)
   }
+  const note = (id: string, known: Partial<Sent>) => {
+    const receipt = waiting.get(id)
+    if (receipt) waiting.set(id, { ...receipt, known: { ...receipt.known, ...known } })
+  }
+  /** A message that is stored was sent, whatever came after. */
+  const reject = (id: string, error: Error) =>
+    end(id, ({ resolve, reject, known: { seq, ...rest } }) =>
+      seq === undefined ? reject(error) : resolve({ seq, ...rest }),
+    )
   return {
     wait: (id: string): Promise<Sent> => {
-      const sent = new Promise<Sent>((resolve, reject) => waiting.set(id, { resolve, reject }))
+      const { promise: sent, resolve, reject } = Promise.withResolvers<Sent>()
+      waiting.set(id, { resolve, reject, known: {} })
       sent.catch(() => undefined) // a caller that ignores the promise sees the failure in the messages
       return sent
     },
-    sent: (id: string, seq: number) => end(id, ({ resolve }) => resolve({ seq })),
-    reject: (id: string, error: Error) => end(id, ({ reject }) => reject(error)),
-    rejectAll: (error: Error) => {
-      for (const id of waiting.keys()) end(id, ({ reject }) => reject(error))
+    stored: (id: string, seq: number) => note(id, { seq }),
+    acked: ({ id, turn }: Ack) => note(id, { ...(turn !== undefined && { turn }) }),
+    sent: (id: string, seq: number) => end(id, ({ resolve, known }) => resolve({ ...known, seq })),
+    reject,
+    close: (error: Error) => {
+      for (const id of waiting.keys()) reject(id, error)
     },
   }
 }
@@ -126,7 +164,10 @@ function outboxOf({ id, http, clock, random }: SessionDeps, store: Store, receip
     next: () => store.view().rows.find(({ delivery }) => delivery === 'pending'),
     post: ({ id: message, role, parts, metadata }, signal) =>
       http.post<Ack>(`${pathOf(id)}/messages`, { message: { id: message, role, parts, metadata } }, signal),
-    onAck: (ack) => store.take({ type: 'acked', ack }),
+    onAck: (ack) => {
+      receipts.acked(ack)
+      store.take({ type: 'acked', ack })
+    },
     onRefusal: (id, error) => {
       receipts.reject(id, error)
       store.take({ type: 'refused', id, refusal: { code: error.code, text: error.message } })
@@ -155,6 +196,45 @@ function streamOf({ id, http, clock, random }: SessionDeps, store: Store, outbox
       if (connection === 'live') outbox.hurry()
     },
   })
+}
+
+type Waiting = { readonly store: Store; readonly nap: Nap; readonly signal: AbortSignal }
+
+/** Asks for the head once, and waits until the stream has brought it. */
+async function untilReady({ id, http, random }: SessionDeps, { store, nap, signal }: Waiting): Promise<void> {
+  for (let failures = 0; ; failures += 1) {
+    try {
+      const { head } = await http.get<SessionFacts>(pathOf(id), signal)
+      return await untilHere(store, head, signal)
+    } catch (error) {
+      const isFinal = isRefusal(error) && error.code !== STRANGER // the stream comes back from that, too
+      if (isFinal || signal.aborted) throw error
+      await nap.sleep(Math.max(backoffMs(failures, random), retryAfterMs(error)), signal)
+    }
+  }
+}
+
+function untilHere({ view, get, subscribe }: Store, head: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const look = () => {
+      const { connection, refusal } = get()
+      if (view().head < head && connection !== 'refused') return
+      leave()
+      if (refusal) reject(new FleetlineError(refusal, { isRefused: true }))
+      else resolve()
+    }
+    const leave = subscribe(look)
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
+    look()
+  })
+}
+
+/** Waits for a promise, but not for long. */
+async function soon(clock: Clock, promise: Promise<unknown> | undefined): Promise<void> {
+  if (!promise) return
+  const done = new AbortController()
+  await Promise.race([promise, clock.sleep(ACK_MS, done.signal).catch(() => undefined)])
+  done.abort()
 }
 
 type Stopping = { readonly view: View; readonly nap: Nap; readonly signal: AbortSignal }

@@ -1,7 +1,7 @@
-// Our assembler against the AI SDK's own reducer, over generated streams. Fails when a delta loses what the provider said,
-// when metadata replaces instead of merging, when reset-step keeps what was open, when an output looks for its call in this
-// step alone, when a new part of a call keeps its older input, when the decoder drops the rest of a line
-// or decodes each piece of bytes for itself (all tried).
+// Compares our assembler with the AI SDK's own reducer, over generated streams. These mistakes make the tests fail (all were
+// tried): a delta loses what the provider said; metadata replaces instead of merging; reset-step keeps what was open; an output
+// looks for its call in this step alone; a new part of a call keeps its older input; the decoder drops the rest of a line, or
+// decodes each piece of bytes for itself.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parsePartialJson } from 'ai'
@@ -41,7 +41,7 @@ import {
   values,
 } from './support/streams.ts'
 
-test('any order of chunks: the message that the AI SDK makes, refused where it refuses', async () => {
+test('any order of chunks makes the message that the AI SDK makes, and is refused where the AI SDK refuses it', async () => {
   await fc.assert(
     fc.asyncProperty(anyStream, async (stream) => {
       assert.deepEqual(json(assembled(stream)), json(await reduced(stream)))
@@ -50,20 +50,24 @@ test('any order of chunks: the message that the AI SDK makes, refused where it r
   )
 })
 
-test('merged deltas make the same message, however the stream was cut; mutant, merged across parts', () => {
-  const merges = (merge: typeof mergeDeltas) =>
-    fc.property(legalStream, fc.nat(14), (stream, cut) => {
-      const pieces = [...merge(stream.slice(0, cut)), ...merge(stream.slice(cut))]
-      assert.ok(pieces.length <= stream.length)
-      assert.deepEqual(assembled(pieces), assembled(stream))
-    })
+const merges = (merge: typeof mergeDeltas) =>
+  fc.property(legalStream, fc.nat(14), (stream, cut) => {
+    const pieces = [...merge(stream.slice(0, cut)), ...merge(stream.slice(cut))]
+    assert.ok(pieces.length <= stream.length, `${stream.length} chunks became ${pieces.length}`)
+    assert.deepEqual(assembled(pieces), assembled(stream))
+  })
+
+test('merged deltas make the same message, however the stream was cut', () => {
   fc.assert(merges(mergeDeltas), { numRuns: 500, seed: 20 })
+})
+
+test('mutant: deltas that are merged across parts make another message', () => {
   const careless: typeof mergeDeltas = (chunks) =>
     mergeDeltas(Array.from(chunks, (one) => ('delta' in one ? { ...one, id: '1' } : one)))
   assert.equal(fc.check(merges(careless), { numRuns: 5_000, seed: 1 }).failed, true)
 })
 
-test('the beginning of any JSON text has the value that the AI SDK reads from it', async () => {
+test('any beginning of a JSON text has the value that the AI SDK reads from it', async () => {
   const anyJson = fc.jsonValue({ maxDepth: 3 }).map((value) => JSON.stringify(value, null, 1))
   await fc.assert(
     fc.asyncProperty(
@@ -80,12 +84,12 @@ test('the beginning of any JSON text has the value that the AI SDK reads from it
   )
 })
 
-/** Not what is refused here; not an exponent with its sign, nor a name with a quote, which the AI SDK cuts off. */
+/** Leaves out texts that are refused here, and exponents with a sign and names with a quote, which the AI SDK cuts off. */
 function isTelling(text: string): boolean {
   return jsonFault(JSON.parse(text)) === undefined && !/[eE]\+|\\[u"]/.test(text)
 }
 
-test('a text that is no JSON, or too deep, has no value, and does not take long', () => {
+test('a text that is no JSON, or too deep, has no value, and text after a value is ignored', () => {
   for (const text of ['', ' ', '-', 'x', '[1 2', '{"a":tru}'])
     assert.equal(partialJson(text), undefined, text)
   assert.equal(partialJson('['.repeat(1_000_000)), undefined)
@@ -93,7 +97,7 @@ test('a text that is no JSON, or too deep, has no value, and does not take long'
   assert.deepEqual(partialJson('{"a":1} and more'), { a: 1 })
 })
 
-test('a hundred thousand chunks that come and go take no longer than others', () => {
+test('30,000 steps that are reset leave no part behind', () => {
   const assembler = createAssembler('m')
   for (let n = 0; n < 30_000; n += 1) {
     assembler.push({ type: 'tool-input-available', toolCallId: String(n), toolName: 'x', input: n })
@@ -145,7 +149,7 @@ const anyPart = fc.oneof(
   ofCall('output-error', input, errorText, result, sometimes(decided)),
   ofCall('output-denied', input, decided),
 )
-/** Calls and questions have ids of their own. */
+/** Gives each call and each question an id of its own. */
 function numbered(parts: readonly Part[]): Part[] {
   return parts.map((one, n) => {
     if (one['state'] === undefined || one['state'] === 'done') return one
@@ -154,7 +158,7 @@ function numbered(parts: readonly Part[]): Part[] {
   })
 }
 
-test('a message as chunks again makes the same message', () => {
+test('a message that becomes chunks again makes the same message', () => {
   fc.assert(
     fc.property(fc.array(anyPart), (some) => {
       const message: Message = { id: 'm', role: 'assistant', parts: numbered(some), metadata: { a: 1 } }
@@ -163,19 +167,25 @@ test('a message as chunks again makes the same message', () => {
     }),
     { numRuns: 500, seed: 20 },
   )
+})
+
+test('a part of an unknown type does not become a chunk', () => {
   for (const type of ['finish', 'reset-step', 'nonsense'])
     assert.throws(() => condense({ parts: [{ type }] }), { name: 'ChunkError', message: /are not known/ })
+})
+
+test('a long text becomes several deltas, and no character is split', () => {
   const text = `${'x'.repeat(65_535)}👋${'y'.repeat(70_000)}`
   const long = condense({ parts: [{ type: 'text', text }] })
   assert.deepEqual(
-    long.map(({ type, delta = '' }) => [type, (delta as string).length]),
+    long.map(({ type, delta = '' }) => ({ type, length: (delta as string).length })),
     [
-      ['start', 0],
-      ['text-start', 0],
-      ['text-delta', 65_537],
-      ['text-delta', 65_536],
-      ['text-delta', 4_464],
-      ['text-end', 0],
+      { type: 'start', length: 0 },
+      { type: 'text-start', length: 0 },
+      { type: 'text-delta', length: 65_537 },
+      { type: 'text-delta', length: 65_536 },
+      { type: 'text-delta', length: 4_464 },
+      { type: 'text-end', length: 0 },
     ],
   )
 })
@@ -187,7 +197,7 @@ test('depth and width of a JSON text are known without parsing it', () => {
     { numRuns: 300, seed: 20 },
   )
   const brackets = JSON.stringify('[\\"{,'.repeat(20_000))
-  assert.equal(jsonTextFault(brackets), undefined, 'in a string they are nothing')
+  assert.equal(jsonTextFault(brackets), undefined, 'brackets in a string do not count')
   assert.match(jsonTextFault('['.repeat(1_000_000))!, /nested/)
   assert.match(jsonTextFault('"\\\\",'.repeat(10_001))!, /more than/)
 })
@@ -201,7 +211,7 @@ const FRAMINGS: Readonly<Record<string, (stream: readonly Chunk[]) => string>> =
   'a chunk a line': (stream) => stream.map((one) => JSON.stringify(one)).join('\n'),
 }
 
-test('300 streams, in every framing: the message that the AI SDK makes, for every split of bytes', async () => {
+test('streams in every framing, split at any byte, make the message that the AI SDK makes', async () => {
   const framings = fc.constantFrom(...Object.values(FRAMINGS))
   await fc.assert(
     fc.asyncProperty(legalStream, framings, async (stream, frame) => {
@@ -218,7 +228,7 @@ test('300 streams, in every framing: the message that the AI SDK makes, for ever
   )
 })
 
-test('bytes that came one by one give the same chunks', () => {
+test('bytes that arrive one by one give the same chunks', () => {
   const stream: Chunk[] = [{ type: 'start' }, { type: 'data-x', data: '👋 né' }, { type: 'finish' }]
   for (const frame of Object.values(FRAMINGS)) {
     const decoder = createChunkDecoder()
@@ -227,7 +237,7 @@ test('bytes that came one by one give the same chunks', () => {
   }
 })
 
-test('what is no chunk is refused, with what is wrong', () => {
+test('a value that is no chunk is refused, and the error says what is wrong', () => {
   const cases: readonly (readonly [value: unknown, fault: RegExp])[] = [
     ['text', /JSON object/],
     [null, /JSON object/],
@@ -276,16 +286,20 @@ test('bytes that cannot be chunks are refused, and so is a line without an end',
   assert.deepEqual(
     createChunkDecoder().push(encoder.encode('data: {"type":"finish"}\n')),
     [],
-    'an event without its end',
+    'an event without its end gives no chunk',
   )
 })
 
-test('what was taken from the assembler stays as it was; metadata reaches no prototype', () => {
+test('a message that was taken from the assembler does not change later', () => {
   const assembler = createAssembler('m')
   assembler.push({ type: 'text-start', id: '1' })
   const before = assembler.message()
   assembler.push({ type: 'text-delta', id: '1', delta: 'more' })
   assert.deepEqual(before.parts, [{ type: 'text', text: '', state: 'streaming' }])
+})
+
+test('metadata reaches no prototype', () => {
+  const assembler = createAssembler('m')
   assembler.push({ type: 'start', messageMetadata: { a: {} } })
   const hostile = JSON.parse(
     '{"type":"finish","messageMetadata":{"__proto__":{"x":1},"a":{"__proto__":{"x":1}}}}',

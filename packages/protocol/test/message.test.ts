@@ -12,7 +12,7 @@ function part(fields: Record<string, unknown>): { parts: Part[] } {
   return { parts: [{ type: 'data-x', ...fields }] }
 }
 
-test('what jsonb would refuse, or would not keep as it was, is found before', () => {
+test('content that jsonb would refuse, or would change, is found before it is stored', () => {
   const cases: readonly (readonly [
     content: Parameters<typeof messageFault>[0],
     fault: RegExp | undefined,

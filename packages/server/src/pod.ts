@@ -11,10 +11,11 @@ import type { Added, AgentEntry, NewAgent } from './agent/directory.ts'
 import { demoAgent } from './agent/demo.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
-import type { Config } from './config.ts'
+import { configOf, type Settings } from './config.ts'
 import { createDoor } from './door/server.ts'
 import { Abort, Rejected } from './errors.ts'
 import { createFleet } from './fleet/fleet.ts'
+import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { createTenants, ONLY_TENANT } from './identity/tenants.ts'
 import { systemClock, within } from './lib/clock.ts'
@@ -76,6 +77,8 @@ export type Pod = Service & {
   removeAgent(name: string): Promise<boolean>
   /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
   downstream(key: string, options?: DownstreamOptions): Downstream
+  /** Conversations, without HTTP in between. */
+  readonly sessions: PodSessions
   /** The ports that it listens on, also if the setting is 0. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
@@ -96,7 +99,9 @@ type Options = {
   readonly downstreams?: readonly DownstreamDefinition[]
 }
 
-export function createPod(config: Config, options: Options = {}): Pod {
+/** Settings that you leave out come from the environment, then from the defaults. */
+export function createPod(settings: Settings = {}, options: Options = {}): Pod {
+  const config = configOf(settings)
   const [clock, random, metrics, version] = [systemClock(), systemRandom(), createMetrics(), ownVersion()]
   const log = (options.log ?? createLog({ level: config.logLevel })).with({ version })
 
@@ -213,12 +218,14 @@ export function createPod(config: Config, options: Options = {}): Pod {
       version,
     }),
   })
+  const { cell } = config
+  const forApplications = gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell })
   const gateway = createDoor({
     ...door,
     name: 'gateway',
     port: config.port,
     audiences: ['key'],
-    routes: gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell: config.cell }),
+    routes: forApplications,
   })
 
   const parts = [
@@ -241,6 +248,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
     'pod',
     parts.map((part) => limitStop(part, { clock, stopMs: part === database ? () => partMs : leftMs })),
   )
+  const stopped = new AbortController()
   let [isServing, stopping] = [false, undefined as Promise<void> | undefined]
   const stop = async () => {
     const drainMs = isServing ? Math.max(config.unreadyMs, config.drainMs) : config.drainMs
@@ -252,6 +260,7 @@ export function createPod(config: Config, options: Options = {}): Pod {
       isServing && clock.sleep(config.unreadyMs),
     ])
     await within(clock, ending.atMs - clock.monotonicMs(), drained, LATE).catch(() => undefined) // pod.stop() reports what is late
+    stopped.abort()
     await pod.stop()
   }
   const ownTenant = () => tenants.numberOf(ONLY_TENANT)
@@ -278,6 +287,11 @@ export function createPod(config: Config, options: Options = {}): Pod {
     removeAgent: async (name) => agents.remove(await ownTenant(), name),
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     downstream: (key, options) => downstreams.get(key, options),
+    sessions: createPodSessions({
+      routes: forApplications,
+      principal: { tenant: ONLY_TENANT },
+      stopping: stopped.signal,
+    }),
     start: async () => {
       await pod.start()
       isServing = true

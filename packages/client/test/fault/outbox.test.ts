@@ -1,4 +1,4 @@
-// What a device sends while its fleet is dying, dead, and back: pods as OS processes behind one address, killed by hand.
+// What a device sends while its fleet dies, is down and returns. The pods are OS processes behind one address.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { createClient, type Session } from '@fleetline/client'
@@ -33,7 +33,7 @@ async function fleetOn(t: TestContext) {
     },
     texts: async (session: string) => {
       const page = (await call('GET', `${gateway}/v1/sessions/${session}/messages`)).body as unknown as Page
-      return page.items.map(({ id, parts }) => [id, parts[0]!['text']])
+      return page.items.map(({ id, parts }) => ({ id, text: parts[0]!['text'] }))
     },
   }
 }
@@ -41,7 +41,7 @@ async function fleetOn(t: TestContext) {
 const until = (device: Session, what: string, is: () => unknown) =>
   eventually(() => assert.ok(is()), { what, details: () => JSON.stringify(device.get()) })
 
-test('L3 L4: sent while every pod is down, messages are there once, in their order, when one is back', async (t) => {
+test('L3 L4: messages that are sent while every pod is down are stored once and in order when a pod is back', async (t) => {
   const fleet = await fleetOn(t)
   const first = await fleet.newPod()
   const { session } = await makeSession(fleet.gateway)
@@ -52,16 +52,16 @@ test('L3 L4: sent while every pod is down, messages are there once, in their ord
   await until(device, 'the loss', () => device.get().connection !== 'live')
   const sends = ['one', 'two', 'three'].map((text) => device.send(text))
   assert.deepEqual(
-    device.get().messages.map(({ seq, delivery }) => [seq, delivery]),
-    [[1, 'sent'], ...sends.map(() => [null, 'pending'])],
+    device.get().messages.map(({ seq, delivery }) => ({ seq, delivery })),
+    [{ seq: 1, delivery: 'sent' }, ...sends.map(() => ({ seq: null, delivery: 'pending' }))],
   )
   await fleet.newPod()
   assert.deepEqual(await Promise.all(sends.map(({ sent }) => sent)), [{ seq: 2 }, { seq: 3 }, { seq: 4 }])
   await until(device, 'the echoes', () => device.get().head === 4 && device.get().connection === 'live')
-  const shown = device.get().messages.map(({ id, parts }) => [id, parts[0]!['text']])
+  const shown = device.get().messages.map(({ id, parts }) => ({ id, text: parts[0]!['text'] }))
   assert.deepEqual(shown, await fleet.texts(session))
   assert.deepEqual(
     shown.slice(1),
-    sends.map(({ id }, index) => [id, ['one', 'two', 'three'][index]]),
+    sends.map(({ id }, index) => ({ id, text: ['one', 'two', 'three'][index] })),
   )
 })

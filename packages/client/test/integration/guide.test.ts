@@ -1,4 +1,4 @@
-// docs/guides/client.md, as a reader runs it against a pod: it prints what the page says.
+// Runs docs/guides/client.md against a pod, as a reader would.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { podOn } from '../../../server/test/support/pod.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 
-test('the guide to the client does what it says', async (t) => {
+test('the program in the guide to the client prints what the guide says', async (t) => {
   const { gateway } = await podOn(t, await databaseFor(t), { demoAgent: 'yes' })
   await makeSession(gateway, { alias: 'demo', agent: 'demo' })
   const page = readFileSync(join(ROOT, 'docs/guides/client.md'), 'utf8')

@@ -10,7 +10,7 @@ import { eventually } from '../../../server/test/support/eventually.ts'
 import { call } from '../../../server/test/support/http.ts'
 import { twoPodsOn } from '../../../server/test/support/two-pods.ts'
 
-/** It has nothing to say. */
+/** An agent that says nothing. */
 async function* silence(): AsyncGenerator<Chunk> {
   yield { type: 'finish' }
 }
@@ -18,7 +18,8 @@ async function* silence(): AsyncGenerator<Chunk> {
 type Answer = Parameters<typeof twoPodsOn>[1]
 
 const textOf = ({ parts }: Message) => parts.map(({ text }) => text).join('')
-const told = ({ get }: Session) => get().messages.map((message) => [message.delivery, textOf(message)])
+const told = ({ get }: Session) =>
+  get().messages.map((message) => ({ delivery: message.delivery, text: textOf(message) }))
 
 async function devicesOn(t: TestContext, answer: Answer) {
   const { session, pods, at } = await twoPodsOn(t, answer)
@@ -37,11 +38,12 @@ async function devicesOn(t: TestContext, answer: Answer) {
     there: device({ url: pods.there }),
     device: (options: ClientOptions, id?: string) => device({ url: pods.here, ...options }, id),
     until,
+    make: (body: object) => call('POST', `${pods.here}/v1/sessions`, body),
     stored: async () => ((await call('GET', `${at('here')}/messages`)).body as unknown as Page).items,
   }
 }
 
-test('a reply is shown on both devices while it is said; then both have what is stored, in the same objects until it changes', async (t) => {
+test('both devices show a reply while it arrives, and then what is stored, in the same objects until it changes', async (t) => {
   const [said, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const { here, there, until, stored } = await devicesOn(t, async function* () {
     yield { type: 'reasoning-start', id: 'r' }
@@ -58,19 +60,21 @@ test('a reply is shown on both devices while it is said; then both have what is 
   const changes: string[] = []
   const leave = there.subscribe(() => changes.push(there.get().status))
   const { id, sent } = there.send('hi')
-  assert.deepEqual(told(there), [['pending', 'hi']])
-  assert.deepEqual(await sent, { seq: 1 })
-  await until([here, there], 'the first words', (device) => told(device).at(-1)?.[1] === 'hmHello')
+  assert.deepEqual(told(there), [{ delivery: 'pending', text: 'hi' }])
+  const { seq, turn } = await sent
+  assert.equal(seq, 1)
+  await until([here, there], 'the first words', (device) => told(device).at(-1)?.text === 'hmHello')
   assert.deepEqual(told(here), [
-    ['sent', 'hi'],
-    ['open', 'hmHello'],
+    { delivery: 'sent', text: 'hi' },
+    { delivery: 'open', text: 'hmHello' },
   ])
+  assert.equal(here.get().turn?.id, turn, 'sent names the turn that replies')
   const [asked, open] = here.get().messages
   assert.equal(asked!.id, id)
-  assert.equal(here.get(), here.get())
+  assert.equal(here.get(), here.get(), 'the same object until something changes')
   said.resolve()
-  await until([here, there], 'the rest', (device) => told(device).at(-1)?.[1] === 'hmHello there')
-  assert.equal(here.get().messages[0], asked)
+  await until([here, there], 'the rest', (device) => told(device).at(-1)?.text === 'hmHello there')
+  assert.equal(here.get().messages[0], asked, 'a message that did not change is the same object')
   end.resolve()
   await until([here, there], 'the end', (device) => device.get().turn?.state === 'done')
   const items = await stored()
@@ -80,14 +84,16 @@ test('a reply is shown on both devices while it is said; then both have what is 
       messages,
       items.map((item) => ({ ...item, delivery: 'sent' })),
     )
-    assert.deepEqual([status, head, messages[1]!.id], ['idle', 2, open!.id])
+    assert.equal(status, 'idle')
+    assert.equal(head, 2)
+    assert.equal(messages[1]!.id, open!.id)
   }
   leave()
   const order = changes.filter((status, index) => status !== changes[index - 1])
   assert.deepEqual(order.slice(-2), ['streaming', 'idle'], JSON.stringify(order))
 })
 
-test('stopped from the other device, the words so far stand on both; a stop without a live turn is none', async (t) => {
+test('a stop from the other device keeps the words so far on both, and without a live turn it stops nothing', async (t) => {
   const { here, there, until } = await devicesOn(t, async function* ({ signal }) {
     yield { type: 'text-start', id: '1' }
     yield { type: 'text-delta', id: '1', delta: 'so far' }
@@ -95,19 +101,19 @@ test('stopped from the other device, the words so far stand on both; a stop with
   })
   assert.deepEqual(await there.stop(), { stopped: false, seq: null })
   await here.send('talk').sent
-  await until([here, there], 'the words', (device) => told(device).at(-1)?.[1] === 'so far')
+  await until([here, there], 'the words', (device) => told(device).at(-1)?.text === 'so far')
   assert.deepEqual(await there.stop(), { stopped: true, seq: 2 })
   await until([here, there], 'the end', (device) => device.get().turn?.halted === true)
   for (const device of [here, there])
     assert.deepEqual(told(device), [
-      ['sent', 'talk'],
-      ['sent', 'so far'],
+      { delivery: 'sent', text: 'talk' },
+      { delivery: 'sent', text: 'so far' },
     ])
   assert.equal(here.get().messages[1]!.status, 'stopped')
   assert.equal(here.get().status, 'idle')
 })
 
-test('refused, a message stays and says why, those behind it go; retried it keeps its id, discarded it is gone', async (t) => {
+test('a refused message says why and does not hold up later ones, and it can be retried or discarded', async (t) => {
   const { here, until, stored } = await devicesOn(t, silence)
   const large = here.send('x'.repeat(MESSAGE_LIMITS.bytes))
   const small = here.send({
@@ -116,22 +122,26 @@ test('refused, a message stays and says why, those behind it go; retried it keep
     metadata: { tone: 'dry' },
   })
   await assert.rejects(large.sent, { name: 'FleetlineError', code: 'too_large' })
-  assert.deepEqual([small.id, await small.sent], ['small', { seq: 1 }])
+  assert.equal(small.id, 'small')
+  const { turn: _, ...smallSent } = await small.sent
+  assert.deepEqual(smallSent, { seq: 1 })
   await until([here], 'its item', ({ get }) => get().head === 1)
-  const rows = here.get().messages.map(({ id, delivery, refusal }) => [id, delivery, refusal?.code])
-  assert.deepEqual(rows, [
-    ['small', 'sent', undefined],
-    [large.id, 'failed', 'too_large'],
-  ])
+  assert.deepEqual(
+    here.get().messages.map(({ id, delivery, refusal }) => ({ id, delivery, code: refusal?.code })),
+    [
+      { id: 'small', delivery: 'sent', code: undefined },
+      { id: large.id, delivery: 'failed', code: 'too_large' },
+    ],
+  )
   here.retry(large.id)
-  assert.deepEqual(here.get().messages[1]!.delivery, 'pending')
+  assert.equal(here.get().messages[1]!.delivery, 'pending')
   assert.equal('refusal' in here.get().messages[1]!, false)
   await until([here], 'the second refusal', ({ get }) => get().messages[1]!.delivery === 'failed')
   here.discard(large.id)
   here.discard('small')
   assert.deepEqual(
-    here.get().messages.map(({ id, metadata }) => [id, metadata]),
-    [['small', { tone: 'dry' }]],
+    here.get().messages.map(({ id, metadata }) => ({ id, metadata })),
+    [{ id: 'small', metadata: { tone: 'dry' } }],
   )
   assert.deepEqual(
     (await stored()).map(({ id }) => id),
@@ -139,7 +149,7 @@ test('refused, a message stays and says why, those behind it go; retried it keep
   )
 })
 
-/** The first two answers to a message are swallowed on their way, and it never sees its own echo. */
+/** Loses the first two answers to a message. The device opens no stream, so it never sees its own message. */
 function losingAnswers(change: (body: string, nth: number) => string): typeof fetch {
   let posts = 0
   return async (input, init) => {
@@ -153,9 +163,9 @@ function losingAnswers(change: (body: string, nth: number) => string): typeof fe
 }
 
 for (const [name, change, count] of [
-  ['a message whose answers were lost is there once', (body: string) => body, 1],
+  ['a message whose answers were lost is stored once', (body: string) => body, 1],
   [
-    'mutant, sent again under another id: it is there more than once',
+    'mutant, sent again under another id: it is stored more than once',
     (body: string, nth: number) => (nth === 3 ? body : body.replace(/"id":"(\w+)"/, `"id":"$1-${nth}"`)),
     3,
   ],
@@ -163,11 +173,36 @@ for (const [name, change, count] of [
   test(`L4: ${name}`, async (t) => {
     const { device, stored } = await devicesOn(t, silence)
     const lonely = device({ fetch: losingAnswers(change), random: () => 0.01 })
-    assert.deepEqual(await lonely.send('once').sent, { seq: count })
+    const { turn: _, ...sent } = await lonely.send('once').sent
+    assert.deepEqual(sent, { seq: count })
     assert.equal((await stored()).length, count)
   })
 
-test('a session that is not there is refused, and says so', async (t) => {
+test('ready resolves when a device shows the stored messages, and rejects for a session that does not exist', async (t) => {
+  const { here, device } = await devicesOn(t, silence)
+  for (const text of ['one', 'two']) await here.send(text).sent
+  const late = device({})
+  await late.ready
+  assert.deepEqual(
+    told(late).filter(({ text }) => text),
+    [
+      { delivery: 'sent', text: 'one' },
+      { delivery: 'sent', text: 'two' },
+    ],
+  )
+  const nowhere = device({}, 'nowhere')
+  await assert.rejects(nowhere.ready, { name: 'FleetlineError', code: 'not_found' })
+})
+
+test('ready rejects for a session that was refused, even if it exists by now', async (t) => {
+  const { device, until, make } = await devicesOn(t, silence)
+  const early = device({}, 'early')
+  await until([early], 'the refusal', ({ get }) => get().connection === 'refused')
+  await make({ alias: 'early' })
+  await assert.rejects(early.ready, { name: 'FleetlineError', code: 'not_found' })
+})
+
+test('a session that does not exist is refused, and so is a message to it', async (t) => {
   const { device, until } = await devicesOn(t, silence)
   const nowhere = device({}, 'nowhere')
   await until([nowhere], 'the refusal', ({ get }) => get().connection === 'refused')
@@ -175,7 +210,7 @@ test('a session that is not there is refused, and says so', async (t) => {
   await assert.rejects(nowhere.send('hi').sent, { code: 'not_found' })
 })
 
-test('closed, it has no timer left, tells who waits, and takes nothing more', async (t) => {
+test('a closed session rejects waiting and new messages, and has no timer left', async (t) => {
   const clock = manualClock()
   const { device, until } = await devicesOn(t, silence)
   const here = device({ clock })
@@ -188,7 +223,7 @@ test('closed, it has no timer left, tells who waits, and takes nothing more', as
   await eventually(() => assert.equal(clock.sleepers, 0), { what: 'no timer' })
 })
 
-test('what the caller does later changes nothing; what is no JSON, or there already, is not sent', async (t) => {
+test('later changes by the caller do not reach a sent message, and one that is no JSON or has a used id is rejected', async (t) => {
   const { here, until, stored } = await devicesOn(t, silence)
   const parts = [{ type: 'text', text: 'as it was' }]
   const { sent } = here.send({ id: 'kept', parts })
@@ -204,7 +239,7 @@ test('what the caller does later changes nothing; what is no JSON, or there alre
   )
 })
 
-test('who joins late knows how the last turn ended', async (t) => {
+test('a device that joins late knows how the last turn ended', async (t) => {
   const { here, device, until } = await devicesOn(t, () => {
     throw new Abort('invalid', 'It cannot.')
   })

@@ -1,4 +1,4 @@
-// Bytes split anywhere, ends of lines of any kind: the events are those that another parser finds in the whole.
+// Bytes are split anywhere and lines end in any way. The events are those that another parser finds in the whole text.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createParser } from 'eventsource-parser'
@@ -49,7 +49,7 @@ test('events are the same, wherever their bytes were split', () => {
   )
 })
 
-test('an event without an end is refused before it fills the memory', () => {
+test('an endless event is refused before it fills the memory', () => {
   const [parser, piece] = [createEventParser(), new Uint8Array(4 * 1024 * 1024).fill(120)]
   assert.throws(() => Array.from({ length: 5 }, () => parser.push(piece)), /longer than/)
 })

@@ -1,7 +1,7 @@
-// A device over random histories of a session, told frames that are split, repeated, lost on the way, and told anew after a
-// cut, a hole, or a restored backup: it ends with what is stored, and shows no message twice at any time. Fails when a repeat
-// is taken as new, when a hole goes unnoticed, when an older standing of a turn, or older words, replace newer ones, when an
-// echo leaves its row, and when an ack outlives a restored backup (all tried: the mutants below).
+// A device over random histories of a session. Its frames are split, repeated, lost on the way, and sent again after a cut, a
+// hole, or a restored backup. The device ends with what is stored, and never shows a message twice. The mutants below are
+// mistakes that the test finds: a repeat is taken as new; a hole goes unnoticed; an older state of a turn, or older words,
+// replace newer ones; an echo leaves its row; an ack outlives a restored backup.
 import assert from 'node:assert/strict'
 import { isDeepStrictEqual } from 'node:util'
 import { test } from 'node:test'
@@ -19,7 +19,7 @@ import * as fc from 'fast-check'
 import { beginningOf, EMPTY, messagesOf, statusOf, step, type Step, type View } from '../../src/view.ts'
 
 type Stepped = (view: View, event: Parameters<typeof step>[1]) => Step
-/** Where a connection is. */
+/** The position of a connection. */
 type Cursor = { seq: number; ended: number; shown: string; open: { attempt: number; next: number } }
 type Happening =
   | (typeof HAPPENINGS)[number]
@@ -134,7 +134,7 @@ function createServer() {
       ;[log, ended, turn, chunks, epoch] = [[], [], undefined, [], 0]
       restores += 1
     },
-    /** The next frame for who is here, and where it is then. */
+    /** The next frame for a connection at this position, and its position afterwards. */
     next: (at: Cursor, most: number): readonly [Frame, Cursor] | undefined => {
       const items = log.slice(at.seq, at.seq + most)
       if (items.length > 0)
@@ -186,7 +186,7 @@ function assembled(chunks: readonly Chunk[]) {
   return assembler.message()
 }
 
-/** Runs the happenings; answers every broken rule. */
+/** Runs the happenings and returns every broken rule. */
 function broken(happened: readonly Happening[], stepped: Stepped): string[] {
   const server = createServer()
   const [faults, acks]: [string[], Ack[]] = [[], []]
@@ -253,7 +253,7 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
         return ack && take({ type: 'acked', ack })
       }
       case 'restore':
-        acks.length = 0 // an answer of before does not come behind the gap
+        acks.length = 0 // an earlier answer does not arrive after the gap
         isCut = true
         return server.restore()
       case 'cut':
@@ -278,7 +278,7 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
     server.add()
     tell(1, true)
     server.add()
-    tellAll() // there is a hole now: it asks again, and is told all that was lost before
+    tellAll() // there is a hole now, so the device asks again and gets everything that was lost before
   }
   happened.forEach(happen)
   settle()
@@ -314,7 +314,7 @@ function atTheEnd(view: View, server: ReturnType<typeof createServer>): string[]
 
 const RUNS = { seed: 7, numRuns: 1_000 }
 
-test("acknowledged at a place that is another's, a message is sent again: its history is gone", () => {
+test('a message that was acknowledged at the seq of another one is sent again, because its history is gone', () => {
   const message = { ...textOf('m'), role: 'user' as const }
   const item: Item = { ...textOf('o'), role: 'user', seq: 1, author: { kind: 'user' }, at: 'now' }
   const items: Frame = { type: 'messages', session: SESSION, items: [item], head: 1 }
@@ -326,8 +326,8 @@ test("acknowledged at a place that is another's, a message is sent again: its hi
     const sent = step(EMPTY, { type: 'send', message }).view
     const { rows } = events.reduce((view, event) => step(view, event).view, sent)
     assert.deepEqual(
-      rows.map(({ id, seq, delivery }) => [id, seq, delivery]),
-      [['m', null, 'pending']],
+      rows.map(({ id, seq, delivery }) => ({ id, seq, delivery })),
+      [{ id: 'm', seq: null, delivery: 'pending' }],
     )
   }
 })
@@ -348,7 +348,7 @@ const mutants: Readonly<Record<string, Stepped>> = {
     return asks ? { view: step({ ...view, head: event.items[0]!.seq - 1 }, event).view, effects: [] } : next
   },
   'nothing is asked again': (view, event) => ({ ...step(view, event), effects: [] }),
-  'an older standing of a turn replaces a newer one': (view, event) =>
+  'an older state of a turn replaces a newer one': (view, event) =>
     step(event.type === 'turn' ? { ...view, turn: null } : view, event),
   'older words replace newer ones': (view, event) =>
     step(event.type === 'chunks' && event.index === 0 ? { ...view, open: null } : view, event),
@@ -379,5 +379,5 @@ for (const [name, mutant] of Object.entries(mutants))
   test(`mutant, ${name}: turns red`, () => {
     const rules = fc.property(happenings, (happened) => broken(happened, mutant).length === 0)
     const { failed } = fc.check(rules, RUNS) // the same orders each time: one of them turns it red
-    assert.ok(failed)
+    assert.ok(failed, 'no history broke a rule')
   })

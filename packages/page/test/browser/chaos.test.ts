@@ -1,5 +1,5 @@
-// Chaos for a minute, while replies run that were asked for on both devices: a random pod dies every 5 s. In the end the log has
-// every message once, every message has its reply, and both devices show what the log has.
+// A minute of chaos: a random pod dies every 5 s, while both devices ask for replies. In the end the log has every message once,
+// every message has its reply, and both devices show what the log has.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Item, Page as LogPage } from '@fleetline/protocol'
@@ -22,7 +22,7 @@ async function logOf(api: string): Promise<readonly Item[]> {
 
 const textOf = ({ parts }: Item) => parts.map(({ text }) => text).join('\n')
 
-/** A reply says, whole, what the last of the messages that it answers says. */
+/** Each message is stored once, no turn has two replies, and a reply repeats the last of the messages that it answers. */
 function repliesAreRight(log: readonly Item[], sent: readonly string[]): void {
   const users = log.filter(({ role }) => role === 'user')
   const replies = log.filter(({ role }) => role === 'assistant')
@@ -40,7 +40,7 @@ async function setChaos(page: Page, isOn: boolean): Promise<void> {
   await page.locator(`.chaos[aria-checked=${isOn}]`).waitFor()
 }
 
-test('a minute of chaos: lost 0, doubled 0, both devices and the log are equal', async (t) => {
+test('after a minute of chaos no message is lost or doubled, and both devices show the log', async (t) => {
   const fleet = await startFleet(t, 'npm run fleetline -- dev --no-model', cloneFor(t))
   const page = await openPage(await openChromium(t), fleet.page)
   const devices = [onDevice(page, 'laptop'), onDevice(page, 'phone')]

@@ -1,5 +1,5 @@
-// A visitor's first two minutes: an empty directory, the page, a reply that streams to two devices, a pod killed under it. What
-// it looks like is kept as pictures and a clip, in the folder that PICTURES names.
+// A visitor's first two minutes: an empty directory, the page, a reply that streams to two devices, and a kill of its pod. The test
+// keeps pictures and a clip in the folder that PICTURES names.
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { mkdirSync, mkdtempSync } from 'node:fs'
@@ -27,13 +27,13 @@ type Scene = {
   readonly phone: OnDevice
 }
 
-/** It comes word by word, not at once: as many lengths of it are seen as asked for, on both. */
+/** The reply comes word by word, not at once: both devices show at least this many lengths of it. */
 async function streams({ laptop, phone }: Scene, lengths: number): Promise<void> {
   const grows = async (device: OnDevice) => {
     const seen = new Set<number>()
     const check = async () => {
       seen.add((await device.read()).at(-1)!.length)
-      assert.ok(seen.size >= lengths)
+      assert.ok(seen.size >= lengths, `${seen.size} lengths`)
     }
     await eventually(check, { what: `a reply that grows, of which ${lengths} lengths are seen` })
   }
@@ -77,10 +77,10 @@ async function aReplyOutlivesItsPod(scene: Scene): Promise<void> {
   }
   await eventually(goesOn, { what: 'the reply to go on, on both' })
   await streams(scene, 5)
-  assert.deepEqual(fellBack, [], 'what was read stays')
+  assert.deepEqual(fellBack, [], `shown text was taken back to: ${fellBack.join(' | ')}`)
 }
 
-/** But for the words that say how a device is connected. */
+/** Except for the words that say how a device is connected. */
 async function nothingJumpsAtFirst(chromium: Browser, port: string): Promise<void> {
   for (const viewport of [undefined, NARROW]) {
     const page = await openPage(chromium, port, viewport)
@@ -93,7 +93,7 @@ async function nothingJumpsAtFirst(chromium: Browser, port: string): Promise<voi
   }
 }
 
-/** Around a reply that comes, and above it. */
+/** Neither around a reply that grows, nor above it. */
 async function nothingMoves(scene: Scene): Promise<void> {
   const { page, laptop } = scene
   const boxes = () =>
@@ -108,7 +108,7 @@ async function nothingMoves(scene: Scene): Promise<void> {
   await movedOn(page)
   await streams(scene, 30)
   assert.deepEqual(await boxes(), before)
-  const moved = (await movedOn(page)).filter((name) => name !== 'div.trail') // it stands below the words
+  const moved = (await movedOn(page)).filter((name) => name !== 'div.trail') // it is below the text
   assert.deepEqual(moved, [])
 }
 
@@ -136,7 +136,7 @@ async function aToolIsShown(scene: Scene): Promise<void> {
   )
 }
 
-/** What came word by word, from two pods, is what is stored: a page that has just been opened shows the same. */
+/** The text that came word by word, from two pods, is what is stored: a reloaded page shows the same. */
 async function showsTheLog({ page, laptop, phone }: Scene): Promise<void> {
   const pieced = await laptop.read()
   await page.reload()
@@ -146,7 +146,7 @@ async function showsTheLog({ page, laptop, phone }: Scene): Promise<void> {
   }
 }
 
-test('an empty directory, the page, a reply on two devices that outlives its pod', async (t) => {
+test('on the page of a new fleet a reply on two devices outlives its pod', async (t) => {
   mkdirSync(PICTURES, { recursive: true })
   const home = installedFor(t)
   const startMs = performance.now()

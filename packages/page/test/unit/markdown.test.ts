@@ -1,4 +1,4 @@
-// What an agent says becomes elements, and never markup of its own.
+// The text of an agent becomes elements, and never markup of its own.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isValidElement, type ComponentChildren, type VNode } from 'preact'
@@ -39,13 +39,13 @@ for (const hostile of [
   '![x](data:text/html,<script>)',
   '<javascript:alert(1)>',
 ]) {
-  test(`hostile: ${hostile} is text, and leads nowhere`, () => {
+  test(`hostile: ${hostile} becomes text without a link`, () => {
     const found = drawn(markdown(hostile))
     assert.doesNotMatch(found, /\b(img|script|b|a)(\(|\[)/)
   })
 }
 
-test('nesting without end is shown as it was written, not drawn', () => {
+test('text that is nested too deeply is shown as it was written', () => {
   const depthOf = (node: ComponentChildren): number => {
     if (Array.isArray(node)) return Math.max(0, ...node.map(depthOf))
     return isValidElement(node)

@@ -1,4 +1,4 @@
-// The attempts of a reply, as a device tells them; and that a reply which is said anew stays in sight.
+// How a device shows the attempts of a reply, and keeps shown text while the next attempt repeats it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message, Snapshot } from '@fleetline/client'
@@ -30,7 +30,7 @@ function told(...steps: readonly (readonly [atMs: number, snapshot: Snapshot])[]
   return steps.reduce<Trail | null>((trail, [atMs, snapshot]) => follow(trail, snapshot, atMs), null)
 }
 
-test('a reply that was resumed says where, and how long nothing was heard', () => {
+test('a resumed reply says on which pod it goes on, and how long it was silent', () => {
   const [one, two] = [openOf('a'), openOf('a b')]
   const first = [
     [0, snapshotOf({ state: 'queued', attempt: 0, pod: null })],
@@ -54,15 +54,19 @@ test('a reply that was resumed says where, and how long nothing was heard', () =
   ])
 })
 
-test('a device that comes late tells what it saw; a new turn begins anew', () => {
+test('a device that comes late shows the attempt that it saw first', () => {
   const trail = told([0, snapshotOf(running(3, 'pod-2'))])
   assert.deepEqual(marksOf(trail!, false), [{ isLost: false, text: 'pod-2 · attempt 3' }])
+})
+
+test('a new turn starts a new trail, and without a turn there is none', () => {
+  const trail = told([0, snapshotOf(running(3, 'pod-2'))])
   const next = follow(trail, snapshotOf({ id: 'turn_2' as Turn['id'], ...running(1, 'pod-1') }), 5)
   assert.deepEqual(marksOf(next!, false), [{ isLost: false, text: 'pod-1' }])
   assert.equal(follow(trail, { messages: [], turn: null } as unknown as Snapshot, 5), null)
 })
 
-test('what was shown stays while the next attempt says the same, and goes when it says something else', () => {
+test('shown text stays while the next attempt repeats it, and goes when it says something else', () => {
   const shown = openOf('one two three')
   for (const text of ['', 'one', 'one two thr', 'one two three'])
     assert.deepEqual(steady(shown, openOf(text))!.parts, shown.parts)
@@ -74,7 +78,7 @@ test('what was shown stays while the next attempt says the same, and goes when i
   assert.equal(steady(shown, other), other)
 })
 
-test('of several parts the ones before the last must be said whole', () => {
+test('several shown parts stay only if all but the last are repeated whole', () => {
   const thought = { type: 'reasoning', text: 'hm, so' }
   const shown = { ...openOf('x'), parts: [thought, { type: 'text', text: 'one two' }] }
   const again = { ...openOf('x'), parts: [thought, { type: 'text', text: 'one' }] }
@@ -89,7 +93,7 @@ test('of several parts the ones before the last must be said whole', () => {
   assert.equal(steady(shown, less), less)
 })
 
-test('an attempt that has begun and says nothing yet takes nothing away', () => {
+test('an attempt that has said nothing yet removes no shown text', () => {
   const shown = openOf('one two')
   const live = { ...running(2, 'pod-2'), endedAt: null }
   const before = {

@@ -1,4 +1,4 @@
-// What the page says of pods, devices and what happened.
+// What the page says about pods, devices and events.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message, Snapshot } from '@fleetline/client'
@@ -30,7 +30,7 @@ test('a pod says what it does, or what was done to it', () => {
   assert.equal(words({ beatAgeMs: null }), 'joins the fleet')
   assert.equal(words({}, TURN), 'writes the reply · attempt 2')
   assert.equal(words({ name: 'pod-2' }, TURN), 'beat 0.4 s ago')
-  assert.equal(words({ readySinceMs: 300 }, TURN), 'beat 0.4 s ago') // the turn is its former life's
+  assert.equal(words({ readySinceMs: 300 }, TURN), 'beat 0.4 s ago') // the turn ran before its restart
   assert.equal(words({ state: 'paused', wakesInMs: 10_400 }, TURN), 'paused · wakes in 11 s')
   assert.equal(
     words({ state: 'waiting', how: 'SIGKILL', endedAgoMs: 3_000, isBuried: true }),
@@ -50,7 +50,7 @@ test('a reply says why it does not go on', () => {
   assert.equal(words({ ...TURN, endedAt: '2026-01-01T00:00:00Z' }), null)
 })
 
-test('a device says through which pod it hears, or why it does not', () => {
+test('a device names the pod that it is connected to, or says why there is none', () => {
   const words = (connection: Snapshot['connection'], pod: string | null = 'pod-1') =>
     linkWords({ connection, refusal: null }, pod, 'pod-1')
   assert.deepEqual(words('live'), ['good', 'pod-1'])
@@ -67,7 +67,7 @@ test('a device says through which pod it hears, or why it does not', () => {
   )
 })
 
-test('what is committed, taken up and moved is told once; what was there before is not', () => {
+test('new events of a session are told once, and messages from before the page was opened are not', () => {
   const message = (seq: number, role: Message['role'], at: string) =>
     ({ id: `m${seq}`, seq, role, at, delivery: 'sent', parts: [] }) as unknown as Message
   const openedMs = Date.parse('2026-01-01T00:00:10Z')
@@ -95,15 +95,21 @@ test('what is committed, taken up and moved is told once; what was there before 
   )
 })
 
-test('events of the fleet become sentences; those that are not known are told as they are', () => {
-  const line = (message: string, fields = {}) =>
-    lineOf({ number: 1, at: '2026-01-01T00:00:00Z', source: 'pod-2', level: 'warn', message, fields })
+const line = (message: string, fields = {}) =>
+  lineOf({ number: 1, at: '2026-01-01T00:00:00Z', source: 'pod-2', level: 'warn', message, fields })
+
+test('events of the fleet become sentences, and unknown events are shown as they are', () => {
   const dead = line('counts a pod as dead', { pod: 4, term: 3, duration_ms: 5_012 })
-  assert.deepEqual([dead.tone, dead.text], ['bad', 'pod-2 counts no. 4 as dead, 5.0 s after its last beat'])
+  assert.equal(dead.tone, 'bad')
+  assert.equal(dead.text, 'pod-2 counts no. 4 as dead, 5.0 s after its last beat')
   assert.equal(line('is paused for 20 s').text, 'pod-2 is paused for 20 s')
   assert.equal(line('something new', { reason: 'why' }).text, 'pod-2: something new (why)')
   assert.equal(line('constructor').text, 'pod-2: constructor')
   assert.match(line('ended', { reason: 'exit 1, see its log' }).text, /exit 1, see its log/)
+})
+
+test('lines of several sources are merged in order of time, and only the last ones are kept', () => {
+  const dead = line('counts a pod as dead', { pod: 4, term: 3, duration_ms: 5_012 })
   assert.deepEqual(
     merged(
       2,

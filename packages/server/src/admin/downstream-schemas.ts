@@ -6,9 +6,9 @@ const shareSchema = z.object({
   share: z
     .int()
     .nullable()
-    .describe('how much it may have in flight; null: nothing is learnt yet, or it has just come'),
-  inFlight: z.number().describe('of the last second, the mean'),
-  want: z.number().describe('what it holds and waits for, smoothed'),
+    .describe('how many calls it may have in flight; null if nothing is learnt yet, or the pod is new'),
+  inFlight: z.number().describe('calls in flight, the mean of the last second'),
+  want: z.number().describe('calls in flight and waiting, smoothed'),
 })
 
 export const downstreamsSchema = z.object({
@@ -18,12 +18,14 @@ export const downstreamsSchema = z.object({
       capacity: z
         .int()
         .nullable()
-        .describe('how much may be in flight, over all pods; null until something was refused, or slow'),
+        .describe(
+          'how many calls all pods together may have in flight; null until the provider has rejected a call or slowed down',
+        ),
       inFlight: z.number(),
       want: z.number(),
-      pausedUntil: z.string().nullable().describe('nobody sends before'),
-      ageMs: z.number().nullable().describe('since shares were published'),
-      pods: z.array(shareSchema).describe('those that use it'),
+      pausedUntil: z.string().nullable().describe('no pod sends before this time'),
+      ageMs: z.number().nullable().describe('time since the shares were published'),
+      pods: z.array(shareSchema).describe('the pods that use it'),
     }),
   ),
 })

@@ -9,7 +9,7 @@ const transitionSchema = z.object({
   held: z.int(),
   dead: z.int(),
   reasons: z.array(z.string()).describe('why some are held: hold, shape'),
-  oldestMs: z.number().describe('since the oldest of them was made'),
+  oldestMs: z.number().describe('age of the oldest of them'),
 })
 
 export const machinesSchema = z.object({
@@ -17,11 +17,15 @@ export const machinesSchema = z.object({
     z.object({
       queue: z.string(),
       machine: z.string(),
-      shape: z.string().describe('short for the names of its transitions; empty for a task of one handler'),
+      shape: z
+        .string()
+        .describe('a digest of the names of its transitions; empty for a task with one handler'),
       pods: z.int().describe('how many live pods run this shape'),
       estimated: z
         .boolean()
-        .describe('some of the numbers below come from a sample, because there are too many tasks to count'),
+        .describe(
+          'some of the numbers below are estimates from a sample, because there are too many tasks to count',
+        ),
       transitions: z.array(transitionSchema),
     }),
   ),

@@ -25,20 +25,20 @@ export function adminRoutes({ readiness, metrics, fleet, machines, downstreams, 
     route({
       method: 'GET',
       path: '/livez',
-      summary: 'Whether the process answers; if not, restart it.',
+      summary: 'Reports that the process is alive. If it does not answer, restart it.',
       access: { audience: 'probe', tenant: 'none' },
-      answers: { 200: { means: 'It does.', json: z.object({ state: z.literal('ok') }) } },
+      answers: { 200: { means: 'The process is alive.', json: z.object({ state: z.literal('ok') }) } },
       handle: () => ({ status: 200, body: { state: 'ok' } }),
     }),
     route({
       method: 'GET',
       path: '/readyz',
       summary:
-        'Whether to send it requests: every check by name, with its state and the age of what it knows.',
+        'Reports whether the pod should get requests: every check with its name, its state and the age of its data.',
       access: { audience: 'probe', tenant: 'none' },
       answers: {
-        200: { means: 'Ready; a degraded check works, only slower.', json: reportSchema },
-        503: { means: 'Not ready; a check is failing and says why.', json: reportSchema },
+        200: { means: 'Ready. A degraded check works, but slower.', json: reportSchema },
+        503: { means: 'Not ready. The failing check says why.', json: reportSchema },
       },
       handle: () => {
         const report = readiness.report()
@@ -56,27 +56,30 @@ export function adminRoutes({ readiness, metrics, fleet, machines, downstreams, 
     route({
       method: 'GET',
       path: '/v1/pods',
-      summary: 'The pods: those that live, the oldest first, then the dead of the last hour.',
+      summary:
+        'Lists the pods: live ones first, the oldest at the top, then those that died in the last hour.',
       access: { audience: 'admin', tenant: 'none' },
-      answers: { 200: { means: 'At most 1000 of them.', json: podsSchema } },
+      answers: { 200: { means: 'At most 1000 pods.', json: podsSchema } },
       handle: async () => ({ status: 200, body: { pods: (await fleet.pods()).map(podOf) } }),
     }),
     route({
       method: 'GET',
       path: '/v1/machines',
       summary:
-        'The machines, by queue and shape: how many tasks of all tenants stand at which transition, and how old the oldest is.',
+        'Lists the machines, by queue and shape: how many tasks of all tenants are at each transition, and how old the oldest is.',
       access: { audience: 'admin', tenant: 'none' },
-      answers: { 200: { means: 'Those that a live pod runs, or that have tasks.', json: machinesSchema } },
+      answers: {
+        200: { means: 'The machines that a live pod runs, or that have tasks.', json: machinesSchema },
+      },
       handle: async () => ({ status: 200, body: { machines: await machines() } }),
     }),
     route({
       method: 'GET',
       path: '/v1/downstreams',
       summary:
-        'What pods call under permits, by key: how much it takes as learnt so far, who may have how much of it, and what is in flight.',
+        'Lists the downstreams, by key: their capacity as learnt so far, the share of each pod, and the calls in flight.',
       access: { audience: 'admin', tenant: 'none' },
-      answers: { 200: { means: 'At most 1000 of them.', json: downstreamsSchema } },
+      answers: { 200: { means: 'At most 1000 downstreams.', json: downstreamsSchema } },
       handle: async () => ({ status: 200, body: { downstreams: await downstreams() } }),
     }),
   ]

@@ -40,9 +40,9 @@ export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
     .trim()
     .toLowerCase()
   if (!TYPES.includes(type))
-    throw broken(`The agent answered with another content type than ${TYPES.join(', ')}`)
+    throw broken(`The agent answered with the content type ${shown(type)}: send ${TYPES.join(', ')}`)
   if (!PLAIN.includes(String(headers['content-encoding'] ?? 'identity').toLowerCase()))
-    throw broken('The agent answered with a content encoding')
+    throw broken('The agent answered with a content encoding: send the body uncompressed')
   return STREAMS.includes(type) ? streamed(body) : whole(body)
 }
 
@@ -109,6 +109,11 @@ async function* counted(body: AsyncIterable<Uint8Array>, most: number): AsyncGen
       throw new AgentFault('too_large', `An answer has at most ${most} bytes`, { isFinal: true })
     yield piece
   }
+}
+
+/** As much of a header as may stand in a message. */
+function shown(text: string): string {
+  return text.replaceAll(/[^\w/.+-]/g, '?').slice(0, 60)
 }
 
 function broken(message: string): AgentFault {

@@ -29,6 +29,8 @@ type Webhooks = { agentAt(located: Reached): AgentDefinition }
 
 const CONNECT_MS = 5_000
 const HEADER_BYTES = 16_384
+const CHECK_SECRET =
+  'compare its secret with the one that `fleetline agents add` printed (a dev fleet: .fleetline/agent-secret), and its clock with ours'
 
 export function createWebhooks(deps: Deps): Webhooks {
   return { agentAt: (located) => ({ name: located.name, answer: (call) => answerOf(deps, located, call) }) }
@@ -109,7 +111,9 @@ function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clo
   if (statusCode === 429) throw busy(said, afterMs)
   if (statusCode === 408 || statusCode === 425 || statusCode >= 500)
     throw new AgentFault('agent_error', said, { isFinal: false, afterMs, status: statusCode })
-  if (statusCode !== 200 && statusCode !== 204) throw new AgentFault('agent_refused', said, { isFinal: true })
+  if (statusCode === 200 || statusCode === 204) return
+  const advice = statusCode === 401 ? `: ${CHECK_SECRET}` : ''
+  throw new AgentFault('agent_refused', `${said}${advice}`, { isFinal: true })
 }
 
 /** Converts what undici, the socket or TLS threw. Our own errors stay as they are. */

@@ -4,7 +4,7 @@ import type { CommandCall, Command } from './command.ts'
 const verb = (name: 'list' | 'add' | 'remove') => async (call: CommandCall) =>
   (await import('./agents/verbs.ts'))[name](call)
 
-const AGENT = ['<agent>', 'its name'] as const
+const AGENT = ['<agent>', 'the name of the agent'] as const
 
 export const AGENTS: readonly Command[] = [
   {
@@ -15,11 +15,11 @@ export const AGENTS: readonly Command[] = [
   },
   {
     name: 'agents add',
-    summary: 'Add an agent behind a URL. The secret that signs its calls is shown now, and never again.',
-    args: [AGENT, ['<where>', 'its URL: https://example.com/api/chat']],
+    summary: 'Add an agent behind a URL. The secret that signs its calls is shown only now.',
+    args: [AGENT, ['<where>', 'the URL of the agent, for example https://example.com/api/chat']],
     settings: ['apiUrl'],
     options: [
-      ['--secret-file <path>', 'a file with the secret, whsec_…, if you have one (default: one is made)'],
+      ['--secret-file <path>', 'a file with a secret (whsec_…) of your own (default: Fleetline creates one)'],
       [
         '--downstream <key>',
         'what it shares a limit with: a key that the app has opened to agents (default: nothing)',
@@ -29,7 +29,8 @@ export const AGENTS: readonly Command[] = [
   },
   {
     name: 'agents rm',
-    summary: 'Remove an agent. Its sessions stay, and fail to answer until it is added again.',
+    summary:
+      'Remove an agent. Its sessions stay; their turns wait until it is added again, and fail after 15 minutes.',
     args: [AGENT],
     settings: ['apiUrl'],
     run: verb('remove'),

@@ -4,7 +4,7 @@
 import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
-import { loadConfig, type Flags } from '../config.ts'
+import { flagOf, loadConfig, type Flags } from '../config.ts'
 import { refusalSchema } from '../door/refusal.ts'
 import { Abort, Rejected, Retry } from '../errors.ts'
 import { systemClock, within, type Clock } from '../lib/clock.ts'
@@ -34,13 +34,18 @@ const SILENCE_MS = 60_000 // a pod sends something every 20 s
 const SILENT = new Retry('unavailable', 'Nothing was heard for a minute')
 const EVENT_LENGTH = 4 * PAGE_LIMITS.bytes // more than a page with all its escapes and names
 
-export function createApi(url: string, clock: Clock): Api {
+/** `flag` is the one that names the URL. */
+export function createApi(url: string, clock: Clock, flag: string = flagOf('apiUrl')): Api {
   const reach = async (path: string, init: RequestInit): Promise<Response> => {
     const answer = await fetch(new URL(`/v1${path}`, url), init).catch((cause: unknown) => {
       init.signal?.throwIfAborted()
-      throw new Retry('unavailable', `There is no answer from ${url}: is a fleet running there? See --url`, {
-        cause,
-      })
+      throw new Retry(
+        'unavailable',
+        `There is no answer from ${url}: is a fleet running there? Use ${flag} to name another`,
+        {
+          cause,
+        },
+      )
     })
     if (!answer.ok) throw await failureOf(answer, `${init.method ?? 'GET'} /v1${path}`)
     return answer
@@ -63,9 +68,9 @@ export function createApi(url: string, clock: Clock): Api {
   }
 }
 
-/** For the fleet that the settings name. */
-export function apiOf(flags: Flags): Api {
-  return createApi(loadConfig({ flags }).apiUrl, systemClock())
+/** For the fleet that a setting names. */
+export function apiOf(flags: Flags, key: 'apiUrl' | 'operatorUrl' = 'apiUrl'): Api {
+  return createApi(loadConfig({ flags })[key], systemClock(), flagOf(key))
 }
 
 /** Makes a query string of the options that were given; empty without any. */
@@ -105,7 +110,9 @@ async function failureOf(answer: Response, request: string): Promise<Error> {
     return answer.status >= 500 ? new Retry('unavailable', text) : new Abort('internal', text)
   }
   const { code, text, retryable, requestId } = refusal.data.error
-  const said = `${text.replace(/\.?$/, '.')} ${ERROR_CODES[code].advice} (${request}, ${requestId})`
+  const needsAdvice = retryable || code === 'not_found' // other texts say what to do
+  const advice = needsAdvice ? ` ${ERROR_CODES[code].advice}` : ''
+  const said = `${text.replace(/\.?$/, '.')}${advice} (${request}, ${requestId})`
   return retryable ? new Retry(code, said) : new Rejected(code, said)
 }
 

@@ -27,7 +27,26 @@ export async function loadApp(path: string): Promise<App> {
   }
   if (app.tasks.length + app.agents.length > 0) return app
   const example = `write export const hello = task('hello', …) or agent('hello', …)`
-  throw new Rejected('invalid', `${path} exports no task and no agent: ${example}`)
+  throw new Rejected('invalid', `${path} exports no task, no machine and no agent: ${example}`)
+}
+
+/** For people: what a module brings, by kind. */
+export function namesIn({
+  tasks = [],
+  agents = [],
+  downstreams = [],
+}: Partial<App>): Readonly<Record<string, string[]>> {
+  const kinds = {
+    tasks: tasks.filter(isPlain).map(({ name }) => name),
+    machines: tasks.filter((one) => !isPlain(one)).map(({ name }) => name),
+    agents: agents.map(({ name }) => name),
+    downstreams: downstreams.map(({ key }) => key),
+  }
+  return Object.fromEntries(Object.entries(kinds).filter(([, names]) => names.length > 0))
+}
+
+function isPlain({ shape }: Machine): boolean {
+  return shape === ''
 }
 
 async function load(path: string): Promise<Readonly<Record<string, unknown>>> {

@@ -6,7 +6,7 @@ import { EXIT } from './output.ts'
 
 export const CONFIG_PRINT: Command = {
   name: 'config print',
-  summary: 'Print every setting with its value and where that came from; passwords are hidden.',
+  summary: 'Print every setting with its value and the source of the value. Passwords are hidden.',
   settings: Object.keys(SETTINGS) as (keyof Config)[],
   run: async ({ flags, output }) => {
     output.list(['setting', 'value', 'source'], describeConfig({ flags }))

@@ -1,4 +1,5 @@
 // fleetline dev: runs a fleet in this directory until it is asked to stop. A second request to stop ends it at once.
+import { existsSync } from 'node:fs'
 import { modelWishOf } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
@@ -14,15 +15,17 @@ const MOST_PODS = 16
 
 export const DEV: Command = {
   name: 'dev',
-  summary: 'Run a fleet on this machine: PostgreSQL, pods, and ports in front of them. Ctrl-C stops it.',
+  summary: 'Run a fleet for development on this machine: PostgreSQL, pods and a page. Ctrl-C stops it.',
   args: [APP],
   settings: ['databaseUrl', 'host', 'port', 'operatorPort', 'logLevel'],
   options: [
-    ['--pods <number>', `how many pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`],
-    ['--agent <url>', 'your agent: it answers in the session local, and on the page'],
-    ['--no-model', 'not to look for a model in the environment (OPENAI_API_KEY, …) and on this machine'],
+    ['--pods <number>', `the number of pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`],
+    ['--agent <url>', 'the URL of your agent; it replies in the session local, and on the page'],
+    ['--no-model', 'do not look for a model in the environment (OPENAI_API_KEY, …) and on this machine'],
   ],
   run: async ({ flags, args: [app], options, output }) => {
+    if (app !== undefined && !existsSync(app))
+      throw new Rejected('invalid', `${app} does not exist: name the module of your app`)
     const clock = systemClock()
     const agentUrl = urlOf(options['agent'])
     const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })

@@ -1,5 +1,4 @@
 // fleetline downstreams ls. Its code is loaded on demand, because other commands start in half the time without it.
-import { loadConfig } from '../config.ts'
 import type { Command } from './command.ts'
 import { EXIT } from './output.ts'
 
@@ -7,16 +6,14 @@ export const DOWNSTREAMS: readonly Command[] = [
   {
     name: 'downstreams ls',
     summary:
-      'List what pods call under permits: how much it takes, who has which share of it, and what is in flight.',
+      'List the downstreams: the capacity of each as learnt so far, the share of each pod, and the calls in flight.',
     settings: ['operatorUrl'],
     run: async ({ flags, output }) => {
-      const { operatorUrl } = loadConfig({ flags })
-      const [{ createApi }, { downstreamsSchema }, { systemClock }] = await Promise.all([
+      const [{ apiOf }, { downstreamsSchema }] = await Promise.all([
         import('./api.ts'),
         import('../admin/downstream-schemas.ts'),
-        import('../lib/clock.ts'),
       ])
-      const api = createApi(operatorUrl, systemClock())
+      const api = apiOf(flags, 'operatorUrl')
       const { downstreams } = await api.ask({
         method: 'GET',
         path: '/downstreams',

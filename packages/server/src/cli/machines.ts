@@ -1,21 +1,18 @@
 // fleetline machines ls. Its code is loaded on demand, because other commands start in half the time without it.
-import { loadConfig } from '../config.ts'
 import type { Command } from './command.ts'
 import { EXIT } from './output.ts'
 
 export const MACHINES: readonly Command[] = [
   {
     name: 'machines ls',
-    summary: 'List the machines: how many tasks stand at which transition, and how old the oldest is.',
+    summary: 'List the machines: how many tasks are at each transition, and how old the oldest is.',
     settings: ['operatorUrl'],
     run: async ({ flags, output }) => {
-      const { operatorUrl } = loadConfig({ flags })
-      const [{ createApi }, { machinesSchema }, { systemClock }] = await Promise.all([
+      const [{ apiOf }, { machinesSchema }] = await Promise.all([
         import('./api.ts'),
         import('../admin/machine-schemas.ts'),
-        import('../lib/clock.ts'),
       ])
-      const api = createApi(operatorUrl, systemClock())
+      const api = apiOf(flags, 'operatorUrl')
       const { machines } = await api.ask({ method: 'GET', path: '/machines', answer: machinesSchema })
       const rows = machines.flatMap(({ transitions, ...machine }) =>
         transitions.map(({ name, reasons, ...counts }) => ({

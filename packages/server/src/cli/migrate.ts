@@ -6,7 +6,7 @@ import { EXIT } from './output.ts'
 
 const UP: Command = {
   name: 'migrate up',
-  summary: 'Apply the migrations that are missing; several may run it at once.',
+  summary: 'Apply the missing migrations. It is safe to run several at once.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
     const applied = await migrateUp(loadConfig({ flags }))
@@ -23,7 +23,8 @@ const UP: Command = {
 
 const STATUS: Command = {
   name: 'migrate status',
-  summary: 'List the migrations of this release, when each was applied, and which pods can run on it.',
+  summary:
+    'List the migrations of this release: when each was applied, and the oldest migration whose pods can run on it.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
     const migrations = await migrationStatus(loadConfig({ flags }))

@@ -6,17 +6,20 @@ import type { CommandCall, Command } from './command.ts'
 const verb = (name: 'create' | 'list' | 'get' | 'stop') => async (call: CommandCall) =>
   (await import('./sessions/verbs.ts'))[name](call)
 
-const SESSION = ['<session>', 'its id or alias'] as const
+const SESSION = ['<session>', 'the id or the alias of the session'] as const
 
 export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions create',
-    summary: 'Make a session.',
+    summary: 'Create a session.',
     settings: ['apiUrl'],
     options: [
-      ['--alias <alias>', 'what stands for its id; a session of this agent that has it already is shown'],
-      ['--title <title>', 'what people call it'],
-      ['--agent <agent>', 'who answers in it (default: nobody, it is a plain log)'],
+      [
+        '--alias <alias>',
+        'a name to use instead of the id; if a session with this alias and agent exists, it is shown',
+      ],
+      ['--title <title>', 'a title for people'],
+      ['--agent <agent>', 'the agent that replies (default: none, the session is a plain log)'],
     ],
     run: verb('create'),
   },
@@ -25,8 +28,8 @@ export const SESSIONS: readonly Command[] = [
     summary: 'List sessions, the newest first.',
     settings: ['apiUrl'],
     options: [
-      ['--before <session>', 'only those made before this one'],
-      ['--limit <number>', `at most so many, from 1 to ${PAGE_LIMITS.items} (default 50)`],
+      ['--before <session>', 'only sessions created before this one'],
+      ['--limit <number>', `the number of sessions, from 1 to ${PAGE_LIMITS.items} (default 50)`],
     ],
     run: verb('list'),
   },
@@ -40,31 +43,34 @@ export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions send',
     summary:
-      'Append a message, and print the reply while it comes, if an agent answers in the session. Ctrl-C stops the reply.',
-    args: [SESSION, ['<text>', 'what it says']],
+      'Append a message. If the session has an agent, print its reply as it comes; Ctrl-C stops the reply.',
+    args: [SESSION, ['<text>', 'the text of the message']],
     settings: ['apiUrl'],
     options: [
-      ['--author <user>', 'who says it'],
-      ['--id <id>', 'of the message: sent twice under one id, it is there once (default: a new one)'],
-      ['--if-head <seq>', 'only if this is the last seq'],
-      ['--no-reply', 'the agent of the session does not answer it'],
-      ['--no-wait', 'the agent answers; this ends when the message is stored'],
+      ['--author <user>', 'the author of the message'],
+      [
+        '--id <id>',
+        'the id of the message; a message that is sent twice with one id is stored once (default: a new id)',
+      ],
+      ['--if-head <seq>', 'append only if this is the last seq'],
+      ['--no-reply', 'the agent does not reply to this message'],
+      ['--no-wait', 'end as soon as the message is stored; the agent still replies'],
     ],
     run: async (call) => (await import('./sessions/send.ts')).send(call),
   },
   {
     name: 'sessions stop',
-    summary: 'Stop the reply that is on its way, wherever it runs: what it has said so far is kept.',
+    summary: 'Stop the running reply, on whichever pod it runs. What the agent has said so far is kept.',
     args: [SESSION],
     settings: ['apiUrl'],
     run: verb('stop'),
   },
   {
     name: 'sessions tail',
-    summary: 'Follow a session: what is stored, then what comes. Ctrl-C stops it.',
+    summary: 'Follow a session: print its messages, then new ones as they come. Ctrl-C ends it.',
     args: [SESSION],
     settings: ['apiUrl'],
-    options: [['--after <seq>', 'begin behind this seq (default 0, at the first message)']],
+    options: [['--after <seq>', 'begin after this seq (default 0: at the first message)']],
     run: async (call) => (await import('./sessions/tail.ts')).tail(call),
   },
 ]

@@ -1,7 +1,7 @@
 // fleetline start: runs one pod in this process until it is asked to stop, with the exports of an app if one is given. A
 // second request to stop ends it at once.
 import { loadConfig, POD_SETTINGS } from '../config.ts'
-import { APP, loadApp } from './app.ts'
+import { APP, loadApp, namesIn } from './app.ts'
 import type { CommandCall, Command } from './command.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
@@ -26,6 +26,7 @@ async function untilStopped({ flags, args: [path] }: CommandCall): Promise<numbe
   ])
   const log = createLog({ level: config.logLevel })
   const pod = createPod(config, { log, ...app })
+  if (path !== undefined) log.info('loaded', { data: namesIn(app) })
   const stop = stopSignal()
   const starting = pod.start()
   starting.catch(() => undefined) // ignored once the user has asked to stop

@@ -6,42 +6,42 @@ import type { CommandCall, Command } from './command.ts'
 const verb = (name: 'list' | 'get' | 'enqueue' | 'retry') => async (call: CommandCall) =>
   (await import('./tasks/verbs.ts'))[name](call)
 
-const TASK = ['<task>', 'its id'] as const
+const TASK = ['<task>', 'the id of the task'] as const
 
 export const TASKS: readonly Command[] = [
   {
     name: 'tasks ls',
-    summary: 'List tasks that live and tasks that ended, the newest first.',
+    summary: 'List live and ended tasks, the newest first.',
     settings: ['apiUrl'],
     options: [
-      ['--state <state>', `only those that are ${TASK_STATES.join(', ')}`],
-      ['--queue <queue>', 'only those of a queue'],
-      ['--machine <machine>', 'only those of a machine'],
-      ['--before <task>', 'only those made before this one'],
-      ['--limit <number>', `at most so many, from 1 to ${PAGE_LIMITS.items} (default 50)`],
+      ['--state <state>', `only tasks in this state: ${TASK_STATES.join(', ')}`],
+      ['--queue <queue>', 'only tasks of this queue'],
+      ['--machine <machine>', 'only tasks of this machine'],
+      ['--before <task>', 'only tasks created before this one'],
+      ['--limit <number>', `the number of tasks, from 1 to ${PAGE_LIMITS.items} (default 50)`],
     ],
     run: verb('list'),
   },
   {
     name: 'tasks get',
-    summary: 'Show a task: its input, its result, its last errors, its way through its machine.',
+    summary: 'Show a task: its input, its result, its last errors, and every transition of its machine.',
     args: [TASK],
     settings: ['apiUrl'],
     run: verb('get'),
   },
   {
     name: 'tasks enqueue',
-    summary: 'Enqueue a task. It is stored when this answers.',
+    summary: 'Enqueue a task. When the command ends, the task is stored.',
     args: [
-      ['<machine>', 'what is to run'],
+      ['<machine>', 'the name of the task or machine to run'],
       ['[input]', 'its input, as JSON (default null)'],
     ],
     settings: ['apiUrl'],
     options: [
-      ['--queue <queue>', 'where that machine stands (default default)'],
-      ['--priority <number>', '7 first, 0 last (default: that of the machine, or 3)'],
-      ['--run-at <time>', 'not before this, as 2026-12-24T18:00:00Z'],
-      ['--max-attempts <number>', 'how often it is tried (default: that of the machine)'],
+      ['--queue <queue>', 'the queue of that machine (default: default)'],
+      ['--priority <number>', '7 goes first, 0 last (default: that of the machine, or 3)'],
+      ['--run-at <time>', 'do not start before this time, for example 2026-12-24T18:00:00Z'],
+      ['--max-attempts <number>', 'how many attempts it has (default: that of the machine)'],
       [
         '--id <id>',
         'tsk_0000 and a UUIDv7 without dashes: enqueued twice under one id, a task is there once (default: a new one)',
@@ -51,7 +51,7 @@ export const TASKS: readonly Command[] = [
   },
   {
     name: 'tasks retry',
-    summary: 'Make a task ready again that is dead or held, with all its attempts.',
+    summary: 'Retry a dead or held task, with all its attempts.',
     args: [TASK],
     settings: ['apiUrl'],
     options: [

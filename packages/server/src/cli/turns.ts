@@ -4,8 +4,8 @@ import type { Command } from './command.ts'
 export const TURNS: readonly Command[] = [
   {
     name: 'turns get',
-    summary: 'Show a turn: whether it waits, runs, and on which pod, or how it ended.',
-    args: [['<turn>', 'its id']],
+    summary: 'Show a turn: its state, the pod that runs it, and how it ended.',
+    args: [['<turn>', 'the id of the turn']],
     settings: ['apiUrl'],
     run: async (call) => (await import('./turns/verbs.ts')).get(call),
   },

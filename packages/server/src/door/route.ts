@@ -1,6 +1,7 @@
 // A route as a value: what it answers, who may call it, and whose data it uses. The door refuses to open with a route whose
 // access is not declared, or is declared wrongly (S2). `brokenRules` makes that check; it is pure.
 import type { z } from 'zod'
+import { Rejected } from '../errors.ts'
 import type { SentEvent } from './events.ts'
 
 /** `probe`: anyone who can reach the port. `key`: an application. `admin`: an operator. */
@@ -89,4 +90,15 @@ function brokenRule(
   if (access.audience === 'probe' && access.tenant === 'caller')
     return 'takes the tenant of a caller whom nobody knows'
   return undefined
+}
+
+/** Parses one part of a request; the error names the field. */
+export function parserOf(schema: z.ZodType, part: string) {
+  return (value: unknown) => {
+    const parsed = schema.safeParse(value)
+    if (parsed.success) return { value: parsed.data }
+    const [issue] = parsed.error.issues
+    const field = [part, ...(issue?.path ?? [])].join('.')
+    return { error: new Rejected('invalid', `${field}: ${issue?.message ?? 'is not well formed'}`) }
+  }
 }

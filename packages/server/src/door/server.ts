@@ -20,7 +20,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { sendEvents, type SentEvent, type Events } from './events.ts'
 import { isLoopbackHost, isLoopbackOrigin } from './loopback.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
-import { brokenRules, nameOf, type Audience, type Principal, type Route } from './route.ts'
+import { brokenRules, nameOf, parserOf, type Audience, type Principal, type Route } from './route.ts'
 
 type Door = Service & {
   /** The port that it listens on, also if 0 was asked for. */
@@ -233,16 +233,6 @@ async function* declared(
 /** Translates Fastify's name for a part of a request into ours. */
 function partOf(name = 'request'): string {
   return name === 'querystring' ? 'query' : name
-}
-
-function parserOf(schema: z.ZodType, part: string) {
-  return (value: unknown) => {
-    const parsed = schema.safeParse(value)
-    if (parsed.success) return { value: parsed.data }
-    const [issue] = parsed.error.issues
-    const field = [part, ...(issue?.path ?? [])].join('.')
-    return { error: new Rejected('invalid', `${field}: ${issue?.message ?? 'is not well formed'}`) }
-  }
 }
 
 function refuse(reply: FastifyReply, refusal: Refusal): FastifyReply {

@@ -19,11 +19,11 @@ function addRoute({ tenantOf, agents }: Deps): Route {
     method: 'POST',
     path: '/v1/agents',
     summary:
-      'Adds an agent behind a URL. It is called with a signed POST (Standard Webhooks) whose secret is in this answer alone. Added again as it is, it is there once; with another URL, secret or downstream it is a conflict.',
+      'Adds an agent behind a URL. Pods call it with a signed POST (Standard Webhooks); the secret is shown only in this response. Adding the same agent again changes nothing; the same name with another URL, secret or downstream is a conflict.',
     access: CALLER_ACCESS,
     body: newAgentSchema,
     answers: {
-      200: { means: 'There already, as it is.', json: addedSchema },
+      200: { means: 'This agent exists already.', json: addedSchema },
       201: { means: 'Added.', json: addedSchema },
     },
     handle: async ({ principal, body }) => {
@@ -38,9 +38,9 @@ function readRoutes({ tenantOf, agents }: Deps): Route[] {
     route({
       method: 'GET',
       path: '/v1/agents',
-      summary: 'The agents behind URLs, by name.',
+      summary: 'Lists the agents behind URLs, by name.',
       access: CALLER_ACCESS,
-      answers: { 200: { means: 'All of them.', json: agentsSchema } },
+      answers: { 200: { means: 'All agents behind URLs.', json: agentsSchema } },
       handle: async ({ principal }) => {
         return { status: 200, body: { agents: await agents.list(await tenantOf(principal)) } }
       },
@@ -48,10 +48,10 @@ function readRoutes({ tenantOf, agents }: Deps): Route[] {
     route({
       method: 'GET',
       path: '/v1/agents/:agent',
-      summary: 'One of them.',
+      summary: 'Shows an agent.',
       access: CALLER_ACCESS,
       params: agentParams,
-      answers: { 200: { means: 'It is here.', json: agentSchema } },
+      answers: { 200: { means: 'The agent.', json: agentSchema } },
       handle: async ({ principal, params }) => {
         const found = await agents.find(await tenantOf(principal), params.agent)
         if (!found) throw notFound()
@@ -66,7 +66,7 @@ function removeRoute({ tenantOf, agents }: Deps): Route {
     method: 'DELETE',
     path: '/v1/agents/:agent',
     summary:
-      'Removes an agent. Its sessions keep its name: their turns fail until an agent of that name is added.',
+      'Removes an agent. Its sessions stay. Their turns wait until an agent of that name is added, and fail after 15 minutes.',
     access: CALLER_ACCESS,
     params: agentParams,
     answers: { 200: { means: 'Removed.', json: agentParams } },

@@ -5,26 +5,26 @@ export const agentParams = z.object({ agent: z.string() })
 
 export const newAgentSchema = z.strictObject({
   name: z.string(),
-  url: z.string().describe('where it is called, with POST'),
-  secret: z.string().optional().describe('whsec_ and base64; one is made if none is given'),
+  url: z.string().describe('the URL that is called, with POST'),
+  secret: z.string().optional().describe('whsec_ and base64; Fleetline creates one if you give none'),
   downstream: z
     .string()
     .optional()
     .describe(
-      'what it shares a limit with: a key that the code of the pods has opened to agents; by itself if none is given',
+      'the downstream whose limit it shares; the code of the pods must have opened that key to agents. Without it, the agent has a limit of its own',
     ),
 })
 
 export const agentSchema = z.object({
   name: z.string(),
   url: z.string(),
-  downstream: z.string().describe('under whose permits it is called'),
+  downstream: z.string().describe('the downstream whose permits its calls need'),
   createdAt: z.string(),
 })
 
 export const addedSchema = z.object({
   ...agentSchema.shape,
-  secret: z.string().optional().describe('to check the signatures with; in no other answer'),
+  secret: z.string().optional().describe('verifies the signatures; shown only in this response'),
 })
 
 export const agentsSchema = z.object({ agents: z.array(agentSchema) })

@@ -16,10 +16,10 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
     route({
       method: 'GET',
       path: '/v1/sessions/:session/members',
-      summary: 'All members of a session.',
+      summary: 'Lists the members of a session.',
       access,
       params: sessionParams,
-      answers: { 200: { means: 'In the order of their ids.', json: membersSchema } },
+      answers: { 200: { means: 'All members, in the order of their ids.', json: membersSchema } },
       handle: async ({ principal, params }) => {
         const users = await sessions.members(await keyOf(principal, params.session))
         if (!users) throw notFound()
@@ -29,10 +29,10 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
     route({
       method: 'PUT',
       path: '/v1/sessions/:session/members/:user',
-      summary: `Makes a user a member; at most ${SESSION_LIMITS.members} of a session are.`,
+      summary: `Adds a user to a session; a session has at most ${SESSION_LIMITS.members} members.`,
       access,
       params: memberParams,
-      answers: { 200: { means: 'A member, now or already.', json: memberSchema } },
+      answers: { 200: { means: 'The user is a member.', json: memberSchema } },
       handle: async ({ principal, params: { session, user } }) => {
         return answerOf(user, await sessions.addMember(await keyOf(principal, session), user))
       },
@@ -40,10 +40,10 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
     route({
       method: 'DELETE',
       path: '/v1/sessions/:session/members/:user',
-      summary: 'Takes a user out of a session.',
+      summary: 'Removes a user from a session.',
       access,
       params: memberParams,
-      answers: { 200: { means: 'No member, now or already.', json: memberSchema } },
+      answers: { 200: { means: 'The user is not a member.', json: memberSchema } },
       handle: async ({ principal, params: { session, user } }) => {
         return answerOf(user, await sessions.removeMember(await keyOf(principal, session), user))
       },
@@ -56,7 +56,10 @@ function answerOf(user: string, change: MemberChange) {
     case 'done':
       return { status: 200, body: { user } }
     case 'full':
-      throw new Rejected('too_many', `A session has at most ${SESSION_LIMITS.members} members.`)
+      throw new Rejected(
+        'too_many',
+        `A session has at most ${SESSION_LIMITS.members} members: remove one first.`,
+      )
     case 'not-found':
       throw notFound()
   }

@@ -55,13 +55,13 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
     method: 'POST',
     path: '/v1/sessions/:session/messages',
     summary:
-      "Appends a message. Sent again with the same id, it is there once and the seq is the same. In a session with an agent a turn answers a user's message, unless `reply` is false.",
+      "Appends a message. A message that is sent again with the same id is stored once and keeps its seq. In a session with an agent, a turn replies to a user's message, unless `reply` is false.",
     access: CALLER_ACCESS,
     params: sessionParams,
     body: sendSchema,
     answers: {
       200: {
-        means: 'Committed, at this seq; while it waits for a reply, with the live turn.',
+        means: 'Committed, at this seq. While the message waits for a reply, with the live turn.',
         json: ackSchema,
       },
     },
@@ -83,11 +83,11 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
     method: 'GET',
     path: '/v1/sessions/:session/messages',
     summary:
-      'A page of the log, ascending: what follows `after`, or what stands before `before`; with neither, the last ones. A page of large messages is shorter than `limit`.',
+      'Reads a page of the log, in order: the messages after `after`, or before `before`; with neither, the last ones. A page of large messages is shorter than `limit`.',
     access: CALLER_ACCESS,
     params: sessionParams,
     query: pageQuery,
-    answers: { 200: { means: 'The items, and the head.', json: pageSchema } },
+    answers: { 200: { means: 'The messages, and the last seq of the session.', json: pageSchema } },
     handle: async ({ principal, params, query }) => {
       const { after, before = PAGE_LIMITS.seq, limit } = query
       const range = after === undefined ? { before, limit } : { after, limit }
@@ -104,12 +104,12 @@ function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
     method: 'GET',
     path: '/v1/sessions/:session/events',
     summary:
-      'Follows the session as server-sent events: what is stored behind `after`, then what comes; at the head, the live turn and the chunks of its reply, and how turns ended, from `epoch` on if that is given. The id of an event is where to go on: sent back as `Last-Event-ID`, nothing is missed.',
+      'Follows the session as server-sent events: the messages after `after`, then new ones; also the live turn, the chunks of its reply, and how turns ended (from `epoch` on, if given). To resume without a gap, send the id of the last event as `Last-Event-ID`.',
     access: CALLER_ACCESS,
     params: sessionParams,
     query: eventsQuery,
     headers: eventsHeaders,
-    answers: { 200: { means: 'A stream of frames; it has no end of its own.', events: frameSchema } },
+    answers: { 200: { means: 'A stream of frames that does not end by itself.', events: frameSchema } },
     handle: async ({ principal, params, query, headers }) => {
       const { after: seq, epoch } = query
       const from = headers['last-event-id'] ?? { seq, ...(epoch === undefined ? {} : { ended: epoch - 1 }) }
@@ -144,12 +144,16 @@ function ackOf(id: string, appended: Appended, cell: number): Ack {
     case 'not-found':
       throw notFound()
     case 'conflict':
-      throw new Rejected('conflict', `The id ${id} is taken by ${holderAt(appended.seq)}.`)
+      throw new Rejected('conflict', `The id ${id} is taken by ${holderAt(appended.seq)}: choose another id.`)
     case 'stale': {
       const { head } = appended
-      throw new Rejected('stale', `The head is ${head}, not the one in ifHead.`, {
-        fields: { current: { head } },
-      })
+      throw new Rejected(
+        'stale',
+        `The head is ${head}, not the one in ifHead: read what was added, and decide again.`,
+        {
+          fields: { current: { head } },
+        },
+      )
     }
   }
 }

@@ -26,12 +26,12 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
       method: 'POST',
       path: '/v1/sessions',
       summary:
-        "Makes a session. In one with an agent, a user's message is answered; without, it is a plain log. With an alias, which stands wherever its id may, there is one: asked again with the same agent, it is answered as it is.",
+        "Creates a session. With an agent, users' messages get a reply; without one, the session is a plain log. You can use the alias instead of the id. If a session with this alias and agent exists, it is returned.",
       access: CALLER_ACCESS,
       body: newSessionSchema,
       answers: {
-        200: { means: 'There already, under this alias.', json: sessionSchema },
-        201: { means: 'Made.', json: sessionSchema },
+        200: { means: 'A session with this alias exists.', json: sessionSchema },
+        201: { means: 'Created.', json: sessionSchema },
       },
       handle: async ({ principal, body }) => {
         const tenant = await tenantOf(principal)
@@ -41,7 +41,7 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
         if (session.agent !== body.agent)
           throw new Rejected(
             'conflict',
-            `The alias ${body.alias} is taken by a session ${withAgent(session)}.`,
+            `The alias "${body.alias}" belongs to session ${session.session}, which has ${agentOf(session)}. Choose another alias, or use that session.`,
           )
         return { status: isNew ? 201 : 200, body: session }
       },
@@ -49,10 +49,12 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
     route({
       method: 'GET',
       path: '/v1/sessions',
-      summary: 'Sessions, the newest first: those made before the session `before`, or the last ones made.',
+      summary: 'Lists sessions, the newest first; with `before`, those created before that session.',
       access: CALLER_ACCESS,
       query: sessionsQuery,
-      answers: { 200: { means: 'At most `limit`; fewer are the last.', json: sessionsSchema } },
+      answers: {
+        200: { means: 'At most `limit` sessions. A shorter list is the last page.', json: sessionsSchema },
+      },
       handle: async ({ principal, query: { before, limit } }) => {
         const at = before === undefined ? undefined : await keyOf(principal, before)
         const range = { limit, ...(at && { before: at.session }) }
@@ -62,10 +64,10 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
     route({
       method: 'GET',
       path: '/v1/sessions/:session',
-      summary: 'One session.',
+      summary: 'Shows a session.',
       access: CALLER_ACCESS,
       params: sessionParams,
-      answers: { 200: { means: 'It is here.', json: sessionSchema } },
+      answers: { 200: { means: 'The session.', json: sessionSchema } },
       handle: async ({ principal, params }) => {
         const found = await sessions.find(await keyOf(principal, params.session))
         if (!found) throw notFound()
@@ -75,6 +77,6 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
   ]
 }
 
-function withAgent({ agent }: Session): string {
-  return agent === null ? 'without an agent' : `with the agent ${agent}`
+function agentOf({ agent }: Session): string {
+  return agent === null ? 'no agent' : `the agent ${agent}`
 }

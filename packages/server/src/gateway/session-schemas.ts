@@ -151,9 +151,15 @@ export function messageOf({ message, text }: Send, mintId: () => string): Messag
   const content = { parts, ...(metadata === undefined ? {} : { metadata }) }
   const fault = messageFault(content)
   if (fault !== undefined) throw new Rejected('invalid', `body.message: ${fault}`)
+  if (role === 'user' && parts.every(isBlank))
+    throw new Rejected('invalid', 'body.message: says nothing: give a part some text')
   atMost('message', content, MESSAGE_LIMITS.bytes)
   atMost('message.metadata', metadata ?? {}, MESSAGE_LIMITS.metadataBytes)
   return { id: id ?? mintId(), role, ...content }
+}
+
+function isBlank({ type, text }: Message['parts'][number]): boolean {
+  return type === 'text' && (typeof text !== 'string' || text.trim() === '')
 }
 
 function atMost(name: string, value: unknown, bytes: number): void {

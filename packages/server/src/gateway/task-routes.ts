@@ -29,7 +29,7 @@ function enqueueRoute({ tenantOf, tasks }: Deps): Route {
     method: 'POST',
     path: '/v1/tasks',
     summary:
-      'Enqueues a task for a machine that a pod has run. Sent again with the same id, it is there once.',
+      'Enqueues a task for a machine that some pod has registered. A task that is sent again with the same id is stored once.',
     access: CALLER_ACCESS,
     body: newTaskSchema,
     answers: { 200: { means: 'Committed.', json: enqueuedSchema } },
@@ -46,7 +46,7 @@ function readRoutes({ tenantOf, tasks }: Deps): Route[] {
       method: 'GET',
       path: '/v1/tasks',
       summary:
-        'Tasks that live and tasks that ended, the newest first: those made before the task `before`, or the last ones made; only those of a `state`, `queue`, `machine`. What they carry is not in the list. A page may be short or empty although more tasks match: then `next` is set.',
+        'Lists live and ended tasks, the newest first; with `before`, those created before that task. Filter by `state`, `queue` and `machine`. Inputs and results are not in the list. A page may be short or empty although more tasks match: then `next` is set.',
       access: CALLER_ACCESS,
       query: tasksQuery,
       answers: { 200: { means: 'At most `limit` tasks, and `next`.', json: tasksSchema } },
@@ -58,10 +58,10 @@ function readRoutes({ tenantOf, tasks }: Deps): Route[] {
       method: 'GET',
       path: '/v1/tasks/:task',
       summary:
-        'One task, with its input, its result, its last errors, and its way through its machine: every transition with its state, and what was recorded.',
+        'Shows a task: its input, its result, its last errors, and every transition of its machine with its state and its output.',
       access: CALLER_ACCESS,
       params: taskParams,
-      answers: { 200: { means: 'It is here.', json: taskSchema } },
+      answers: { 200: { means: 'The task.', json: taskSchema } },
       handle: async ({ principal, params }) => {
         return { status: 200, body: found(await tasks.find(await tenantOf(principal), params.task)) }
       },
@@ -74,11 +74,11 @@ function retryRoute({ tenantOf, tasks }: Deps): Route {
     method: 'POST',
     path: '/v1/tasks/:task/retry',
     summary:
-      'Makes a task ready again that is dead or held, with all its attempts: where it stands, or `from` a transition before. In any other state it is a conflict.',
+      'Retries a dead or held task, with all its attempts: where it stopped, or `from` an earlier transition. A task in any other state is a conflict.',
     access: CALLER_ACCESS,
     params: taskParams,
     query: retryQuery,
-    answers: { 200: { means: 'It is ready, or on its way.', json: taskSchema } },
+    answers: { 200: { means: 'The task is ready, or runs already.', json: taskSchema } },
     handle: async ({ principal, params, query }) => {
       const tenant = await tenantOf(principal)
       return { status: 200, body: found(await tasks.retry(tenant, params.task, query.from)) }

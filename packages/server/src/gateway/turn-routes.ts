@@ -25,10 +25,10 @@ function getRoute({ tenantOf, sessions }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/turns/:turn',
-    summary: 'One turn: whether it waits, runs, and on which pod, or how it ended.',
+    summary: 'Shows a turn: its state, the pod that runs it, and how it ended.',
     access: CALLER_ACCESS,
     params: z.object({ turn: z.string() }),
-    answers: { 200: { means: 'It is here.', json: turnSchema } },
+    answers: { 200: { means: 'The turn.', json: turnSchema } },
     handle: async ({ principal, params }) => {
       const turn = await sessions.findTurn(await tenantOf(principal), params.turn)
       if (!turn) throw new Rejected('not_found', 'There is no such turn, or it is not yours.')
@@ -42,19 +42,20 @@ function stopRoute({ keyOf, sessions, cell }: Deps): Route {
     method: 'POST',
     path: '/v1/sessions/:session/stop',
     summary:
-      'Stops the live turn, wherever it runs, if it is this one: what it has said so far is stored, and nothing more of it. Sent again, the answer is the same.',
+      'Stops this turn on whichever pod it runs, if it is still the live one. What the agent has said so far is stored, and nothing after that. A repeated request gets the same response.',
     access: CALLER_ACCESS,
     params: sessionParams,
     body: stopSchema,
     answers: {
       200: {
-        means: 'Committed, with the seq of what it had said; or, not stopped: another turn is live, or none.',
+        means:
+          'Committed, with the seq of what the agent had said. Or `stopped` is false: this turn is not live any more.',
         json: stopAckSchema,
       },
     },
     handle: async ({ principal, params, body }) => {
       const turn = parseId('turn', body.turn)
-      if (!turn) throw new Rejected('invalid', 'body.turn: is no id of a turn')
+      if (!turn) throw new Rejected('invalid', 'body.turn: is not the id of a turn')
       const key = await keyOf(principal, params.session)
       if (turn.cell !== cell) return { status: 200, body: STALE }
       const stopped = await sessions.stopTurn({ ...key, turn: turn.uuid, epoch: body.epoch })

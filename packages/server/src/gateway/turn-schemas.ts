@@ -7,7 +7,7 @@ export const turnSchema = z.object({
   session: z.string(),
   state: z.enum(TURN_STATES),
   epoch: z.int(),
-  attempt: z.int(),
+  attempt: z.int().describe('how often a pod has started it'),
   agent: z.string(),
   message: z.string(),
   answers: z.object({ from: z.int(), to: z.int().nullable() }),
@@ -18,7 +18,7 @@ export const turnSchema = z.object({
     .string()
     .nullable()
     .describe(
-      'why it waits: agent_unknown if no live pod has its agent, rate_limited, or the code of the fault of the attempt before',
+      'why it waits: agent_unknown if no live pod has its agent, rate_limited, or the error code of the last attempt',
     ),
   endedAt: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string() }).nullable(),

@@ -12,6 +12,21 @@ export type Json =
   | readonly Json[]
   | { readonly [key: string]: Json | undefined }
 
+/** A value that can be stored as JSON. Checked by its fields, so that an `interface` fits, too. */
+export type Storable<Value> = Json | (object & Plain & Fields<Value>)
+type Fields<Value> = { readonly [Key in keyof Value]: Field<Value[Key]> }
+type Field<Value> = 0 extends 1 & Value // any: nobody can tell
+  ? Value
+  : unknown extends Value
+    ? never
+    : [Value] extends [Json | undefined]
+      ? Value
+      : Value extends bigint | symbol | ((...args: never[]) => unknown)
+        ? never
+        : Fields<Value>
+/** Neither a function nor a promise: their fields alone would not tell. */
+type Plain = { readonly [Symbol.hasInstance]?: never; readonly then?: never }
+
 export type TaskContext<Input> = {
   readonly id: Id<'task'>
   /** The same at every attempt: pass it to services that must not do the work twice. Each transition has its own. */

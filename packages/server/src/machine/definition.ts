@@ -4,7 +4,7 @@ import { TASK_LIMITS, TASK_NAME } from '@fleetline/protocol'
 import { DEFAULT_QUEUE, isWithin } from '../task/draft.ts'
 import { asMachine, type Machine } from '../task/machine.ts'
 import { keyOf } from '../throttle/definition.ts'
-import type { Handoff, Json, TaskContext, TransitionContext } from './context.ts'
+import type { Handoff, Json, Storable, TaskContext, TransitionContext } from './context.ts'
 import { LIMITS, limitsOf, refuseUnless, type TransitionLimits } from './limits.ts'
 import { PLAIN, shapeOf, transitionsOf, type Plan, type Step } from './plan.ts'
 import { openRunner } from './run.ts'
@@ -45,12 +45,12 @@ export type Chain<Raw, Input, Out, Given, Result> = {
    *  there is nothing left to do. */
   check(
     name: string,
-    body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Promise<Handoff<Fixed<Given>> | void>,
+    body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Maybe<Handoff<Fixed<Given>> | void>,
   ): Chain<Raw, Input, Out, Given, Result>
   /** Work whose output is recorded. Until it is recorded it may run again, under the same `c.key`; after that it does not. */
-  to<Name extends string, Value extends Json | void>(
+  to<Name extends string, Value extends Storable<Value> | void>(
     name: Free<Name, Out>,
-    body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Promise<Value | Handoff<Fixed<Given>>>,
+    body: (c: TransitionContext<Input, Out, Fixed<Given>>) => Maybe<Value | Handoff<Fixed<Given>>>,
     limits?: TransitionLimits,
   ): Chain<Raw, Input, Plus<Out, Name, Value>, Given, Result>
   /** An output may be the result as it is. */
@@ -73,7 +73,7 @@ export type MachineOptions<Raw, Input, Given, Result> = PlacingOptions & {
 export type TaskOptions<Raw, Input> = PlacingOptions &
   Omit<TransitionLimits, 'maxBytes' | 'downstream'> & { readonly input?: Schema<Raw, Input> }
 
-export function machine<Raw, Input, Given, Result extends Json>(
+export function machine<Raw, Input, Given, Result extends Storable<Result>>(
   name: string,
   options: MachineOptions<Raw, Input, Given, Result>,
 ): Chain<Raw, Input, {}, Given, Result> {
@@ -87,7 +87,7 @@ export function machine<Raw, Input, Given, Result extends Json>(
 }
 
 /** A machine with one transition. Its output is the result. */
-export function task<Raw = unknown, Input = Raw, Result extends Json | void = Json | void>(
+export function task<Raw = unknown, Input = Raw, Result extends Storable<Result> | void = Json | void>(
   name: string,
   handler: (c: TaskContext<Input>) => Maybe<Result>,
   options: TaskOptions<Raw, Input> = {},

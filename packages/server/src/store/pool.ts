@@ -6,9 +6,9 @@ import pg from 'pg'
 import { within, type Clock } from '../lib/clock.ts'
 import { createSlots } from '../lib/waiters.ts'
 import { closeNow } from './connection.ts'
+import type { Access } from './outcome.ts'
 import { LATE } from './transaction.ts'
 
-export type Access = 'read' | 'write'
 export type CheckedOut = { readonly client: pg.PoolClient; readonly release: (close: boolean) => void }
 type Pool = {
   /** Waits at most `deadlineMs` for a slot and a connection together. */

@@ -114,7 +114,7 @@ export function createEnqueuer(deps: Deps): Enqueuer {
         'not_found',
         `No pod has run ${draft.machine} in queue ${draft.queue} yet: start one that knows it`,
       )
-    if (answer === 'conflict') throw new Rejected('conflict', 'Another task has this id')
+    if (answer === 'conflict') throw new Rejected('conflict', 'Another task has this id: choose another one')
     return { id: formatId('task', deps.cell, draft.id), created: answer === 'made' }
   }
   const draftsOf = (tenant: number, specs: readonly Shaped[]) => {

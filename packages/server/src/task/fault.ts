@@ -4,6 +4,7 @@ import { TASK_LIMITS } from '@fleetline/protocol'
 import { kindOf, type Abort, type AbortOutcome, type Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
+import { quotesValues, type LogFields } from '../telemetry/log.ts'
 
 const RETRY = { baseMs: 1_000, capMs: 900_000 }
 const LATEST_MS = 365 * 86_400_000
@@ -72,4 +73,18 @@ export function faultOf({ code, message, stack, attempt, transition, clock }: Fa
   const known = { code, message, transition, attempt, at: new Date(clock.now()).toISOString() }
   const whole = JSON.stringify({ ...known, stack })
   return Buffer.byteLength(whole) <= TASK_LIMITS.errorBytes ? whole : JSON.stringify(known)
+}
+
+/** What the app's code threw, with its stack: that is what a developer looks for first. If PostgreSQL's message would quote a
+ *  value, only the places are logged. */
+export function faultFields(error: string): Pick<LogFields, 'code' | 'stack' | 'reason'> {
+  const { code, message, stack } = JSON.parse(error) as { code: string; message: string; stack?: string }
+  const isQuoting = quotesValues(code)
+  if (stack === undefined) return isQuoting ? { code } : { code, reason: message }
+  return { code, stack: isQuoting ? placesIn(stack) : stack }
+}
+
+function placesIn(stack: string): string {
+  const lines = stack.split('\n')
+  return lines.slice(lines.findIndex((line) => /^ {4}at /.test(line))).join('\n')
 }

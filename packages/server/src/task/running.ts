@@ -11,7 +11,7 @@ import { isValueFault } from '../store/sqlstate.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Incarnation } from '../store/incarnation.ts'
-import { faultOf, readThrown } from './fault.ts'
+import { faultFields, faultOf, readThrown } from './fault.ts'
 import type { Claim } from './claim.ts'
 import type { SettledEnd, Permits, Runner, Surroundings } from './runner.ts'
 import type { Recording, Settlement, Settler, Settling } from './settle.ts'
@@ -170,11 +170,6 @@ function tell(log: Log, settlement: Settlement): void {
   if (settlement.type === 'failed') log.warn('a task failed', faultFields(settlement.error))
   if (settlement.type === 'held') log.warn('a task is held', faultFields(settlement.error))
   if (settlement.type === 'dead') log.error('a task is dead', faultFields(settlement.error))
-}
-
-/** The code only: the message may quote the task's data, and is in the row. */
-function faultFields(error: string): { readonly code: string } {
-  return { code: (JSON.parse(error) as { readonly code: string }).code }
 }
 
 type Sender = Pick<Deps, 'settler' | 'clock' | 'random' | 'log'> & { readonly signal: AbortSignal }

@@ -1,7 +1,7 @@
 // Writes one JSON line per event. `msg` is a fixed phrase; everything that varies is a field. Fields come from an allow-list
 // (S22), so a body, a header or a key cannot get into a line by accident. JSON escapes CR and LF. Of an error, the line shows
 // type, code and message. PostgreSQL's messages for bad values (SQLSTATE classes 22 and 23) quote the value, so for these
-// the line shows no message.
+// the line shows no message. What the code of an app throws is logged with its message and stack.
 import { pino, type DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 
@@ -25,6 +25,8 @@ export type LogFields = {
   readonly task?: string
   readonly machine?: string
   readonly attempt?: number
+  /** What the code of an app threw, and where. */
+  readonly stack?: string
   /** Details of the event that fit no other field. */
   readonly data?: unknown
   readonly error?: unknown
@@ -55,6 +57,7 @@ const ALLOWED: { readonly [Field in keyof LogFields]-?: true } = {
   task: true,
   machine: true,
   attempt: true,
+  stack: true,
   data: true,
   error: true,
 }
@@ -98,11 +101,16 @@ function allowed(fields: LogFields): Record<string, unknown> {
   )
 }
 
+/** Whether PostgreSQL's message for this code quotes the value that it rejects. */
+export function quotesValues(code: string): boolean {
+  return /^2[23][0-9A-Z]{3}$/.test(code)
+}
+
 function describe(error: unknown): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error }
   const { code, severity } = error as { code?: unknown; severity?: unknown }
   const known = { type: error.name, ...(typeof code === 'string' ? { code } : {}) }
-  if (severity !== undefined && /^2[23]/.test(String(code))) return known
+  if (severity !== undefined && quotesValues(String(code))) return known
   return {
     ...known,
     message: error.message,

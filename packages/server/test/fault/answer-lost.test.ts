@@ -1,4 +1,4 @@
-// L1 L4: a pod dies between its commit and its answer; who sends again, through another pod, is told what was committed.
+// L1 L4: a pod dies between its commit and its answer. A repeat through another pod is answered with what was committed.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { databaseFor } from '../support/database.ts'
@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { startPod } from '../support/pods.ts'
 
-test('L1 L4: kill -9 between commit and answer, sent again through the other pod: one row, one seq', async (t) => {
+test('L1 L4: a message whose pod is killed between commit and answer keeps its one seq when it is sent again', async (t) => {
   const url = await databaseFor(t)
   const [dying, other] = await Promise.all([
     startPod(t, url, { FLEETLINE_CRASH: 'append.committed:2:hold' }),
@@ -22,12 +22,12 @@ test('L1 L4: kill -9 between commit and answer, sent again through the other pod
     body: { id: 'first', seq: 1, deduped: false },
   })
   const unanswered = send(dying.gateway, 'second')
-  unanswered.catch(() => undefined) // it is looked at below
+  unanswered.catch(() => undefined) // it is awaited below
   await eventually(() => assert.match(dying.program.output(), /held at append.committed/), {
     what: 'the pod to have committed',
   })
   dying.program.kill('SIGKILL')
-  await assert.rejects(unanswered, 'nobody heard of it')
+  await assert.rejects(unanswered, 'the killed pod has answered')
   assert.deepEqual(await send(other.gateway, 'second'), {
     status: 200,
     body: { id: 'second', seq: 2, deduped: true },

@@ -1,4 +1,4 @@
-// A dev fleet as a person meets it. What kills it, or one of its pods from the page: proof/dev-faults.test.ts.
+// A dev fleet as a person uses it. proof/dev-faults.test.ts kills a fleet, and its pods from the page.
 import assert from 'node:assert/strict'
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,7 +23,7 @@ import { call } from '../support/http.ts'
 import { ends, modelServer, says } from '../support/model-server.ts'
 import { runCli } from '../support/program.ts'
 
-test('two pods are ready; SIGINT leaves no process and no lock; the next start has the data, and a model', async (t) => {
+test('a dev fleet leaves no process and no lock after SIGINT, and the next start has its data and a model', async (t) => {
   const home = homeFor(t)
   const first = runDev(t, home, '--pods', '2')
   const said = await ready(first)
@@ -60,7 +60,7 @@ test('two pods are ready; SIGINT leaves no process and no lock; the next start h
   assert.equal(await ended(third), 0, third.output())
 })
 
-test('a pod that dies is started again; your agent answers in the session local', async (t) => {
+test('a pod that dies is started again, and your agent answers in the session local', async (t) => {
   const home = homeFor(t)
   const { url } = await agentServer(t, (_, response) => lines(response))
   const words = ['--database-url', await databaseFor(t), '--pods', '1', '--agent', url]

@@ -1,4 +1,4 @@
-// Q1 Q6: pods are asked to go, one after the other, in the middle of their work.
+// Q1 Q6: pods are asked to stop, one after the other, in the middle of their work.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,7 +11,7 @@ import { queueOn } from '../support/tasks.ts'
 
 const [FULL, ALL] = [{ FLEETLINE_SLOTS: '10', FLEETLINE_DRAIN_MS: '0' }, 120]
 
-test('rolling SIGTERM under load: nothing lost, spent unchanged', async (t) => {
+test('rolling SIGTERM under load loses no task and uses up no attempt', async (t) => {
   const { url, enqueue, tasks, history } = await queueOn(t)
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-drain-'))
   atEnd(t, () => rmSync(folder, { recursive: true }))

@@ -1,4 +1,4 @@
-// D1 L1 L2 L3 L6: two pods, four writers, readers on both; one of them is cut and comes back through the other pod.
+// D1 L1 L2 L3 L6: two pods, four writers, readers on both pods. One reader is cut and resumes through the other pod.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { databaseFor } from '../support/database.ts'
@@ -12,7 +12,7 @@ import { openDatabase } from '../support/store.ts'
 const EACH = 50
 const AFTER = 20
 
-test('D1 L3 L6: 4 writers through 2 pods, 200 messages: 1 to 200 on every reader, also on one that was cut', async (t) => {
+test('D1 L3 L6: every reader receives 200 messages of 4 writers in order, also one that was cut and resumed', async (t) => {
   const url = await databaseFor(t)
   const pods = await Promise.all([startPod(t, url), startPod(t, url)])
   const { session } = await makeSession(pods[0].gateway)
@@ -38,8 +38,10 @@ test('D1 L3 L6: 4 writers through 2 pods, 200 messages: 1 to 200 on every reader
   await Promise.all([...whole, back].map((reader) => untilSeq(reader, 200)))
 
   const log = await logOf(await openDatabase(t, url), keyOf(session))
-  assert.deepEqual([brokenByLog(history.ops, log), log.head], [[], 200])
-  assert.ok(history.ops.every(({ ok }) => ok !== undefined))
+  assert.deepEqual(brokenByLog(history.ops, log), [])
+  assert.equal(log.head, 200)
+  const unanswered = history.ops.filter(({ ok }) => ok === undefined)
+  assert.deepEqual(unanswered, [])
   for (const reader of whole) {
     assert.deepEqual(brokenByReading({ after: 0, items: reader.items }, log), [])
     assert.equal(reader.items.length, 200)

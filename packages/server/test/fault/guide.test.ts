@@ -1,5 +1,5 @@
-// docs/guides/sessions.md, and of docs/guides/agents.md what takes no minute, as a reader types them, against pods: each
-// block is run, and prints what the page says it does, but for ids, times and the width of columns.
+// Types docs/guides/sessions.md, and the sections of docs/guides/agents.md that take less than a minute, as a reader does, against
+// pods. Each block prints what the page shows, except for ids, times and the width of columns.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -25,7 +25,13 @@ test('the guide to sessions does what it says', async (t) => {
     text
       .replaceAll('localhost:4410', new URL(pods[0].gateway).host)
       .replaceAll(/localhost:44[02]0/g, new URL(pods[1].gateway).host)
-  const env = { ...withoutSettings(process.env), FLEETLINE_URL: pods[1].gateway }
+  const env = {
+    ...withoutSettings(process.env),
+    NODE_OPTIONS: '--conditions=fleetline-source',
+    FLEETLINE_URL: pods[1].gateway,
+    FLEETLINE_UNREADY_MS: '0',
+    DATABASE_URL: url,
+  }
   const run = async (file: string, args: string[], more = {}) =>
     (await promisify(execFile)(file, args, { cwd: ROOT, env: { ...env, ...more } })).stdout
 
@@ -43,9 +49,10 @@ test('the guide to sessions does what it says', async (t) => {
   await run('sh', ['-c', terminalOf(write!)], withSession)
   await eventually(() => assert.equal(plain(told()), plain(shown!)), { what: 'the tail', details: told })
 
-  const [program, printed] = blocksOf('From a program').map(({ text }) => here(text))
-  const answer = await run(process.execPath, ['--input-type=module', '-e', program!], withSession)
-  assert.equal(plain(answer), plain(printed!))
+  const [overHttp, printed, inProcess, printedToo] = blocksOf('From a program').map(({ text }) => here(text))
+  const type = (program: string) => run(process.execPath, ['--input-type=module', '-e', program], withSession)
+  assert.equal(plain(await type(overHttp!)), plain(printed!))
+  assert.equal(plain(await type(inProcess!)), plain(printedToo!))
 })
 
 test('the guide to agents does what it says', async (t) => {

@@ -1,4 +1,4 @@
-// P1 P2 P7: the leader is stopped in its tracks, counted as dead and woken again; another is asked to go.
+// P1 P2 P7: the leader is paused, counted as dead and woken again. Then the next leader is asked to stop.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { databaseFor } from '../support/database.ts'
@@ -7,7 +7,7 @@ import { leaderOf, podRows, stateOf, bury } from '../support/fleet.ts'
 import { startPod } from '../support/pods.ts'
 import { openDatabase } from '../support/store.ts'
 
-test('a leader that slept wakes as another pod and leads no more; one that is asked to go leaves at once', async (t) => {
+test('a leader that slept wakes as another pod and leads no more; one that is stopped leaves at once', async (t) => {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
   const sleeper = await startPod(t, url, { FLEETLINE_POD_NAME: 'sleeper' })
@@ -33,10 +33,10 @@ test('a leader that slept wakes as another pod and leads no more; one that is as
   await eventually(async () => {
     const rows = (await podRows(database)).filter(({ name }) => name === 'sleeper')
     assert.deepEqual(
-      rows.map(({ pod, state }) => [pod > old, state]),
+      rows.map(({ pod, state }) => ({ isNew: pod > old, state })),
       [
-        [true, 'live'],
-        [false, 'dead'],
+        { isNew: true, state: 'live' },
+        { isNew: false, state: 'dead' },
       ],
     )
   }, isBack)
@@ -49,7 +49,7 @@ test('a leader that slept wakes as another pod and leads no more; one that is as
     details: heir.program.output,
   })
   assert.deepEqual(await heir.program.ended, { code: 0, signal: null })
-  assert.equal(await stateOf(database, heirId), 'dead', 'as it wrote itself: nobody buried it')
+  assert.equal(await stateOf(database, heirId), 'dead', 'it did not write that it is dead')
   await eventually(async () => assert.ok((await leaderOf(database))! > heirId), {
     what: 'a new leader',
     details,

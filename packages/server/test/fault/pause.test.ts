@@ -1,4 +1,4 @@
-// A pod that is paused cannot see what happens around it: it is woken by who paused it, and by the end of that one.
+// A paused pod cannot see what happens around it. The process that paused it wakes it, and so does the end of that process.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -21,14 +21,14 @@ async function pausedPod(t: TestContext) {
   return { pauser, pid, isStopped }
 }
 
-test('it is woken, and runs on', async (t) => {
+test('a paused pod is woken, and runs on', async (t) => {
   const { pauser, isStopped } = await pausedPod(t)
   pauser.kill('SIGUSR2')
   await eventually(() => assert.match(pauser.printed(), /woken/), { what: 'it to be woken' })
   assert.ok(!isStopped())
 })
 
-test('whoever paused it is killed: it wakes, sees that, and ends', async (t) => {
+test('a paused pod wakes and ends when the process that paused it is killed', async (t) => {
   const { pauser, pid } = await pausedPod(t)
   pauser.kill('SIGKILL')
   await eventually(() => assert.ok(!existsSync(`/proc/${pid}`)), { what: 'the pod to end' })

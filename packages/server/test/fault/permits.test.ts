@@ -1,4 +1,4 @@
-// A pod that is killed while it holds permits: what it had of its downstream goes to those that live.
+// A pod is killed while it holds permits. Its share of the downstream goes to the pods that live.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ import { openDatabase } from '../support/store.ts'
 
 type Shares = Readonly<Record<string, { readonly share: number }>>
 
-// As if the pod had told its load for the last time 20 s ago, which is what its share was given for.
+// As if the pod had reported its load, for which it got its share, for the last time 20 s ago.
 const AGE_LOAD = `update fleetline.downstream_loads set at = at - interval '20 s' where pod = $1`
 const AGE_SHARE = `
   update fleetline.downstreams set gen = gen + 1,
@@ -25,7 +25,7 @@ const AGE_SHARE = `
 const LEARN = `update fleetline.downstreams set capacity = 3, gen = gen + 1 where key = $1`
 const SHARES = `select capacity, shares from fleetline.downstreams where key = $1`
 
-test('T5: kill -9 with permits held: another pod gets the share, and does the work under permits of its own', async (t) => {
+test('T5: if a pod is killed while it holds permits, another pod gets its share, and does the work under permits of its own', async (t) => {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
   const run = async <T>(work: (query: Query) => Promise<T>) =>

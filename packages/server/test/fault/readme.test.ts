@@ -1,4 +1,4 @@
-// The README's "Try it" as a stranger types it: every command as written, but for the ports, which may be taken here.
+// The README's "Try it" as a stranger types it: every command as written, except for the ports, which may be taken here.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ function blocksOf(section: string): string[] {
   return Array.from(text.split('\n## ')[0]!.matchAll(/```sh\n([^]*?)```/g), ([, block]) => block!.trim())
 }
 
-test("the README's five minutes, and what the guide of the dev fleet does to its pods", async (t) => {
+test('the commands of the README and of the guide to the dev fleet do what they say', async (t) => {
   const [install, dev, elsewhere] = blocksOf('Try it')
   assert.equal(install, 'npm ci')
   const clone = cloneFor(t)

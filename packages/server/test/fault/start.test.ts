@@ -9,7 +9,7 @@ import { ANY_PORTS, linesOf, startPod } from '../support/pods.ts'
 import { runCli } from '../support/program.ts'
 import { talkOn } from '../support/talk.ts'
 
-test('without an app a pod calls agents behind URLs; asked to stop, it stops in order and exits 0', async (t) => {
+test('a pod without an app calls agents behind URLs, and stops in order with exit code 0', async (t) => {
   const url = await databaseFor(t)
   const afar = await agentServer(t, (_, response) => lines(response))
   const { program, admin, gateway } = await startPod(t, url, {
@@ -31,7 +31,7 @@ test('without an app a pod calls agents behind URLs; asked to stop, it stops in 
   assert.equal(linesOf(program).at(-1)?.msg, 'stopped')
 })
 
-test('a pod that `start` runs has no route of the dev page, on neither port', async (t) => {
+test('a pod that `start` runs has no route of the dev page on either port', async (t) => {
   const { gateway, admin } = await startPod(t, await databaseFor(t), { FLEETLINE_POD_NAME: 'pod-1' })
   for (const door of [gateway, admin])
     for (const [method, path] of [
@@ -48,14 +48,14 @@ test('a pod that `start` runs has no route of the dev page, on neither port', as
   assert.equal((await fetch(`${admin}/readyz`)).status, 200)
 })
 
-test('what keeps a pod from starting has one sentence and an exit code of its kind', async (t) => {
+test('a pod that cannot start prints why, and exits with the code of that kind of failure', async (t) => {
   const { admin } = await startPod(t, await databaseFor(t))
   const empty = await databaseFor(t, 'template1')
   const none = join(import.meta.dirname, '../support/clock.ts')
   type Case = readonly [env: Record<string, string>, code: number, text: RegExp, app?: string]
   const cases: readonly Case[] = [
     [{}, 2, /missing.ts cannot be loaded: /, 'missing.ts'],
-    [{}, 2, /clock.ts exports no task and no agent: write export const/, none],
+    [{}, 2, /clock.ts exports no task, no machine and no agent: write export const/, none],
     [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /run fleetline migrate up/],
     [
       { DATABASE_URL: await databaseFor(t), ...ANY_PORTS, FLEETLINE_OPERATOR_PORT: new URL(admin).port },
@@ -75,6 +75,6 @@ test('what keeps a pod from starting has one sentence and an exit code of its ki
     await eventually(() => assert.ok(program.hasEnded()), { what: 'it to end', details: program.output })
     assert.equal((await program.ended).code, code, program.output())
     assert.match(program.output(), text)
-    assert.ok(!program.output().includes('secret'))
+    assert.doesNotMatch(program.output(), /secret/)
   }
 })

@@ -20,7 +20,7 @@ test('the guide to tasks shows the example as it is', () => {
 })
 
 test('the guide to tasks does what it says', async (t) => {
-  const role = `billing_${process.pid}` // a name that a run before cannot have left behind
+  const role = `billing_${process.pid}` // a name that no earlier run has left behind
   await admin(`create role ${role}`)
   atEnd(t, () => admin(`drop role ${role}`))
   const url = await databaseFor(t)

@@ -1,4 +1,4 @@
-// Pods that are killed or sleep in the middle of a turn. Beats are made old by hand: no test waits for a ttl.
+// Pods that are killed or paused in the middle of a turn. Beats are made old by hand, so no test waits for a ttl.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -33,7 +33,7 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
   return {
     first,
     send,
-    /** Joins when the first has the turn. */
+    /** Starts the second pod. Call it when the first has the turn. */
     second: () => podNamed('second'),
     bury: () => bury(database, first.id),
     stop: async (gateway: string, turn: string) =>
@@ -56,7 +56,7 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
   }
 }
 
-/** Told once, and that its turn is done; what was shown of it before had no hole. */
+/** The reader got the reply once and was told that its turn is done. The chunks before it had no gap. */
 function assertWhole(frames: readonly Frame[]): void {
   const items = frames.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
   const replies = items.filter(({ role }) => role === 'assistant')
@@ -73,7 +73,7 @@ for (const [point, why, shown] of [
   ['turn.chunk:3', 'in the middle of the stream', 'these '],
   ['turn.ending', 'before the final commit', undefined], // its stream is closed by then
 ] as const) {
-  test(`E5 D4: killed ${why}, a turn is done once, by another pod, and every reader ends with its message`, async (t) => {
+  test(`E5 D4: if its pod is killed ${why}, another pod does the turn once and every reader gets the reply`, async (t) => {
     const fleet = await twoPods(t, { FLEETLINE_CRASH: `${point}:hold` })
     const { first } = fleet
     const turn = await fleet.send(WORDS)
@@ -91,7 +91,8 @@ for (const [point, why, shown] of [
     await fleet.bury()
     const isDone = ({ state }: Turn) => state === 'done'
     const done = await fleet.untilTurn(second.gateway, turn, isDone, second.program.output)
-    assert.deepEqual([done.epoch, done.attempt], [1, 2])
+    assert.equal(done.epoch, 1)
+    assert.equal(done.attempt, 2)
     assert.deepEqual(await fleet.read(second.gateway), [
       ['user', WORDS],
       ['assistant', `${WORDS} `],
@@ -111,7 +112,7 @@ const untilFenced = ({ admin, program }: RunningPod) =>
     { what: 'the fence', details: program.output },
   )
 
-test('E8: a turn is stopped while its pod sleeps, and has halted when that is dead; it wakes, and changes nothing', async (t) => {
+test('E8: a turn that is stopped while its pod sleeps halts when the pod is dead, and the pod changes nothing when it wakes', async (t) => {
   const fleet = await twoPods(t)
   const { first } = fleet
   const turn = await fleet.send('said in time until:never')
@@ -136,7 +137,7 @@ test('E8: a turn is stopped while its pod sleeps, and has halted when that is de
   ])
 })
 
-test('E1: a pod sleeps in the middle of a turn, which is done elsewhere; it wakes, and changes nothing', async (t) => {
+test('E1: a pod that wakes after another pod has done its turn changes nothing', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-turn-'))
   atEnd(t, () => rmSync(folder, { recursive: true }))
   const file = join(folder, 'open')

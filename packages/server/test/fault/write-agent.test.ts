@@ -1,5 +1,5 @@
-// docs/guides/write-an-agent.md as a reader types it: a dev fleet, and each of its agents behind one URL, one after the other.
-// A message that was sent through either pod is answered, and read through the other.
+// docs/guides/write-an-agent.md as a reader types it: a dev fleet, and the agents of the guide behind one URL, one after the other.
+// A message that is sent through either pod is answered, and can be read through the other.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -23,7 +23,7 @@ const AGENTS = [
 ] as const
 const textOf = (section: string, index: number) => blocksIn(PAGE, section)[index]!.text
 
-/** Of a pod of a dev fleet. */
+/** The URL of a pod in a dev fleet. */
 function doorOf(clone: string, name: string): Promise<string> {
   const log = () => readFileSync(join(clone, `.fleetline/${name}.log`), 'utf8')
   const find = () => {
@@ -39,7 +39,7 @@ async function startAgent(t: TestContext, command: string, cwd: string): Promise
   return eventually(find, { what: command, details: output })
 }
 
-/** What the guide's command says, without its start of a process. */
+/** Sends what the command of the guide sends, without starting a process. */
 async function sayThrough(door: string): Promise<void> {
   const sent = await call('POST', `${door}/v1/sessions/local/messages`, { text: 'good morning' })
   const { turn } = sent.body as { turn: string }
@@ -53,7 +53,7 @@ test('the guide to writing an agent shows the examples as they are', () => {
     assert.equal(textOf(section, 0), readFileSync(join(ROOT, file), 'utf8'))
 })
 
-test('every agent of the guide answers through either pod, and nobody but Fleetline', async (t) => {
+test('every agent of the guide answers through either pod, and rejects unsigned calls', async (t) => {
   let target = 0
   const url = `http://localhost:${await portInFront(t, () => target)}/`
   const clone = cloneFor(t)

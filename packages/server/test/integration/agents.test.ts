@@ -1,4 +1,4 @@
-// Agents behind URLs: who they are, by REST and the command line, and how they are called.
+// Agents behind URLs: adding, listing and removing them over REST and on the command line, and how pods call them.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
@@ -29,7 +29,7 @@ const KEY = { secretsKey: Buffer.alloc(32, 7).toString('base64'), agentHosts: '1
 const SECRET = 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDE='
 const agentsOn = (gateway: string) => `${gateway}/v1/agents`
 
-/** A session with an agent behind a URL that answers like this. */
+/** Opens a session with an agent behind a URL; `answer` writes the agent's responses. */
 async function talkWith(t: TestContext, answer: Answer) {
   const server = await agentServer(t, answer)
   const url = await databaseFor(t)
@@ -39,14 +39,15 @@ async function talkWith(t: TestContext, answer: Answer) {
   return { ...server, admin, ...(await talkOn(t, { url, gateway, agent: 'afar' })) }
 }
 
-test('an agent is added, listed, removed; its secret is shown once, and no row holds it', async (t) => {
+test('an agent can be added, listed and removed; its secret is shown once and not stored in plain text', async (t) => {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url, { ...KEY, demoAgent: 'yes' })
   const wanted = { name: 'afar', url: 'http://127.0.0.1:1/api/chat' }
   const { status, body } = await call('POST', agentsOn(gateway), wanted)
   const { secret, createdAt, ...shown } = body
   const downstream = 'agent/1/afar'
-  assert.deepEqual([status, shown], [201, { ...wanted, downstream }])
+  assert.equal(status, 201)
+  assert.deepEqual(shown, { ...wanted, downstream })
   assert.match(String(secret), /^whsec_[A-Za-z0-9+/]{43}=$/)
   const entry = { ...wanted, downstream, createdAt }
   assert.deepEqual(await call('POST', agentsOn(gateway), wanted), { status: 200, body: entry })
@@ -57,7 +58,8 @@ test('an agent is added, listed, removed; its secret is shown once, and no row h
   const rows = await database.transaction((query) =>
     query(`select encode(secret, 'escape') as text from fleetline.agents`),
   )
-  assert.ok(rows.type === 'committed' && rows.value.length === 1)
+  assert.ok(rows.type === 'committed', rows.type)
+  assert.equal(rows.value.length, 1)
   assert.doesNotMatch(JSON.stringify(rows.value), /whsec/)
   assert.deepEqual(await call('DELETE', `${agentsOn(gateway)}/afar`), {
     status: 200,
@@ -67,7 +69,7 @@ test('an agent is added, listed, removed; its secret is shown once, and no row h
   assert.deepEqual((await call('GET', agentsOn(gateway))).body, { agents: [] })
 })
 
-test('what could never be called is refused, and so are a name that is taken, one too many, and a pod without a key', async (t) => {
+test('adding an agent is rejected for invalid values, a taken name, too many agents or a pod without a key', async (t) => {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url, { ...KEY, demoAgent: 'yes' })
   const wanted = { name: 'afar', url: 'https://agent.example/chat' }
@@ -99,10 +101,11 @@ test('what could never be called is refused, and so are a name that is taken, on
   assert.equal((full.body['error'] as { code: string }).code, 'too_many')
   const bare = await podOn(t, url)
   const refused = await call('POST', agentsOn(bare.gateway), { ...wanted, name: 'b' })
-  assert.deepEqual([refused.status, /FLEETLINE_SECRETS_KEY/.test(JSON.stringify(refused.body))], [400, true])
+  assert.equal(refused.status, 400)
+  assert.match(JSON.stringify(refused.body), /FLEETLINE_SECRETS_KEY/)
 })
 
-test('S3: an agent of another tenant cannot be told from one that does not exist', async (t) => {
+test('S3: an agent of another tenant is answered like one that does not exist', async (t) => {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url, KEY)
   const database = await openDatabase(t, url)
@@ -121,7 +124,7 @@ test('S3: an agent of another tenant cannot be told from one that does not exist
   assert.equal((await call('POST', `${gateway}/v1/sessions`, { agent: 'theirs' })).status, 400)
 })
 
-test('agents ls, add, rm: as tables, tabs and JSON', async (t) => {
+test('agents add, ls and rm print JSON or tab-separated lines, and report failures', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t), KEY)
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-agents-'))
   atEnd(t, () => rmSync(folder, { recursive: true }))
@@ -143,16 +146,14 @@ test('agents ls, add, rm: as tables, tabs and JSON', async (t) => {
   )
 })
 
-test('S11: called with a signed POST, whose body is that of the AI SDK and more; its chunks are the reply', async (t) => {
+test('S11: an agent is called by a signed POST with the AI SDK’s fields and more; its chunks become the reply', async (t) => {
   const talk = await talkWith(t, (_, response) => lines(response))
   const ack = await talk.send('hi', { author: 'ada' })
-  const done = await talk.ended(ack.turn!)
-  assert.deepEqual([done.state, done.attempt], ['done', 1])
+  const { state, attempt } = await talk.ended(ack.turn!)
+  assert.deepEqual({ state, attempt }, { state: 'done', attempt: 1 })
   const reply = (await talk.items()).at(-1)!
-  assert.deepEqual(
-    [reply.parts[0]!['text'], reply.author],
-    ['hello from afar', { kind: 'agent', id: 'afar' }],
-  )
+  assert.equal(reply.parts[0]!['text'], 'hello from afar')
+  assert.deepEqual(reply.author, { kind: 'agent', id: 'afar' })
   const [{ headers, body, path }] = talk.received as [(typeof talk.received)[number]]
   assert.equal(path, '/api/chat?x=1')
   const request = new Request('http://agent/', {
@@ -161,9 +162,11 @@ test('S11: called with a signed POST, whose body is that of the AI SDK and more;
     body,
   })
   const sent = await verify(request, SECRET)
+  assert.equal(sent.id, talk.session)
+  assert.equal(sent.trigger, 'submit-message')
   assert.deepEqual(
-    [sent.id, sent.trigger, sent.messages.map(({ role, parts }) => [role, parts[0]!['text']])],
-    [talk.session, 'submit-message', [['user', 'hi']]],
+    sent.messages.map(({ role, parts }) => ({ role, text: parts[0]!['text'] })),
+    [{ role: 'user', text: 'hi' }],
   )
   assert.deepEqual(Object.keys(sent).toSorted(), [
     'agent',
@@ -174,20 +177,19 @@ test('S11: called with a signed POST, whose body is that of the AI SDK and more;
     'turn',
     'user',
   ])
-  const named = (name: string) => headers[name]
-  assert.deepEqual(
-    [
-      'webhook-id',
-      'idempotency-key',
-      'x-fleetline-attempt',
-      'x-fleetline-epoch',
-      'content-type',
-      'accept-encoding',
-    ].map(named),
-    [ack.turn, ack.turn, '1', '1', 'application/json', 'identity'],
-  )
-  assert.match(String(named('user-agent')), /^fleetline\/\d/)
-  assert.ok(Number(named('x-fleetline-deadline-ms')) <= 900_000)
+  const expected = {
+    'webhook-id': ack.turn,
+    'idempotency-key': ack.turn,
+    'x-fleetline-attempt': '1',
+    'x-fleetline-epoch': '1',
+    'content-type': 'application/json',
+    'accept-encoding': 'identity',
+  }
+  const received = Object.fromEntries(Object.keys(expected).map((name) => [name, headers[name]]))
+  assert.deepEqual(received, expected)
+  assert.match(String(headers['user-agent']), /^fleetline\/\d/)
+  const deadlineMs = Number(headers['x-fleetline-deadline-ms'])
+  assert.ok(deadlineMs <= 900_000, `${deadlineMs} ms`)
 })
 
 function breakOff(response: ServerResponse): void {
@@ -195,7 +197,7 @@ function breakOff(response: ServerResponse): void {
   response.write(`: open\n\ndata: ${JSON.stringify(SAID[0])}\n\n`, () => response.destroy())
 }
 
-test('one key over all attempts: 503 and a broken stream count, 429 does not; then it answers', async (t) => {
+test('a turn is retried under one key: a 503 and a broken stream count as attempts, a 429 does not', async (t) => {
   const answers: Answer[] = [
     (_, response) => response.writeHead(503).end(),
     (_, response) => response.writeHead(429).end(),
@@ -205,11 +207,14 @@ test('one key over all attempts: 503 and a broken stream count, 429 does not; th
   ]
   const talk = await talkWith(t, (received, response) => answers.shift()!(received, response))
   const ack = await talk.send('hi')
-  const done = await talk.ended(ack.turn!)
-  assert.deepEqual([done.state, done.attempt], ['done', 5])
+  const { state, attempt: claims } = await talk.ended(ack.turn!)
+  assert.deepEqual({ state, claims }, { state: 'done', claims: 5 })
   assert.deepEqual(
-    talk.received.map(({ headers }) => [headers['idempotency-key'], headers['x-fleetline-attempt']]),
-    ['1', '2', '2', '3', '4'].map((attempt) => [ack.turn, attempt]),
+    talk.received.map(({ headers }) => ({
+      key: headers['idempotency-key'],
+      attempt: headers['x-fleetline-attempt'],
+    })),
+    ['1', '2', '2', '3', '4'].map((attempt) => ({ key: ack.turn, attempt })),
   )
   assert.equal((await talk.items()).length, 2)
   const metrics = await (await fetch(`${talk.admin}/metrics`)).text()
@@ -222,7 +227,7 @@ test('one key over all attempts: 503 and a broken stream count, 429 does not; th
     assert.match(metrics, new RegExp(`fleetline_agent_calls_total\\{outcome="${outcome}"\\} ${count}`))
 })
 
-test('T3: a Retry-After is for the agent: its other turns wait, too, and say why; ten minutes at most', async (t) => {
+test('T3: all turns of an agent wait for its Retry-After and say why, for about ten minutes at most', async (t) => {
   const talk = await talkWith(t, (_, response) => response.writeHead(503, { 'retry-after': '3600' }).end())
   const waiting = async () => {
     const ack = await talk.send('hi')
@@ -232,7 +237,7 @@ test('T3: a Retry-After is for the agent: its other turns wait, too, and say why
         assert.notEqual(turn.retryAt, null)
         return turn
       },
-      { what: 'the wait' },
+      { what: 'the turn to wait' },
     )
   }
   const first = await waiting()
@@ -241,16 +246,17 @@ test('T3: a Retry-After is for the agent: its other turns wait, too, and say why
     epoch: first.epoch,
   })
   const second = await waiting()
-  assert.deepEqual([first.waitsFor, second.waitsFor], ['agent_error', 'rate_limited'])
+  assert.equal(first.waitsFor, 'agent_error')
+  assert.equal(second.waitsFor, 'rate_limited')
   for (const { retryAt } of [first, second]) {
     const ms = Date.parse(retryAt!) - Date.now()
-    // Ten minutes, up to a tenth more, and 30 s at most behind a call that was turned away before. A slow machine only sees less.
+    // Ten minutes, up to a tenth more, and at most 30 s behind a call that was rejected before. On a slow machine, less is left.
     assert.ok(ms > 300_000 && ms <= 690_000, `${ms} ms`)
   }
   assert.equal(talk.received.length, 1)
 })
 
-test('S37: an agent shares a limit that code has opened, or one of its own tenant, and nobody else’s', async (t) => {
+test('S37: an agent may use a downstream that code has opened to agents, or one of its own tenant, and no other', async (t) => {
   const url = await databaseFor(t)
   const inside = agent('inside', () => saying('x'), { downstream: 'openai/gpt' })
   const downstreams = [
@@ -264,8 +270,8 @@ test('S37: an agent shares a limit that code has opened, or one of its own tenan
   for (const key of ['bedrock/claude', 'mistral', 'agent/1/both']) {
     const name = key.replaceAll('/', '-')
     const { status, body } = await add(name, key)
-    assert.deepEqual([status, body['downstream']], [201, key])
-    assert.equal((await add(name, key)).status, 200, 'as it is')
+    assert.deepEqual({ status, downstream: body['downstream'] }, { status: 201, downstream: key })
+    assert.equal((await add(name, key)).status, 200, `${key}: the same agent again`)
     assert.equal((await add(name, 'agent/1/other')).status, 409)
   }
   const refused = [
@@ -283,10 +289,13 @@ test('S37: an agent shares a limit that code has opened, or one of its own tenan
     assert.equal(status, 400, key)
     assert.match(JSON.stringify(body), /is not open to agents/)
   }
+})
+
+test('S37: code cannot define a downstream under the key of an agent', () => {
   assert.throws(() => downstream('agent/1/afar'), /stand for agents/)
 })
 
-test('S37: a limit that is closed to agents again is called by none of those that were on it', async (t) => {
+test('S37: when a downstream is closed to agents again, its agents go back to downstreams of their own', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const [clock, random] = [systemClock(), systemRandom()]
   let isOpened = true
@@ -307,7 +316,7 @@ test('S37: a limit that is closed to agents again is called by none of those tha
   assert.equal(await keyOf(), 'agent/1/afar')
 })
 
-test('what would come again is not asked for again: 302 is not followed, 401, another type', async (t) => {
+test('a turn fails without a retry after an answer that a retry cannot change, such as a redirect or a 401', async (t) => {
   const ends = [
     [302, { location: '/elsewhere' }, 'agent_refused'],
     [401, {}, 'agent_refused'],
@@ -320,15 +329,19 @@ test('what would come again is not asked for again: 302 is not followed, 401, an
   const talk = await talkWith(t, (_, response) => response.writeHead(end[0], end[1]).end('x'))
   for (end of ends) {
     const { state, error, attempt } = await talk.ended((await talk.send('hi')).turn!)
-    assert.deepEqual([state, error!.code, attempt], ['failed', end[2], 1], JSON.stringify(end))
+    assert.deepEqual(
+      { state, code: error!.code, attempt },
+      { state: 'failed', code: end[2], attempt: 1 },
+      JSON.stringify(end),
+    )
   }
   assert.equal(talk.received.length, ends.length)
   const metrics = await (await fetch(`${talk.admin}/metrics`)).text()
   assert.match(metrics, /fleetline_agent_calls_total\{outcome="agent_refused"\} 3/)
-  assert.ok(talk.received.every(({ path }) => path === '/api/chat?x=1'))
+  for (const { path } of talk.received) assert.equal(path, '/api/chat?x=1')
 })
 
-test('JSON and 204 are answers, too; calls of tools are parts; what it had said before it failed is kept', async (t) => {
+test('an agent may answer with JSON, a 204 or tool calls; what it said before a failure is kept', async (t) => {
   const json =
     (value: object, more = {}) =>
     (response: ServerResponse) =>
@@ -408,7 +421,7 @@ test('JSON and 204 are answers, too; calls of tools are parts; what it had said 
   assert.match(metrics, /fleetline_agent_chunks_ignored_total 1\n/)
 })
 
-test('E8: stopped, its connection is closed at once; removed, it is nobody; nobody listens, nobody is reached; blocked, nobody is called', async (t) => {
+test('E8: a stop closes the agent’s connection; a turn whose agent is removed, unreachable or blocked says so', async (t) => {
   let isClosed = false
   const talk = await talkWith(t, (_, response) => {
     response.once('close', () => (isClosed = true))
@@ -421,29 +434,29 @@ test('E8: stopped, its connection is closed at once; removed, it is nobody; nobo
   })
   const { turn, epoch } = await talk.send('hi')
   const said = () => talk.run('select from fleetline.chunks')
-  await eventually(async () => assert.notEqual((await said()).length, 0), { what: 'its words' })
+  await eventually(async () => assert.notEqual((await said()).length, 0), { what: 'stored chunks' })
   const stopped = await call('POST', `${talk.gateway}/v1/sessions/${talk.session}/stop`, { turn, epoch })
   assert.equal(stopped.body['stopped'], true)
   await eventually(() => assert.ok(isClosed), { what: 'the end of the connection' })
-  await eventually(async () => assert.equal((await talk.turn(turn!)).halted, true), { what: 'its halt' })
+  await eventually(async () => assert.equal((await talk.turn(turn!)).halted, true), { what: 'the halt' })
   assert.equal((await talk.items()).at(-1)!.parts[0]!['text'], 'hello from afar')
 
   await call('DELETE', `${agentsOn(talk.gateway)}/afar`)
   const { turn: left } = await talk.send('hi')
   await eventually(async () => assert.equal((await talk.turn(left!)).waitsFor, 'agent_unknown'), {
-    what: 'a turn without its agent to wait',
+    what: 'the turn to wait for its agent',
   })
   await call('POST', agentsOn(talk.gateway), { name: 'afar', url: 'http://127.0.0.1:1/' })
   const { error } = await talk.ended(left!)
   assert.equal(error!.code, 'unreachable')
-  assert.doesNotMatch(error!.message, /127/, 'addresses are not told')
+  assert.doesNotMatch(error!.message, /127/, 'the message names no address')
 
-  await talk.run(`update fleetline.agents set url = 'http://127.0.0.2:1/'`) // added when more was open
-  const { error: blocked, attempt: only } = await talk.ended((await talk.send('hi')).turn!)
-  assert.deepEqual([blocked!.code, only], ['agent_blocked', 1])
+  await talk.run(`update fleetline.agents set url = 'http://127.0.0.2:1/'`) // as if added when more hosts were open
+  const { error: blocked, attempt } = await talk.ended((await talk.send('hi')).turn!)
+  assert.deepEqual({ code: blocked!.code, attempt }, { code: 'agent_blocked', attempt: 1 })
 })
 
-test('a pod whose key does not open the secret says so', async (t) => {
+test('a pod whose key cannot decrypt an agent’s secret says so and does not call the agent', async (t) => {
   const server = await agentServer(t, (_, response) => lines(response))
   const url = await databaseFor(t)
   const first = await podOn(t, url, KEY)
@@ -452,5 +465,6 @@ test('a pod whose key does not open the secret says so', async (t) => {
   const { gateway } = await podOn(t, url, other, { agents: [] })
   const talk = await talkOn(t, { url, gateway, agent: 'afar' })
   const { error } = await talk.ended((await talk.send('hi')).turn!)
-  assert.deepEqual([error!.code, server.received.length], ['agent_unopened', 0])
+  assert.equal(error!.code, 'agent_unopened')
+  assert.equal(server.received.length, 0)
 })

@@ -1,5 +1,5 @@
-// L9, on a server of its own that crashes: what waited for a standby is visible after the recovery, and
-// nobody is told of it before a commit behind it has come through.
+// L9, on a PostgreSQL server of its own that crashes. A commit that waited for a standby is visible after the recovery.
+// A pod tells nobody of it before a later commit has succeeded.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import pg from 'pg'
@@ -12,7 +12,7 @@ import { openDatabase, withoutStandby } from '../support/store.ts'
 
 const LIMITS = { deadlineMs: 60_000, lockTimeoutMs: 60_000, idleMs: 60_000 }
 
-test('L9: after a crash nothing is read before a commit of ours came through', async (t) => {
+test('L9: after a crash of PostgreSQL a pod reads nothing until a commit of its own has succeeded', async (t) => {
   const cluster = await startCluster(15)
   atEnd(t, () => cluster.stop())
   await cluster.admin('create database notes')
@@ -35,7 +35,7 @@ test('L9: after a crash nothing is read before a commit of ours came through', a
       { what: 'a commit to wait for a standby' },
     )
   const pid = await waiting()
-  assert.deepEqual(await read(60_000), { type: 'committed', value: [] }, 'known, it is read from')
+  assert.deepEqual(await read(60_000), { type: 'committed', value: [] }, 'before the crash, reads go on')
   process.kill(pid, 'SIGKILL') // the server ends all connections and recovers
   assert.equal((await hung).type, 'unknown')
   await eventually(async () => void (await cluster.admin('select 1')), { what: 'the recovery' })
@@ -50,7 +50,7 @@ test('L9: after a crash nothing is read before a commit of ours came through', a
     release: () => undefined,
   })
   await client.end()
-  assert.deepEqual(blind, { type: 'committed', value: [{ id: 1 }] }, 'mutant, no barrier: it is seen')
+  assert.deepEqual(blind, { type: 'committed', value: [{ id: 1 }] }, 'mutant, no barrier: the row is read')
   await eventually(
     async () => {
       assert.equal((await read(500)).type, 'not-committed')
@@ -63,7 +63,7 @@ test('L9: after a crash nothing is read before a commit of ours came through', a
   await cluster.admin(`select pg_terminate_backend(${await waiting()})`)
   await eventually(
     async () => assert.deepEqual(await read(60_000), { type: 'committed', value: [{ id: 1 }] }),
-    { what: 'a commit that comes through' },
+    { what: 'a read after a commit that succeeds' },
   )
   assert.equal(pod.fault(), undefined)
 })

@@ -1,4 +1,4 @@
-// Many people at once, on a pod that has just started: nobody waits for a limit that nobody has met, nor for a slow task.
+// Many people ask at once, on a pod that has just started. No call waits for a limit that nobody has met, or for a slow task.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -11,7 +11,7 @@ import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { saying } from '../support/talk.ts'
 
-const TASKS = 50 // as many as a pod has slots for
+const TASKS = 50 // one for each slot of a pod
 
 async function crowdOn(t: TestContext, talks: number, answer: AgentDefinition['answer']) {
   const url = await databaseFor(t)
@@ -49,7 +49,7 @@ async function crowdOn(t: TestContext, talks: number, answer: AgentDefinition['a
   }
 }
 
-test('200 people ask at once beside slow tasks in every slot: all calls have begun before the first ends', async (t) => {
+test('when 200 people ask at once beside slow tasks in every slot, all calls begin before the first ends', async (t) => {
   const all = Promise.withResolvers<void>()
   let [begun, ended] = [0, 0]
   const crowd = await crowdOn(t, 200, async function* () {
@@ -61,10 +61,10 @@ test('200 people ask at once beside slow tasks in every slot: all calls have beg
     yield* saying('hello')
   })
   await crowd.untilAnswered()
-  assert.deepEqual([begun, ended], [200, 200], 'each once')
+  assert.deepEqual({ begun, ended }, { begun: 200, ended: 200 }, 'one call for each person')
 })
 
-test('a provider that takes ten: one burst is refused, then hardly anything, and everybody is answered once', async (t) => {
+test('a provider that takes ten calls rejects one burst and then at most three; everybody is answered once', async (t) => {
   const [talks, takes] = [40, 10]
   const all = Promise.withResolvers<void>()
   let [asked, inFlight, refused, done] = [0, 0, 0, 0]
@@ -73,7 +73,7 @@ test('a provider that takes ten: one burst is refused, then hardly anything, and
     if (asked === talks) all.resolve()
     const isOver = inFlight >= takes
     if (!isOver) inFlight += 1
-    await all.promise // the first that was refused tells nobody before all were sent
+    await all.promise // no call is rejected before all were sent
     if (isOver) {
       refused += 1
       throw Object.assign(new Error('Too many'), { status: 429 })
@@ -84,7 +84,7 @@ test('a provider that takes ten: one burst is refused, then hardly anything, and
     yield* saying('hello')
   })
   await crowd.untilAnswered()
-  assert.deepEqual([done, asked - refused], [talks, talks])
+  assert.deepEqual({ done, taken: asked - refused }, { done: talks, taken: talks })
   const later = refused - (talks - takes)
-  assert.ok(later >= 0 && later <= 3, `${later} were refused behind the first burst`)
+  assert.ok(later >= 0 && later <= 3, `${later} calls were rejected after the first burst`)
 })

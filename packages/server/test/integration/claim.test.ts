@@ -9,7 +9,7 @@ import { explaining, type Plan } from '../support/plan.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
 import { asksFor } from '../support/throttle.ts'
 
-test('a claim takes the highest priority first, by place, of its own tracks only, and no more than it may', async (t) => {
+test('a claim takes at most as many tasks as it may, from its own tracks only, by priority and then by place', async (t) => {
   const { database, enqueuer, enqueue, newPod, claim, run } = await queueOn(t)
   await register(database, [
     { queue: 'default', name: 'other', shape: '', transitions: ['run'], maxAttempts: 5 },
@@ -20,17 +20,22 @@ test('a claim takes the highest priority first, by place, of its own tracks only
   await enqueuer.enqueue(TENANT, { machine: 'other', priority: 7 })
   const pod = await newPod()
   const taken = async (most: number) =>
-    (await claim(pod, most)).map(({ priority, input, attempt, spent }) => [priority, input, attempt, spent])
+    (await claim(pod, most)).map(({ priority, input, attempt, spent }) => ({
+      priority,
+      input,
+      attempt,
+      spent,
+    }))
   assert.deepEqual(await taken(3), [
-    [7, 0, 1, 1],
-    [7, 1, 1, 1],
-    [3, 0, 1, 1],
+    { priority: 7, input: 0, attempt: 1, spent: 1 },
+    { priority: 7, input: 1, attempt: 1, spent: 1 },
+    { priority: 3, input: 0, attempt: 1, spent: 1 },
   ])
   assert.deepEqual(await taken(10), [
-    [3, 1, 1, 1],
-    [1, 0, 1, 1],
-    [1, 1, 1, 1],
-    [1, 2, 1, 1],
+    { priority: 3, input: 1, attempt: 1, spent: 1 },
+    { priority: 1, input: 0, attempt: 1, spent: 1 },
+    { priority: 1, input: 1, attempt: 1, spent: 1 },
+    { priority: 1, input: 2, attempt: 1, spent: 1 },
   ])
   assert.deepEqual(await taken(10), [])
   const left = await run((query) =>
@@ -39,7 +44,7 @@ test('a claim takes the highest priority first, by place, of its own tracks only
   assert.deepEqual(left, [{ state: 'ready' }])
 })
 
-test('Q2: pods that claim at one time get different tasks', async (t) => {
+test('Q2: pods that claim at the same time get different tasks', async (t) => {
   const { enqueue, newPod, claim } = await queueOn(t)
   await enqueue(200)
   const pods = await Promise.all(Array.from({ length: 4 }, newPod))
@@ -52,11 +57,12 @@ test('Q2: pods that claim at one time get different tasks', async (t) => {
     }
   }
   await Promise.all(pods.map(drainAll))
-  await drainAll(pods[0]!) // a claim that met only locked rows comes back empty
-  assert.deepEqual([taken.length, new Set(taken).size], [200, 200])
+  await drainAll(pods[0]!) // a claim that met only locked rows has taken nothing
+  assert.equal(taken.length, 200)
+  assert.equal(new Set(taken).size, 200)
 })
 
-test('a pod that drains, or is dead, takes nothing', async (t) => {
+test('a pod that drains, is dead or does not exist claims nothing', async (t) => {
   const { enqueue, newPod, claim, run } = await queueOn(t)
   await enqueue(1)
   const [draining, dead] = [await newPod(), await newPod()]
@@ -66,13 +72,13 @@ test('a pod that drains, or is dead, takes nothing', async (t) => {
   assert.equal((await claim(await newPod())).length, 1)
 })
 
-test('Q9: what is due later is claimed when its time has come, by the clock of the database', async (t) => {
+test('Q9: a task that is due later is claimed when its time has come, by the clock of the database', async (t) => {
   const { enqueuer, newPod, claim, run } = await queueOn(t)
   const pod = await newPod()
   const anHour = new Date(Date.now() + 3_600_000)
   await enqueuer.enqueue(TENANT, { machine: 'work', runAt: anHour })
   await enqueuer.enqueue(TENANT, { machine: 'work', input: 'now' })
-  assert.deepEqual((await run(promote)).count, 0)
+  assert.equal((await run(promote)).count, 0)
   assert.deepEqual(
     (await claim(pod)).map(({ input }) => input),
     ['now'],
@@ -82,7 +88,7 @@ test('Q9: what is due later is claimed when its time has come, by the clock of t
   assert.equal((await claim(pod)).length, 1)
 })
 
-test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads the ready ones alone', async (t) => {
+test('plans: beside 100,000 tasks that wait, are held or are dead, a claim reads only the ready ones', async (t) => {
   const { tracks, run, newPod } = await queueOn(t)
   const pod = await newPod()
   await run(async (query) => {
@@ -107,7 +113,7 @@ test('plans: beside 100,000 rows that wait, are held or are dead, a claim reads 
   assert.match(text, /"Index Name":"tasks_ready"/)
   assert.match(text, /"Node Type":"Tid Scan"/)
   assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_due|tasks_pkey|"Sort"/)
-  assert.ok(buffers < 1_500, `${buffers} pages: some ten a task, for its row and its indexes`)
+  assert.ok(buffers < 1_500, `${buffers} pages; a task needs about ten, for its row and its indexes`)
 })
 
 /** A queue with two more tracks, `a` and `b`. */
@@ -124,7 +130,7 @@ async function groupOn(t: TestContext) {
   return { ...queue, a: a!, b: b!, pod: await queue.newPod() }
 }
 
-test('of tracks that share a downstream a claim takes what there is room for, the highest priority first', async (t) => {
+test('from tracks that share a downstream, a claim takes as many tasks as have room, the highest priority first', async (t) => {
   const { enqueuer, tracks, a, b, pod, run } = await groupOn(t)
   const add = async (machine: string, priority: number, count: number) => {
     for (let n = 0; n < count; n += 1) await enqueuer.enqueue(TENANT, { machine, priority, input: machine })
@@ -141,27 +147,27 @@ test('of tracks that share a downstream a claim takes what there is room for, th
   ]
   const taken = async (most: number) =>
     (await run((query) => claim(query, { pod, asks, most, suspects: 1, turn: 0.9 }))).map(
-      ({ input, priority }) => [input, priority],
+      ({ input, priority }) => ({ machine: input, priority }),
     )
   assert.deepEqual(await taken(20), [
-    ['b', 7],
-    ['a', 5],
-    ['a', 5],
-    ['work', 2],
-    ['work', 2],
+    { machine: 'b', priority: 7 },
+    { machine: 'a', priority: 5 },
+    { machine: 'a', priority: 5 },
+    { machine: 'work', priority: 2 },
+    { machine: 'work', priority: 2 },
   ])
   assert.deepEqual(await taken(20), [
-    ['a', 5],
-    ['b', 3],
-    ['b', 3],
+    { machine: 'a', priority: 5 },
+    { machine: 'b', priority: 3 },
+    { machine: 'b', priority: 3 },
   ])
   const left = await run((query) =>
     query(`select attempt, count(*)::int from fleetline.tasks where state = 'ready' group by 1`),
   )
-  assert.deepEqual(left, [{ attempt: 0, count: 4 }], 'what was looked at and not taken is as it was')
+  assert.deepEqual(left, [{ attempt: 0, count: 4 }], 'tasks that were read and not taken are unchanged')
 })
 
-test('what is over the room of its group does not use up the claim: the others are looked at without it', async (t) => {
+test('tasks beyond the room of their group do not use up a claim: it reads on in the other tracks', async (t) => {
   const { enqueuer, tracks, a, b, pod, run } = await groupOn(t)
   for (const machine of ['a', 'b', 'a', 'b'])
     await enqueuer.enqueue(TENANT, { machine, priority: 7, input: machine })
@@ -178,6 +184,6 @@ test('what is over the room of its group does not use up the claim: the others a
   assert.deepEqual(
     claims.map(({ input }) => (typeof input === 'number' ? input : 'one of the group')),
     ['one of the group', 3, 1],
-    'and of suspects no more than it may',
+    'one of the group, one suspect (3) as allowed, and one ready task',
   )
 })

@@ -16,14 +16,15 @@ function mutated(database: Transactions, change: (query: Query) => Query): Trans
   return { transaction: (work, options) => database.transaction((query) => work(change(query)), options) }
 }
 
-test('E4: a message that asks, its turn and its task are one commit; notes and plain logs start nothing', async (t) => {
+test('E4: a message that asks for a reply is committed with its turn and its task; other messages start no turn', async (t) => {
   const { append, ask, key, rows, run } = await conversationOn(t)
   await append({ ...key, draft: textDraft('note') })
   assert.deepEqual((await rows()).turns, [])
   const asked = await ask('a')
-  assert.ok(asked.type === 'stored' && asked.live)
+  assert.ok(asked.type === 'stored', asked.type)
+  assert.ok(asked.live, 'the ack names a live turn')
   const { turn, epoch } = asked.live
-  assert.deepEqual([asked.seq, epoch], [2, 1])
+  assert.deepEqual({ seq: asked.seq, epoch }, { seq: 2, epoch: 1 })
   assert.deepEqual(await rows(), {
     session: { head: 2, turn, epoch: 1 },
     turns: [{ id: turn, epoch: 1, from: 1, to: null, outcome: null }],
@@ -39,7 +40,7 @@ test('E4: a message that asks, its turn and its task are one commit; notes and p
   assert.equal((await rows()).tasks.length, 1)
 })
 
-test('three sends while a turn runs: the next epoch answers them, in their order', async (t) => {
+test('the next turn answers all three messages that were sent while a turn ran', async (t) => {
   const { append, ask, claimTurn, endTurn, gather, key, pod, rows } = await conversationOn(t)
   await ask('a')
   const first = await claimTurn()
@@ -53,13 +54,15 @@ test('three sends while a turn runs: the next epoch answers them, in their order
   const second = await claimTurn()
   const { turns, tasks, messages, session } = await rows()
   assert.deepEqual(
-    turns.map(({ epoch, from, to, outcome }) => [epoch, from, to, outcome]),
+    turns.map(({ epoch, from, to, outcome }) => ({ epoch, from, to, outcome })),
     [
-      [1, 1, 1, 'done'],
-      [2, 2, null, null],
+      { epoch: 1, from: 1, to: 1, outcome: 'done' },
+      { epoch: 2, from: 2, to: null, outcome: null },
     ],
   )
-  assert.deepEqual([tasks, session.turn, session.epoch], [[second.id], second.id, 2])
+  assert.deepEqual(tasks, [second.id])
+  assert.equal(session.turn, second.id)
+  assert.equal(session.epoch, 2)
   assert.deepEqual(messages.at(-1), { id: open.id, answers: 1 })
 
   await gather(second.id, 5)
@@ -68,7 +71,7 @@ test('three sends while a turn runs: the next epoch answers them, in their order
   assert.deepEqual((await rows()).tasks, [])
 })
 
-test('a turn that failed is over: its message is none, and the next send is answered', async (t) => {
+test('a turn that failed stores no reply, and the next message starts a new turn', async (t) => {
   const { ask, claimTurn, endTurn, key, pod, rows, run } = await conversationOn(t)
   await ask('a')
   const { id, attempt } = await claimTurn()
@@ -86,33 +89,37 @@ test('a turn that failed is over: its message is none, and the next send is answ
     type: 'ended',
   })
   const { session, turns, messages } = await rows()
-  assert.deepEqual([session.turn, turns[0]!.outcome, turns[0]!.to, messages.length], [null, 'failed', 1, 1])
+  const { outcome, to } = turns[0]!
+  assert.deepEqual({ outcome, to }, { outcome: 'failed', to: 1 })
+  assert.equal(session.turn, null)
+  assert.equal(messages.length, 1)
   const history = await run((query) => query<{ error: object }>('select error from fleetline.task_history'))
-  assert.doesNotMatch(JSON.stringify(history[0]!.error), /ada/, 'the history of tasks holds no conversation')
+  assert.doesNotMatch(JSON.stringify(history[0]!.error), /ada/, 'the task history keeps no message text')
   const next = await ask('b')
-  assert.deepEqual(next.type === 'stored' && next.live?.epoch, 2)
+  assert.ok(next.type === 'stored', next.type)
+  assert.equal(next.live?.epoch, 2)
 })
 
-test('E4: who waits for a reply is told the live turn, also when it asks again; who does not, or has one, is not', async (t) => {
+test('E4: an ack names the live turn exactly if its message asks for a reply and has none yet', async (t) => {
   const { append, ask, claimTurn, endTurn, gather, key, pod } = await conversationOn(t)
   const epochOf = (appended: Awaited<ReturnType<typeof ask>>) =>
     appended.type === 'stored' ? appended.live?.epoch : assert.fail(appended.type)
   const note = () => append({ ...key, draft: textDraft('note') })
   assert.deepEqual(
-    [epochOf(await ask('a')), epochOf(await note()), epochOf(await ask('a'))],
-    [1, undefined, 1],
+    { a: epochOf(await ask('a')), note: epochOf(await note()), aAgain: epochOf(await ask('a')) },
+    { a: 1, note: undefined, aAgain: 1 },
   )
   const first = await claimTurn()
   await gather(first.id, 2)
-  assert.equal(epochOf(await ask('b')), 1, 'the live one; the next one answers it')
+  assert.equal(epochOf(await ask('b')), 1, 'the live turn, although the next one answers b')
   await endTurn(doneBy(key, pod, first, 1))
   assert.deepEqual(
-    [epochOf(await ask('a')), epochOf(await note()), epochOf(await ask('b'))],
-    [undefined, undefined, 2],
+    { a: epochOf(await ask('a')), note: epochOf(await note()), b: epochOf(await ask('b')) },
+    { a: undefined, note: undefined, b: 2 },
   )
 })
 
-test('E1: an end without its claim, of another epoch, of another turn, or of what it has not read changes nothing', async (t) => {
+test('E1: an end changes nothing if its claim, epoch or turn is not current, or if the turn has read nothing', async (t) => {
   const { ask, claimTurn, endTurn, gather, key, pod, rows, run } = await conversationOn(t)
   await ask('a')
   const lost = await claimTurn()
@@ -121,7 +128,7 @@ test('E1: an end without its claim, of another epoch, of another turn, or of wha
   )
   const other = await run((query) => join(query, { name: 'other', version: '0', tracks: [] }))
   const current = await claimTurn(other)
-  assert.deepEqual(await endTurn(doneBy(key, other, current, 1)), { type: 'fenced' }, 'it has read nothing')
+  assert.deepEqual(await endTurn(doneBy(key, other, current, 1)), { type: 'fenced' }, 'nothing was read')
   await gather(current.id, 1)
   const before = await rows()
   const stranger = { ...current, id: '01980000-0000-7000-8000-000000000000' }
@@ -144,12 +151,13 @@ test('E1: an end without its claim, of another epoch, of another turn, or of wha
   const twice = [doneBy(key, other, current, 1), doneBy(key, other, current, 1)]
   assert.deepEqual(await Promise.all(twice.map(endTurn)), [{ type: 'ended' }, { type: 'ended' }])
   const { session, messages } = await rows()
-  assert.deepEqual([session.epoch, messages.length], [2, 3], 'b is answered next')
+  assert.equal(session.epoch, 2, `epoch ${session.epoch}: the next turn answers b`)
+  assert.equal(messages.length, 3)
   const foreign = { ...doneBy(key, other, current, 2), draft: textDraft('x') }
   await assert.rejects(endTurn(foreign), /the id of its turn/)
 })
 
-test('what a turn reads is fixed by its first attempt, under both fences', async (t) => {
+test('the first attempt fixes what a turn reads, if its claim and its epoch are current', async (t) => {
   const { append, ask, claimTurn, key, pod, rows, run } = await conversationOn(t)
   await ask('a')
   await append({ ...key, draft: textDraft('b') })
@@ -162,7 +170,7 @@ test('what a turn reads is fixed by its first attempt, under both fences', async
   await run((query) => query('update fleetline.sessions set epoch = 7'))
   assert.equal(await readTo(mine), undefined)
   await run((query) => query('update fleetline.sessions set epoch = 1'))
-  assert.equal((await rows()).turns[0]!.to, null, 'nothing was fixed')
+  assert.equal((await rows()).turns[0]!.to, null, 'no attempt has fixed it yet')
   assert.equal(await readTo(mine), 2)
   await ask('c')
   assert.equal(await readTo(mine), 2)
@@ -175,7 +183,7 @@ test('what a turn reads is fixed by its first attempt, under both fences', async
   )
 })
 
-test('an end whose answer was lost is known when it is sent again, also after the next turn has started', async (t) => {
+test('an end whose answer was lost is recognized when it is sent again, even after the next turn has started', async (t) => {
   const { ask, claimTurn, database, endTurn, gather, key, pod, rows } = await conversationOn(t)
   await ask('a')
   const first = await claimTurn()
@@ -195,7 +203,7 @@ test('an end whose answer was lost is known when it is sent again, also after th
   assert.deepEqual(await rows(), after)
 })
 
-test('a day of the history that nobody made is made when a turn ends', async (t) => {
+test('the end of a turn creates a missing day of the task history', async (t) => {
   const { ask, claimTurn, endTurn, gather, key, pod, run } = await conversationOn(t)
   await ask('a')
   const turn = await claimTurn()
@@ -215,7 +223,7 @@ test('mutant, settle without epoch: an older epoch writes, E1 turns red', async 
   await ask('a')
   const first = await claimTurn()
   await gather(first.id, 1)
-  // The conversation has moved on and the claim stands, as it will be once people can stop a turn.
+  // The epoch of the session has grown while the claim is still current: only the epoch can fence this end.
   await run((query) => query('update fleetline.sessions set epoch = 7'))
   assert.deepEqual(await endTurn(doneBy(key, pod, first, 1)), { type: 'fenced' })
   const unchecked = (query: Query): Query =>
@@ -237,15 +245,16 @@ test('mutant, turn in a second transaction: a pod that dies in between loses the
   await control.ask('a')
   assert.equal(await isWoken(control), true)
 
-  const later: string[] = [] // what the second transaction would write: the pod dies before it
+  const later: string[] = [] // statements of the second transaction; the pod dies before it runs them
   const apart = (query: Query): Query =>
     (async (text: string, values: readonly unknown[] = []) => {
       if (text !== TURN_START && text !== TURN_TASKS) return query(text, values)
       later.push(text)
-      return [{}] // as many rows as it has made
+      return [{}] // as many rows as the statement would have written
     }) as Query
   await driversOf(mutated(cut.database, apart), cut.key).ask('a')
-  assert.deepEqual([later.length, await isWoken(cut)], [2, false])
+  assert.equal(later.length, 2)
+  assert.equal(await isWoken(cut), false)
   await cut.ask('b')
-  assert.equal(await isWoken(cut), false, 'nothing wakes it any more')
+  assert.equal(await isWoken(cut), false, 'the next message does not wake it either')
 })

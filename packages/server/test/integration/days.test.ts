@@ -1,4 +1,4 @@
-// The days of the history: made, and dropped, while others read and write it.
+// The daily partitions of the task history are created and dropped while others read and write it.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import pg from 'pg'
@@ -15,18 +15,18 @@ const ATTACHED = `select inhrelid::regclass::text as name from pg_inherits
 const TABLES = `select oid::regclass::text as name from pg_class
   where relkind = 'r' and relname ~ '^task_history_' order by 1`
 const OLD = 'fleetline.task_history_20200101'
-const AHEAD = 8 // today, and a week
+const AHEAD = 8 // today and the next seven days
 
 const namesOf = async ({ run }: Queue, text: string) =>
   (await run((query) => query<{ name: string }>(text))).map(({ name }) => name)
 
-/** Those of now, not of when the run began. */
+/** Creates the missing days first: the date may have changed since the run began. */
 async function daysOf(queue: Queue): Promise<string[]> {
   await makePartitions(queue.database)
   return namesOf(queue, ATTACHED)
 }
 
-/** A day that no queue keeps any more. */
+/** Adds a day that no queue keeps any more. */
 async function addOldDay({ run }: Queue): Promise<void> {
   await run((query) =>
     query(
@@ -41,7 +41,7 @@ async function settleOne({ enqueue, newPod, claim, settle }: Queue): Promise<voi
   assert.equal(await settle(pod, (await claim(pod))[0]!, DONE), 'settled')
 }
 
-/** Somebody has read the history, and their transaction goes on: a backup, a report. */
+/** Opens a transaction that has read the history and stays open, such as a backup or a report. */
 async function openReader(t: TestContext, url: string): Promise<pg.Client> {
   const reader = new pg.Client(url)
   await reader.connect()
@@ -51,7 +51,7 @@ async function openReader(t: TestContext, url: string): Promise<pg.Client> {
   return reader
 }
 
-test('days are made a week ahead, and when a settlement finds none; each has the indexes of the history', async (t) => {
+test('a settlement that finds no day creates them a week ahead, each with the indexes of the history', async (t) => {
   const queue = await queueOn(t)
   const made = await daysOf(queue)
   for (const name of made) await queue.run((query) => query(`drop table ${name}`))
@@ -70,7 +70,7 @@ test('days are made a week ahead, and when a settlement finds none; each has the
   )
 })
 
-test('a day that no queue keeps is dropped, also after vacuum analyze; a day that a queue keeps is not', async (t) => {
+test('a day that no queue keeps is dropped, also after vacuum analyze; a day that a queue keeps stays', async (t) => {
   const queue = await queueOn(t)
   const made = await daysOf(queue)
   await addOldDay(queue)
@@ -87,7 +87,7 @@ test('a day that no queue keeps is dropped, also after vacuum analyze; a day tha
   assert.deepEqual(await namesOf(queue, ATTACHED), [OLD, ...made])
 })
 
-test('a long read of the history holds up neither new days nor settlements; the drop waits for it', async (t) => {
+test('a long read of the history delays neither new days nor settlements; the drop waits for it', async (t) => {
   const queue = await queueOn(t)
   const made = await daysOf(queue)
   await addOldDay(queue)
@@ -98,14 +98,16 @@ test('a long read of the history holds up neither new days nor settlements; the 
   const dropping = dropPartitions(queue.database)
   for (let n = 0; n < 10; n += 1) await settleOne(queue)
   await dropping
-  assert.ok((await namesOf(queue, ATTACHED)).includes(OLD), 'not now')
+  const during = await namesOf(queue, ATTACHED)
+  assert.ok(during.includes(OLD), `attached during the read: ${during.join(', ')}`)
   await settleOne(queue)
   await reader.query('commit')
   await dropPartitions(queue.database)
-  assert.ok(!(await namesOf(queue, ATTACHED)).includes(OLD))
+  const after = await namesOf(queue, ATTACHED)
+  assert.ok(!after.includes(OLD), `attached after the read: ${after.join(', ')}`)
 })
 
-test('a detached day that is needed again is attached, with its rows', async (t) => {
+test('a detached day that is needed again is attached with its rows', async (t) => {
   const queue = await queueOn(t)
   await settleOne(queue)
   const before = await daysOf(queue)
@@ -117,7 +119,7 @@ test('a detached day that is needed again is attached, with its rows', async (t)
   assert.equal((await queue.history()).length, 1)
 })
 
-test('the lock on the whole history is asked for 20 ms, and does not outlast its message; a day that others detached stays', async (t) => {
+test('a drop waits 20 ms for a lock and releases it in the same message; it leaves a day that others detached', async (t) => {
   const queue = await queueOn(t)
   await addOldDay(queue)
   const [config] = await queue.run((query) =>
@@ -137,5 +139,6 @@ test('the lock on the whole history is asked for 20 ms, and does not outlast its
   await dropPartitions(slow)
   await queue.run((query) => query(`alter table ${OLD}_detached rename to task_history_20200102`))
   await dropPartitions(queue.database)
-  assert.ok((await namesOf(queue, TABLES)).includes('fleetline.task_history_20200102'))
+  const tables = await namesOf(queue, TABLES)
+  assert.ok(tables.includes('fleetline.task_history_20200102'), tables.join(', '))
 })

@@ -30,7 +30,7 @@ function isRejected(code: string, text: RegExp) {
   return (error: unknown) => error instanceof Rejected && error.code === code && text.test(error.message)
 }
 
-test('Q10: in a caller’s transaction a task exists exactly if that commits, in whatever order they commit', async (t) => {
+test('Q10: a task of a caller’s transaction exists exactly if that transaction commits, in any order of commits', async (t) => {
   const { url, enqueuer, tasks, newPod, claim } = await queueOn(t)
   const [pod, early, late] = [await newPod(), await clientOf(t, url), await clientOf(t, url)]
   const rolledBack = await clientOf(t, url)
@@ -47,12 +47,12 @@ test('Q10: in a caller’s transaction a task exists exactly if that commits, in
   const [second] = await claim(pod)
   assert.equal(second!.input, 'late')
   await early.client.query('commit')
-  const [first, ...none] = await claim(pod)
-  assert.deepEqual([first!.input, none], ['early', []])
+  const inputs = (await claim(pod)).map(({ input }) => input)
+  assert.deepEqual(inputs, ['early'])
   assert.equal((await tasks()).length, 2)
 })
 
-test('a list is enqueued whole or not at all, in its order', async (t) => {
+test('a list is enqueued as a whole or not at all, and in its order', async (t) => {
   const { url, enqueuer, enqueue, tasks, newPod, claim } = await queueOn(t)
   const bad = [WORK, { machine: 'nobody-runs-this' }]
   await assert.rejects(
@@ -64,7 +64,7 @@ test('a list is enqueued whole or not at all, in its order', async (t) => {
   const { client, query } = await clientOf(t, url)
   await client.query('begin')
   await assert.rejects(enqueuer.enqueueIn(query, TENANT, bad), isRejected('not_found', /No pod/))
-  await client.query('commit') // the caller goes on
+  await client.query('commit') // the rejection has not broken the caller's transaction
   assert.deepEqual(await tasks(), [])
   const enqueued = await enqueue(TASK_LIMITS.list)
   assert.equal(new Set(enqueued.map(({ id }) => id)).size, TASK_LIMITS.list)
@@ -75,7 +75,7 @@ test('a list is enqueued whole or not at all, in its order', async (t) => {
   )
 })
 
-test('plans: a track is looked for once a name, however long the list', async (t) => {
+test('plans: an enqueue looks up each track once, however long its list is', async (t) => {
   const { run } = await queueOn(t)
   const list = Array.from({ length: 200 }, (_, n) => uuidV7(n, new Uint8Array(10)))
   const all = (value: unknown) => list.map(() => value)
@@ -102,10 +102,10 @@ test('plans: a track is looked for once a name, however long the list', async (t
     return Math.max(...nodes.map((node) => Number(/"Actual Loops":(\d+)/.exec(node)![1])))
   }
   assert.equal(await loopsOf(ENQUEUE), 1)
-  assert.equal(await loopsOf(ENQUEUE.replaceAll(' materialized', '')), 200, 'a lookup a task')
+  assert.equal(await loopsOf(ENQUEUE.replaceAll(' materialized', '')), 200, 'mutant: one lookup per task')
 })
 
-test('Q1: under one id a task is there once, also when it comes again after its end', async (t) => {
+test('Q1: a task with a given id is stored once, also when it is enqueued again after its end', async (t) => {
   const { enqueuer, tasks, history, newPod, claim, settle } = await queueOn(t)
   const spec = { ...WORK, id: named(1), input: { to: 'ada', n: 1 } }
   const both = await Promise.all([enqueuer.enqueue(TENANT, spec), enqueuer.enqueue(TENANT, spec)])
@@ -120,21 +120,26 @@ test('Q1: under one id a task is there once, also when it comes again after its 
   await assert.rejects(other(), isRejected('conflict', /Another task/))
   const together = [1, 2].map((input) => enqueuer.enqueue(TENANT, { ...WORK, id: named(2), input }))
   const [first, second] = await Promise.allSettled(together)
-  assert.deepEqual([first?.status, second?.status], ['fulfilled', 'rejected'], 'in one batch, too')
+  assert.deepEqual(
+    { first: first?.status, second: second?.status },
+    { first: 'fulfilled', second: 'rejected' },
+    'two tasks with one id in one batch',
+  )
   assert.deepEqual(
     (await tasks()).map(({ input }) => input).slice(1),
     [1],
-    'who hears of it is who was stored',
+    'the task that was acknowledged is the one that is stored',
   )
 
   const pod = await newPod()
   await settle(pod, (await claim(pod))[0]!, DONE)
   assert.deepEqual(await again(), { id: spec.id, created: false })
   await assert.rejects(other(), isRejected('conflict', /Another task/))
-  assert.deepEqual([(await tasks()).length, (await history()).length], [1, 1])
+  assert.equal((await tasks()).length, 1)
+  assert.equal((await history()).length, 1)
 })
 
-/** Enqueues three tasks, whose first commit is not answered; meanwhile they may run and end. Answers how many live and ended. */
+/** Enqueues three tasks. The answer to the first commit is lost; meanwhile the tasks may end. Counts live and ended tasks. */
 async function answerLost(t: TestContext, { theyEnd = false, mutate = (text: string) => text } = {}) {
   const { database, tasks, history, newPod, claim, settle } = await queueOn(t)
   const pod = await newPod()
@@ -152,21 +157,23 @@ async function answerLost(t: TestContext, { theyEnd = false, mutate = (text: str
     },
   }
   assert.equal((await partsOn(losing).enqueue(3)).length, 3)
-  return [(await tasks()).length, (await history()).length]
+  return { live: (await tasks()).length, ended: (await history()).length }
 }
 
-test('Q1: an enqueue whose commit was not answered is sent again, and its tasks are there once', async (t) => {
-  assert.deepEqual(await answerLost(t), [3, 0])
-  assert.deepEqual(await answerLost(t, { theyEnd: true }), [0, 3])
-  const blind = (text: string) => (text === ENDED_BEFORE ? 'select where $1::uuid[] is null' : text)
-  assert.deepEqual(
-    await answerLost(t, { theyEnd: true, mutate: blind }),
-    [3, 3],
-    'without a look at the history',
-  )
+test('Q1: an enqueue is sent again after a lost answer, and its tasks are stored once', async (t) => {
+  assert.deepEqual(await answerLost(t), { live: 3, ended: 0 })
 })
 
-test('S15: what cannot be stored is refused alone; what came beside it is stored', async (t) => {
+test('Q1: an enqueue that is sent again does not store tasks that have ended meanwhile', async (t) => {
+  assert.deepEqual(await answerLost(t, { theyEnd: true }), { live: 0, ended: 3 })
+})
+
+test('mutant of Q1, an enqueue that does not look into the history: tasks that have ended are stored again', async (t) => {
+  const blind = (text: string) => (text === ENDED_BEFORE ? 'select where $1::uuid[] is null' : text)
+  assert.deepEqual(await answerLost(t, { theyEnd: true, mutate: blind }), { live: 3, ended: 3 })
+})
+
+test('S15: a task that cannot be stored is rejected alone, and the others in its batch are stored', async (t) => {
   const { enqueuer, tasks } = await queueOn(t)
   const cases: readonly (readonly [spec: object, code: string, text: RegExp])[] = [
     [{ input: 'a\0b' }, 'invalid', /input: the character U\+0000/],
@@ -202,7 +209,7 @@ test('S15: what cannot be stored is refused alone; what came beside it is stored
   assert.equal((await tasks()).length, 1)
 })
 
-/** A role of the test's own, with no rights yet. */
+/** Creates a role for this test, without any rights. */
 async function createRole(t: TestContext, client: pg.Client, prefix: string) {
   const role = `${prefix}_${process.pid}`
   await client.query(`create role ${role}`)
@@ -212,7 +219,7 @@ async function createRole(t: TestContext, client: pg.Client, prefix: string) {
   return role
 }
 
-test('a program in any language enqueues by fleetline.enqueue, with no right but to call it', async (t) => {
+test('a program in any language can enqueue through fleetline.enqueue, with no other right than to call it', async (t) => {
   const { url, run, tasks, newPod, claim } = await queueOn(t)
   const { client } = await clientOf(t, url)
   const role = await createRole(t, client, 'caller')
@@ -237,16 +244,19 @@ test('a program in any language enqueues by fleetline.enqueue, with no right but
   await client.query('rollback')
 
   const pod = await newPod()
-  const [claimed, ...none] = await claim(pod)
-  assert.deepEqual([claimed!.input, claimed!.priority, claimed!.maxAttempts, none], [{ n: 1 }, 5, 2, []])
+  const claimed = await claim(pod)
+  assert.deepEqual(
+    claimed.map(({ input, priority, maxAttempts }) => ({ input, priority, maxAttempts })),
+    [{ input: { n: 1 }, priority: 5, maxAttempts: 2 }],
+  )
   assert.deepEqual((await tasks()).map(({ state }) => state).toSorted(), ['claimed', 'waiting'])
   const { length } = await run((query) =>
     query(`select from fleetline.tasks where uuid_send(id) < '\\x0190'`),
   )
-  assert.equal(length, 0, 'ids are in the order of time')
+  assert.equal(length, 0, 'ids begin with the current time')
 })
 
-test('S1: a role enqueues for the tenants that were granted to it or to a group that it is in, and for no other', async (t) => {
+test('S1: a role can enqueue only for tenants that were granted to it or to a group of which it is a member', async (t) => {
   const { url, run } = await queueOn(t)
   const { client } = await clientOf(t, url)
   const [one, group] = [await createRole(t, client, 'one'), await createRole(t, client, 'team')]
@@ -269,7 +279,7 @@ test('S1: a role enqueues for the tenants that were granted to it or to a group 
   await client.query(`insert into fleetline.tenants (name) values ('other')`)
   await client.query(`grant usage on schema fleetline to ${one}`)
   await client.query(`grant execute on function fleetline.enqueue to ${one}`)
-  await assert.rejects(asRole(''), refused, 'execute alone gives no tenant')
+  await assert.rejects(asRole(''), refused, 'the right to execute grants no tenant')
   await client.query(`select fleetline.grant_enqueue('${one}', 'other')`)
   await asRole('')
   await asRole(inOther)
@@ -301,11 +311,11 @@ test('S1: a role enqueues for the tenants that were granted to it or to a group 
     'no function still has a grant to these roles',
   )
   await client.query(`select fleetline.enqueue('default', 'work', '1', '{"tenant": "other"}')`)
-  assert.deepEqual(await tenants(), ['other', 'other', 'dev', 'other'], 'the owner has every tenant')
+  assert.deepEqual(await tenants(), ['other', 'other', 'dev', 'other'], 'the owner may use every tenant')
   await assert.rejects(client.query(`select fleetline.grant_enqueue('${one}', 'nobody')`), /no tenant nobody/)
 })
 
-test('S1: the rights of a role count where its code runs: in functions that others call, not in what a superuser analyzes', async (t) => {
+test('S1: a role’s own rights count in its functions, whether another role calls them or a superuser’s ANALYZE', async (t) => {
   const { url, tasks } = await queueOn(t)
   const { client } = await clientOf(t, url)
   const [owner, web] = [await createRole(t, client, 'owner'), await createRole(t, client, 'web')]
@@ -314,7 +324,7 @@ test('S1: the rights of a role count where its code runs: in functions that othe
     `select fleetline.grant_enqueue('${owner}', 'other'); create schema own authorization ${owner}`,
   )
   await client.query(`grant usage on schema own to ${web}; set role ${owner}`)
-  // Run by the superuser's ANALYZE, as the owner of the table, this would be the superuser's to anybody who asked who logged in.
+  // The superuser's ANALYZE runs own.trick as the owner of the table. A check of session_user would take it for the superuser.
   await client.query(`
     create function own.trick(n int) returns int immutable language plpgsql as $$ begin
       if session_user <> current_user then
@@ -338,7 +348,7 @@ test('S1: the rights of a role count where its code runs: in functions that othe
   )
 })
 
-test('roles that could execute fleetline.enqueue before a tenant was needed have the one that they used', async (t) => {
+test('roles that could execute fleetline.enqueue before migration 18 can enqueue for the tenant dev after it', async (t) => {
   const url = await databaseFor(t, 'template1')
   await migrateUp({ databaseUrl: url, migrations: migrationFiles().filter(({ number }) => number < 18) })
   const { client } = await clientOf(t, url)

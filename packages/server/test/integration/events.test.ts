@@ -31,7 +31,7 @@ async function metricOf(admin: string, name: string): Promise<string | undefined
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, n) => from + n)
 
-test('a page as it was written; what is asked for in a wrong way is refused by its field', async (t) => {
+test('a page shows messages as they were written; an invalid query is rejected with the name of its field', async (t) => {
   const { gateway, session, at, say } = await open(t)
   const message = {
     id: 'm-1',
@@ -43,11 +43,14 @@ test('a page as it was written; what is asked for in a wrong way is refused by i
   await say('second')
   const page = (await call('GET', `${at}/messages?limit=1&after=0`)).body as Page
   const { at: time, ...item } = page.items[0]!
-  assert.deepEqual([item, page.head], [{ seq: 1, ...message, author: { kind: 'agent', id: 'bot' } }, 2])
+  assert.deepEqual(item, { seq: 1, ...message, author: { kind: 'agent', id: 'bot' } })
+  assert.equal(page.head, 2)
   assert.ok(Math.abs(Date.parse(time) - Date.now()) < 600_000, time)
   const seqs = async (query: string) =>
     ((await call('GET', `${at}/messages${query}`)).body as Page).items.map(({ seq }) => seq)
-  assert.deepEqual([await seqs(''), await seqs('?before=2'), await seqs('?after=2')], [[1, 2], [1], []])
+  assert.deepEqual(await seqs(''), [1, 2])
+  assert.deepEqual(await seqs('?before=2'), [1])
+  assert.deepEqual(await seqs('?after=2'), [])
   for (const [path, text] of [
     ['messages?after=1&before=2', /takes after or before/],
     ['messages?limit=101', /limit: must be from 1 to 100/],
@@ -55,11 +58,12 @@ test('a page as it was written; what is asked for in a wrong way is refused by i
     ['events?after=-1', /after: must be a whole number/],
   ] as const) {
     const { status, body } = await call('GET', `${gateway}/v1/sessions/${session}/${path}`)
-    assert.deepEqual([status, text.test(refusalSchema.parse(body).error.text)], [400, true], path)
+    assert.equal(status, 400, `${path}: ${status}`)
+    assert.match(refusalSchema.parse(body).error.text, text)
   }
 })
 
-test('D1: from stored to live without a seam; who comes back with Last-Event-ID misses nothing', async (t) => {
+test('D1: a follower goes from stored to live messages without a gap; with Last-Event-ID it resumes without one', async (t) => {
   const { pod, at, say } = await open(t)
   for (const n of numbers(1, 3)) await say(`stored ${n}`)
   const first = await readEvents(t, `${at}/events?after=1`)
@@ -83,18 +87,19 @@ test('D1: from stored to live without a seam; who comes back with Last-Event-ID 
   assert.equal(await second.ended, true)
 })
 
-test('D3: who asks for what follows a seq beyond the head is told to begin anew; a full pod says so', async (t) => {
+test('D3: a follower that asks for a seq beyond the head is told to start again; a full pod answers 503', async (t) => {
   const { session, at, say } = await open(t, { maxFollowers: '1' })
   await say('only')
   const reader = await readEvents(t, `${at}/events?after=11`)
   await untilSeq(reader, 1)
   assert.deepEqual(reader.frames[0], { type: 'gap', session, reason: 'diverged', from: 12, to: 0 })
-  assert.equal(reader.events[0]!.id, '0', 'cut here, it resumes at the beginning')
+  assert.equal(reader.events[0]!.id, '0', 'if it is cut here, it resumes at the beginning')
   const full = await call('GET', `${at}/events`)
-  assert.deepEqual([full.status, refusalSchema.parse(full.body).error.code], [503, 'unavailable'])
+  assert.equal(full.status, 503)
+  assert.equal(refusalSchema.parse(full.body).error.code, 'unavailable')
 })
 
-test('a reader counts from when it asks, and one that leaves before its stream began does not stay', async (t) => {
+test('a follower counts from its request on, and no longer if it leaves before its stream begins', async (t) => {
   const { admin, url, at, say } = await open(t, { maxFollowers: '1' })
   await say('first')
   const metric = (name: string) => metricOf(admin, name)
@@ -103,28 +108,32 @@ test('a reader counts from when it asks, and one that leaves before its stream b
   const locked = new pg.Client(url)
   await locked.connect()
   atEnd(t, () => locked.end())
-  await locked.query('begin; lock table fleetline.messages') // its first read waits here
+  await locked.query('begin; lock table fleetline.messages') // the follower's first read waits here
   const leaving = get(`${at}/events`)
   leaving.on('error', () => undefined)
   await eventually(async () => assert.equal(await metric('fleetline_followers'), '1'), {
-    what: 'it to count',
+    what: 'the follower to count',
   })
-  assert.equal((await call('GET', `${at}/events`)).status, 503, 'and there is room for one')
+  assert.equal((await call('GET', `${at}/events`)).status, 503, 'the pod takes one follower')
   leaving.destroy()
   await locked.query('rollback')
   await eventually(async () => assert.equal(await metric('fleetline_followers'), '0'), {
-    what: 'it to be gone',
+    what: 'the follower to be gone',
   })
 
   const reader = await readEvents(t, `${at}/events`)
   await untilSeq(reader, 1)
   reader.cut()
-  await eventually(async () => assert.ok(Number(await metric(streams)) >= 1), {
-    what: 'a stream that was left to count',
-  })
+  await eventually(
+    async () => {
+      const count = Number(await metric(streams))
+      assert.ok(count >= 1, `${count} streams`)
+    },
+    { what: 'the stream that was cut to be counted' },
+  )
 })
 
-/** So many messages of 250 KB in each session. */
+/** Stores `count` messages of 250 KB in each session. */
 async function fill(t: TestContext, url: string, count: number): Promise<void> {
   const database = await openDatabase(t, url)
   await database.transaction(async (query) => {
@@ -139,10 +148,10 @@ async function fill(t: TestContext, url: string, count: number): Promise<void> {
   })
 }
 
-test('D3: a reader that takes nothing is closed, and resumes behind the last id that it has', async (t) => {
+test('D3: a follower that reads nothing is disconnected, and resumes after the last id that it has', async (t) => {
   const { admin, url, session, at } = await open(t, { stallMs: '300' })
   await fill(t, url, 120)
-  const [stalled] = (await once(get(`${at}/events`), 'response')) as [IncomingMessage] // and nobody reads it
+  const [stalled] = (await once(get(`${at}/events`), 'response')) as [IncomingMessage] // nobody reads it
   atEnd(t, () => stalled.destroy())
   const followers = () => metricOf(admin, 'fleetline_followers')
   await eventually(async () => assert.equal(await followers(), '0'), {
@@ -154,8 +163,8 @@ test('D3: a reader that takes nothing is closed, and resumes behind the last id 
   const drain = async () => {
     for await (const text of stalled.setEncoding('utf8')) parser.feed(text as string)
   }
-  await assert.rejects(drain(), { code: 'ECONNRESET' }, 'it was cut, not ended')
-  assert.ok(Number(lastId) < 120)
+  await assert.rejects(drain(), { code: 'ECONNRESET' }, 'the stream was cut, not ended')
+  assert.ok(Number(lastId) < 120, `last id ${lastId}`)
   const other = await podOn(t, url, { stallMs: '600000' })
   const resumed = await readEvents(t, `${other.gateway}/v1/sessions/${session}/events`, {
     'last-event-id': lastId,
@@ -167,7 +176,7 @@ test('D3: a reader that takes nothing is closed, and resumes behind the last id 
   )
 })
 
-/** Takes a little now and then, so that it never stalls; all of it would take minutes. */
+/** Reads a little now and then, so that it never stalls. To read everything would take minutes. */
 async function trickle(t: TestContext, url: string): Promise<void> {
   const [answer] = (await once(get(url), 'response')) as [IncomingMessage]
   atEnd(t, () => answer.destroy())
@@ -176,13 +185,19 @@ async function trickle(t: TestContext, url: string): Promise<void> {
   while (!(await pieces.next()).done) await pause()
 }
 
-test('followers hold no more bytes than the setting says: who reads is served, who only holds is cut', async (t) => {
+test('followers hold no more bytes than the setting allows: a quick reader is served, slow ones are cut', async (t) => {
   const most = 4 * 1024 * 1024 // four events
   const { admin, url, at } = await open(t, { stallMs: '1000', followBytes: `${most}` })
   await fill(t, url, 30)
   const heldBytes = async () => Number(await metricOf(admin, 'fleetline_follow_bytes'))
   for (let n = 0; n < 6; n += 1) void trickle(t, `${at}/events`).catch(() => undefined)
-  await eventually(async () => assert.ok((await heldBytes()) > most / 2), { what: 'them to hold something' })
+  await eventually(
+    async () => {
+      const held = await heldBytes()
+      assert.ok(held > most / 2, `${held} bytes`)
+    },
+    { what: 'the slow readers to hold bytes' },
+  )
   const quick = await readEvents(t, `${at}/events`)
   let peak = 0
   await eventually(
@@ -190,8 +205,9 @@ test('followers hold no more bytes than the setting says: who reads is served, w
       peak = Math.max(peak, await heldBytes())
       assert.equal(quick.items.at(-1)?.seq, 30)
     },
-    { what: 'one that reads to be at the head', patienceMs: 120_000 },
+    { what: 'the quick reader to be at the head', patienceMs: 120_000 },
   )
   assert.ok(peak <= most, `${peak} bytes`)
-  assert.ok(Number(await metricOf(admin, 'fleetline_followers_cut_total')) > 0)
+  const cut = Number(await metricOf(admin, 'fleetline_followers_cut_total'))
+  assert.ok(cut > 0, `${cut} followers were cut`)
 })

@@ -1,4 +1,4 @@
-// L11, P4: a row that somebody else holds, for as long as the test wants, keeps nobody waiting but what needs that row.
+// L11, P4: another transaction locks a row for as long as the test wants. Only work that needs this row waits for it.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { formatId, uuidV7 } from '@fleetline/protocol'
@@ -14,7 +14,7 @@ import { DONE, queueOn, TENANT } from '../support/tasks.ts'
 
 const MINUTE_MS = 60_000
 
-/** What was done is neither committed nor rolled back until it is let go. */
+/** Does the work in a transaction that stays open until the returned function is called. */
 async function hold(database: Transactions, work: (query: Query) => Promise<unknown>) {
   const [holds, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const held = database.transaction(
@@ -46,7 +46,7 @@ async function sessionsOn(t: TestContext) {
   return { pod, mine, theirs, letGo }
 }
 
-test('L11 P4: a held session: others are answered, in one batch with it too; let go, it has its order', async (t) => {
+test('L11 P4: while a session is locked, others are answered, even in its batch; then its own are stored in order', async (t) => {
   const { pod, mine, theirs, letGo } = await sessionsOn(t)
   const appender = appenderOn(pod)
   const held = ['a', 'b', 'c'].map((id) => appender.append({ ...mine, draft: textDraft(id) }))
@@ -58,7 +58,7 @@ test('L11 P4: a held session: others are answered, in one batch with it too; let
       deduped: false,
     })
   }
-  assert.ok(await isPending(Promise.race(held)))
+  assert.ok(await isPending(Promise.race(held)), 'the locked session has no answer yet')
   await letGo()
   const seqs = (await Promise.all(held)).map((appended) => appended.type === 'stored' && appended.seq)
   assert.deepEqual(seqs, [1, 2, 3, 4])
@@ -86,12 +86,12 @@ test('mutant, a batch that waits for the row: the others wait too', async (t) =>
   const appender = appenderOn(waiting)
   const both = [mine, theirs].map((key) => appender.append({ ...key, draft: textDraft('a') }))
   await eventually(() => assert.equal(waits, 1), { what: 'the batch to wait' })
-  assert.ok(await isPending(both[1]!))
+  assert.ok(await isPending(both[1]!), 'the other session has no answer yet')
   await letGo()
   await Promise.all(both)
 })
 
-test('P4: what waits for a held row is told as unavailable at its deadline', async (t) => {
+test('P4: an append that waits for a locked row fails as unavailable at its deadline', async (t) => {
   const { pod, mine, theirs, letGo } = await sessionsOn(t)
   const appender = appenderOn(pod, { deadlineMs: 1_000 })
   const isUnavailable = (error: unknown) => error instanceof Retry && error.code === 'unavailable'
@@ -101,21 +101,24 @@ test('P4: what waits for a held row is told as unavailable at its deadline', asy
   await letGo()
 })
 
-test('L11: an id that an open transaction took: other tasks are enqueued meanwhile, and then that one', async (t) => {
+test('L11: an enqueue waits for the open transaction that has its id, and other tasks are enqueued meanwhile', async (t) => {
   const { url, enqueuer, tasks } = await queueOn(t)
   const id = formatId('task', 0, uuidV7(Date.now(), crypto.getRandomValues(new Uint8Array(10))))
   const spec = { machine: 'work', input: 'held', id }
   const letGo = await hold(await openDatabase(t, url), (query) => enqueuer.enqueueIn(query, TENANT, [spec]))
   const same = enqueuer.enqueue(TENANT, spec)
   const others = Array.from({ length: 20 }, (_, n) => enqueuer.enqueue(TENANT, { machine: 'work', input: n }))
-  assert.ok((await Promise.all(others)).every(({ created }) => created))
-  assert.ok(await isPending(same))
+  assert.deepEqual(
+    (await Promise.all(others)).filter(({ created }) => !created),
+    [],
+  )
+  assert.ok(await isPending(same), 'the task with the same id has no answer yet')
   await letGo()
   assert.deepEqual(await same, { id, created: false })
   assert.equal((await tasks()).length, 21)
 })
 
-test('L11: a task that somebody holds: others are settled meanwhile, and then that one', async (t) => {
+test('L11: a settlement waits while its task is locked, and other tasks are settled meanwhile', async (t) => {
   const { url, enqueue, newPod, claim, settle, history } = await queueOn(t)
   await enqueue(9)
   const pod = await newPod()
@@ -124,8 +127,12 @@ test('L11: a task that somebody holds: others are settled meanwhile, and then th
     query('select from fleetline.tasks where id = $1 for update', [mine!.id]),
   )
   const held = settle(pod, mine!, DONE)
-  assert.ok((await Promise.all(theirs.map((one) => settle(pod, one, DONE)))).every((it) => it === 'settled'))
-  assert.ok(await isPending(held))
+  const others = await Promise.all(theirs.map((one) => settle(pod, one, DONE)))
+  assert.deepEqual(
+    others,
+    theirs.map(() => 'settled'),
+  )
+  assert.ok(await isPending(held), 'the locked task has no answer yet')
   await letGo()
   assert.equal(await held, 'settled')
   assert.equal((await history()).length, 9)

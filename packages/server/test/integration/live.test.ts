@@ -1,4 +1,4 @@
-// What an agent says before it is in the log: readers on the pod that runs the turn, and on another one.
+// The chunks of a reply, before it is stored in the log: for readers on the pod that runs the turn, and on another pod.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import type { Frame } from '@fleetline/protocol'
@@ -48,7 +48,7 @@ const untilEnd = (readers: readonly Reader[], turn: string, state: string) =>
     },
     { what: `the readers to see the turn ${state}` },
   )
-/** What was told, each thing once. */
+/** What the reader was told, in order. Repeats in a row and queued turns are left out. */
 function orderOf(frames: readonly Frame[]): string[] {
   const names = frames.map((frame) =>
     frame.type === 'turn' ? `${frame.turn.state} ${frame.turn.attempt} ${frame.turn.pod}` : frame.type,
@@ -56,7 +56,7 @@ function orderOf(frames: readonly Frame[]): string[] {
   return names.filter((name, place) => name !== names[place - 1] && !name.startsWith('queued'))
 }
 
-test('D4: readers here and elsewhere see each word, who joins in the middle all so far, and the final is what they saw', async (t) => {
+test('D4: readers on both pods, also those that join late, see every word of the reply that is then stored', async (t) => {
   const steps = createSteps()
   const pods = await twoPodsOn(t, async function* () {
     yield { type: 'start', messageMetadata: { model: 'm' } }
@@ -81,8 +81,12 @@ test('D4: readers here and elsewhere see each word, who joins in the middle all 
   steps.take(0)
   const all = [...first, ...late]
   await untilSaid(all, turn!, 'one two three')
-  const isFinished = ({ frames }: Reader) => openMessage(frames, turn!)?.metadata?.['tokens'] === 3
-  await eventually(() => assert.ok(all.every(isFinished)), { what: 'the finish' })
+  await eventually(
+    () => {
+      for (const { frames } of all) assert.equal(openMessage(frames, turn!)?.metadata?.['tokens'], 3)
+    },
+    { what: 'the finish' },
+  )
   steps.take(1)
   await untilEnd([...all, ...back], turn!, 'done')
   for (const { frames, items } of all) {
@@ -97,15 +101,15 @@ test('D4: readers here and elsewhere see each word, who joins in the middle all 
   }
   for (const { frames } of back) {
     const chunks = frames.flatMap((frame) => (frame.type === 'chunks' ? frame.chunks : []))
-    assert.deepEqual(chunks[0], { type: 'text-delta', id: '1', delta: 'three' }, 'from where they were')
+    assert.deepEqual(chunks[0], { type: 'text-delta', id: '1', delta: 'three' }, 'they resume there')
   }
   const isGone = async () => assert.deepEqual(await pods.run('select from fleetline.chunks'), [])
   await eventually(isGone, { what: 'its chunks to be gone' })
   const [behind] = [await pods.follow('there', { 'last-event-id': gone })]
-  await untilEnd([behind], turn!, 'done') // and one who was away hears how it ended
+  await untilEnd([behind], turn!, 'done') // a reader that was away learns how the turn ended
 })
 
-test('D4: a new attempt begins the message anew for every reader; a failure is told behind what it had said', async (t) => {
+test('D4: a new attempt starts the reply again for every reader, and a failure comes after what was said', async (t) => {
   const steps = createSteps()
   const pods = await twoPodsOn(t, async function* ({ turn: { attempt } }) {
     yield { type: 'text-start', id: '1' }
@@ -142,19 +146,19 @@ test('D4: a new attempt begins the message anew for every reader; a failure is t
     ])
     const items = frames.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
     assert.deepEqual(
-      items.map(({ parts, status }) => [parts[0]!['text'], status]),
+      items.map(({ parts, status }) => ({ text: parts[0]!['text'], status })),
       [
-        ['hi', undefined],
-        ['words of 2', 'failed'],
+        { text: 'hi', status: undefined },
+        { text: 'words of 2', status: 'failed' },
       ],
     )
   }
 })
 
-test('D4: who was away is told how turns ended, those of its epoch on, in their order; an id that is none is refused', async (t) => {
+test('D4: a reader that was away learns how turns ended, from its epoch on and in order; an invalid event id is rejected', async (t) => {
   const pods = await twoPodsOn(t, async function* ({ turn: { epoch } }) {
     if (epoch === 2) yield { type: 'nonsense' }
-    yield { type: 'finish' } // it has nothing to say: no head moves
+    yield { type: 'finish' } // it says nothing, so the head does not move
   })
   const reader = await pods.follow('there')
   const turns: string[] = []
@@ -172,7 +176,7 @@ test('D4: who was away is told how turns ended, those of its epoch on, in their 
   ]
   await untilEnd(asked, turns[2]!, 'done')
   for (const one of asked) assert.deepEqual(ends(one), turns.slice(1))
-  const fresh = await pods.follow('there', { 'last-event-id': '3.9.1.1' }) // of another history: as if it came now
+  const fresh = await pods.follow('there', { 'last-event-id': '3.9.1.1' }) // an id of another history: it is a new reader
   const { turn } = await pods.send('d')
   await untilEnd([fresh, ...asked], turn!, 'done')
   assert.deepEqual(ends(fresh), [turn])
@@ -180,7 +184,7 @@ test('D4: who was away is told how turns ended, those of its epoch on, in their 
     await assert.rejects(pods.follow('here', { 'last-event-id': id }), /400/, id)
 })
 
-test('D3: a log that is cut while a turn is told: the reader begins anew, and goes on with the turn', async (t) => {
+test('D3: if the log is cut while a turn runs, readers start again and go on with the turn', async (t) => {
   const steps = createSteps()
   const pods = await twoPodsOn(t, async function* () {
     yield { type: 'text-start', id: '1' }
@@ -194,10 +198,12 @@ test('D3: a log that is cut while a turn is told: the reader begins anew, and go
   const untilOpen = (from: (frames: readonly Frame[]) => number) =>
     eventually(
       () => {
-        for (const { frames } of readers)
-          assert.ok(frames.slice(from(frames)).some(({ type }) => type === 'chunks'))
+        for (const { frames } of readers) {
+          const types = frames.slice(from(frames)).map(({ type }) => type)
+          assert.ok(types.includes('chunks'), types.join())
+        }
       },
-      { what: 'what is said' },
+      { what: 'the chunks of the turn' },
     )
   await untilOpen(() => 0)
   await pods.run('delete from fleetline.messages where seq > 1; update fleetline.sessions set head = 1')
@@ -212,7 +218,7 @@ test('D3: a log that is cut while a turn is told: the reader begins anew, and go
 const delta = (text: string) => ({ type: 'text-delta' as const, id: '1', delta: text })
 const ANEW = { attempt: 0, next: 0 }
 
-/** Two pods, of which the first runs `count` turns; time stands still but for `tick`. */
+/** Two pods. The first runs `count` turns. Only `tick` moves the time. */
 async function streaming(t: TestContext, count: number, flags: Readonly<Record<string, string>> = {}) {
   const { database, run, key, pod } = await conversationOn(t)
   const clock = manualClock()
@@ -263,7 +269,7 @@ async function streaming(t: TestContext, count: number, flags: Readonly<Record<s
   }
   const isStill = () => eventually(() => assert.equal(clock.sleepers, 4), { what: 'the end of the tick' })
   await isStill()
-  /** One of every loop; answers how many statements it took. */
+  /** Lets every loop run once. Returns how many statements that took. */
   const tick = async (ms = TICK_MS) => {
     const before = seen.statements
     await clock.advance(ms)
@@ -274,42 +280,43 @@ async function streaming(t: TestContext, count: number, flags: Readonly<Record<s
   return { run, key, pod, seen, turns, streams, watches, fenced, tick, hint, here, database, metrics }
 }
 
-test('one statement a tick writes all streams, and one reads all that are followed elsewhere', async (t) => {
+test('one statement a tick writes all streams of a pod, and one reads all turns that run elsewhere', async (t) => {
   const { tick, streams, watches, here, turns } = await streaming(t, 50)
-  assert.equal(await tick(), 1, 'a read: who runs them')
+  assert.equal(await tick(), 1, 'a read, to find who runs the turns')
   const standing = watches[7]!.version()
   for (const [n, { push }] of streams.entries()) [`a${n}`, 'b'].forEach((text) => void push(delta(text)))
   const near = here.watch(turns[7]!)
   const expected = { attempt: 1, index: 0, count: 2, chunks: [delta('a7b')] }
-  assert.deepEqual(near.take(ANEW), expected, 'here, at once')
+  assert.deepEqual(near.take(ANEW), expected, 'a reader on its pod has it at once')
   assert.equal(await tick(), 2, 'a flush and a read')
   assert.equal(await tick(), 1, 'a read')
-  assert.ok(watches.every((watch) => watch.take(ANEW)?.count === 2))
+  for (const watch of watches) assert.equal(watch.take(ANEW)?.count, 2)
   assert.deepEqual(watches[7]!.take(ANEW), expected)
-  assert.equal(watches[7]!.version(), standing + 1, 'its first words: what it answers is known now')
+  assert.equal(watches[7]!.version(), standing + 1, 'by its first chunk, a turn says what it answers')
   void streams[7]!.push(delta('c'))
   await tick()
   await tick()
-  assert.deepEqual([watches[7]!.take(ANEW)?.count, watches[7]!.version()], [3, standing + 1])
-  assert.equal(watches[7]!.take({ attempt: 1, next: 1 })?.index, 0, 'inside of a piece: all so far')
-  assert.equal(watches[7]!.take({ attempt: 1, next: 3 }), undefined)
-  assert.equal(watches[7]!.take({ attempt: 2, next: 0 }), undefined, 'it has seen a later attempt')
+  assert.equal(watches[7]!.take(ANEW)?.count, 3)
+  assert.equal(watches[7]!.version(), standing + 1, 'later chunks do not change the version')
+  assert.equal(watches[7]!.take({ attempt: 1, next: 1 })?.index, 0, 'inside a piece: everything so far')
+  assert.equal(watches[7]!.take({ attempt: 1, next: 3 }), undefined, 'at the end: nothing yet')
+  assert.equal(watches[7]!.take({ attempt: 2, next: 0 }), undefined, 'the reader has seen a later attempt')
 })
 
-test('E8: an attempt that has nothing to say is told at the hint that its turn was stopped', async (t) => {
+test('E8: after a hint, an attempt that says nothing learns that its turn was stopped', async (t) => {
   const { tick, hint, run, turns, fenced } = await streaming(t, 2)
   const [{ turn }] = turns as [(typeof turns)[0]]
   await run((query) => query('delete from fleetline.tasks where id = $1', [turn]))
   await tick()
-  assert.deepEqual(fenced, [], 'nobody asked')
+  assert.deepEqual(fenced, [], 'without a hint the pod does not ask')
   hint(stopTopic(turns[1]!.turn))
   hint(stopTopic(turn))
-  assert.equal(await tick(), 2, 'the question, and a read')
+  assert.equal(await tick(), 2, 'one statement asks, one reads')
   assert.deepEqual(fenced, [turn])
-  assert.equal(await tick(), 1, 'it is asked once')
+  assert.equal(await tick(), 1, 'the pod asks once')
 })
 
-test('a flush whose answer is lost is sent again as it was; what PostgreSQL forgot is not guessed', async (t) => {
+test('a flush whose answer is lost is sent again unchanged; readers get nothing behind a lost chunk', async (t) => {
   const { tick, streams, watches, seen, run, key, turns } = await streaming(t, 1)
   const [{ push }, watch] = [streams[0]!, watches[0]!]
   void push(delta('one '))
@@ -322,7 +329,7 @@ test('a flush whose answer is lost is sent again as it was; what PostgreSQL forg
     await tick()
     assert.deepEqual(watch.take(ANEW), both)
   }
-  await eventually(check, { what: 'both' }) // after a failure a loop pauses for a while
+  await eventually(check, { what: 'both chunks' }) // after a failure a loop pauses for a while
   const bodies = await run((query) => query('select index, count from fleetline.chunks order by index'))
   assert.deepEqual(bodies, [
     { index: 0, count: 1 },
@@ -344,16 +351,16 @@ test('a flush whose answer is lost is sent again as it was; what PostgreSQL forg
   assert.deepEqual(watch.take({ attempt: 1, next: 2 })?.chunks, [delta('2.0 ')])
 })
 
-test('E1: chunks of an attempt that is not current are refused; mutant, a flush without its fence', async (t) => {
+test('E1: chunks of an attempt that is not current are rejected; mutant, a flush without its fence', async (t) => {
   const { tick, streams, watches, fenced, run, turns, pod, database } = await streaming(t, 2)
   streams.forEach(({ push }) => push(delta('old ')))
   await tick()
   await run((query) => query('update fleetline.tasks set attempt = 2 where id = $1', [turns[0]!.turn]))
   streams.forEach(({ push }) => push(delta('dead ')))
   await tick()
-  assert.deepEqual(fenced, [turns[0]!.turn], 'its neighbour goes on')
+  assert.deepEqual(fenced, [turns[0]!.turn], 'the other turn goes on')
   await tick()
-  assert.equal(watches[0]!.take(ANEW), undefined, 'of the second attempt there is nothing yet')
+  assert.equal(watches[0]!.take(ANEW), undefined, 'the second attempt has said nothing yet')
   assert.deepEqual(watches[1]!.take(ANEW)?.chunks, [delta('old dead ')])
 
   const late = { ...turns[0]!, attempt: 1, pod, index: 9, count: 1, body: '[]' }
@@ -365,15 +372,17 @@ test('E1: chunks of an attempt that is not current are refused; mutant, a flush 
     ])
   }
   const written = () => run((query) => query('select from fleetline.chunks where index = 9'))
-  assert.deepEqual([await flush((text) => text), await written()], [new Set(), []])
+  assert.deepEqual(await flush((text) => text), new Set())
+  assert.deepEqual(await written(), [])
   const unfenced = (text: string) => text.replace(' and k.attempt = s.attempt', '')
   assert.notEqual(unfenced(CHUNKS_FLUSH), CHUNKS_FLUSH)
-  assert.deepEqual([await flush(unfenced), (await written()).length], [new Set([0]), 1], 'mutant')
+  assert.deepEqual(await flush(unfenced), new Set([0]), 'mutant: the late flush is accepted')
+  assert.equal((await written()).length, 1, 'mutant: the late chunks are written')
 
   await run((query) => query('delete from fleetline.tasks where id = $1', [turns[0]!.turn]))
   await run(sweepChunks)
   const left = await run((query) => query<{ turn: string }>('select distinct turn from fleetline.chunks'))
-  assert.deepEqual(left, [{ turn: turns[1]!.turn }], 'what has no turn is swept, and nothing else')
+  assert.deepEqual(left, [{ turn: turns[1]!.turn }], 'only the chunks without a task are swept')
 })
 
 const shown = (length: number) => ({ type: 'data-x' as const, transient: true, data: 'y'.repeat(length) })
@@ -385,7 +394,7 @@ const heapBytes = () => {
   return process.memoryUsage().heapUsed
 }
 
-test('48 turns of transient data: the heap stays within the settings, agents wait, and every word comes through', async (t) => {
+test('48 turns of transient data: memory stays within the settings, and every word arrives', async (t) => {
   const { tick, streams, watches, metrics, run, here, turns } = await streaming(t, 48, SMALL)
   const [near, before] = [turns.map((turn) => here.watch(turn)), heapBytes()]
   const bytesOf = async (kind: string) =>
@@ -400,8 +409,10 @@ test('48 turns of transient data: the heap stays within the settings, agents wai
   void Promise.all(streams.map(speak)).then(() => (isSaid = true))
   const within = async () => {
     await tick()
-    assert.ok((await bytesOf('kept')) <= MOST)
-    assert.ok((await bytesOf('unwritten')) <= MOST / 4 + 48 * 40_100, 'and one chunk each')
+    const kept = await bytesOf('kept')
+    assert.ok(kept <= MOST, `${kept} bytes kept`)
+    const unwritten = await bytesOf('unwritten')
+    assert.ok(unwritten <= MOST / 4 + 48 * 40_100, `${unwritten} bytes unwritten`) // one chunk more for each turn
     assert.ok(isSaid)
   }
   await eventually(within, { what: 'all to be said' }) // 46 MB
@@ -415,14 +426,15 @@ test('48 turns of transient data: the heap stays within the settings, agents wai
   }
   const allThere = async () => {
     await tick()
-    assert.ok([...near, ...watches].every((watch) => wordsOf(watch) === 'w'.repeat(24)))
+    for (const watch of [...near, ...watches]) assert.equal(wordsOf(watch), 'w'.repeat(24))
   }
-  await eventually(allThere, { what: 'every word, here and elsewhere' })
-  assert.ok(heapBytes() - before < 3 * MOST, `${heapBytes() - before} bytes more for two pods`)
+  await eventually(allThere, { what: 'every word on both pods' })
+  const grown = heapBytes() - before
+  assert.ok(grown < 3 * MOST, `${grown} bytes more for two pods`)
   await tick(2_500)
-  await tick() // those who look now have seen it
+  await tick() // readers have seen the transient data by now
   const [row] = await run((query) =>
     query<{ bytes: number }>('select sum(octet_length(body))::int as bytes from fleetline.chunks'),
   )
-  assert.ok(row!.bytes < 48 * 24 * 100, `${row!.bytes} bytes in the table: words, and nothing else`)
+  assert.ok(row!.bytes < 48 * 24 * 100, `${row!.bytes} bytes in the table, which should hold only words`)
 })

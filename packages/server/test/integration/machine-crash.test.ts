@@ -1,5 +1,5 @@
-// Q13: the crash matrix. Each transition of a machine is lost at each point at which a pod can be lost; another pod goes
-// on, and then the lost one wakes. What must hold is said in `broken`, and mutants turn each sentence red.
+// Q13: the crash matrix. A pod is lost in each transition of a machine, at each point where that can happen. Another pod takes
+// over, and then the lost pod wakes up. `broken` checks what must hold, and mutants turn its checks red.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { z } from 'zod'
@@ -126,7 +126,7 @@ type Stall = {
   readonly end: () => void
 }
 
-/** Holds the first that comes. */
+/** Stops the first caller of `reach` until `end` is called. */
 function createStall(): Stall {
   const over = Promise.withResolvers<void>()
   let isReached = false
@@ -146,7 +146,7 @@ function nameIn({ settlement }: Settling): string | undefined {
   return settlement.type === 'done' ? settlement.last?.name : undefined
 }
 
-/** Of the pod that is lost: what it writes for the transition stops at the point, or its answer is cut off. */
+/** The settler of the pod that is lost. Its write for the transition stops at the point, or loses its answer. */
 function losing({ seen, settler }: Trip, { point, name }: Crash, stall: Stall): Pick<Settler, 'settle'> {
   return {
     settle: async (item) => {
@@ -160,7 +160,7 @@ function losing({ seen, settler }: Trip, { point, name }: Crash, stall: Stall): 
   }
 }
 
-/** One passage with one loss; answers the sentences that do not hold. */
+/** Runs one task with one loss. Returns what is wrong, one sentence each. */
 async function broken(trip: Trip, crash: Crash): Promise<string[]> {
   const { point, name } = crash
   const { seen, stalls, live, lose, enqueue, audit, history } = trip
@@ -176,7 +176,7 @@ async function broken(trip: Trip, crash: Crash): Promise<string[]> {
   else await stall.reached()
   if (point !== 'unknown commit') await lose(first.pod)
   await goOn(trip, crash, stall, first)
-  const bodies = seen.bodies.toSorted().join() // without what one does that wakes
+  const bodies = seen.bodies.toSorted().join() // before the lost pod wakes up
   stall.end()
   await first.ended()
   const ended = (await history()).filter(({ id }) => !earlier.has(id))
@@ -190,7 +190,7 @@ async function broken(trip: Trip, crash: Crash): Promise<string[]> {
   return found
 }
 
-/** Another pod takes what is left. */
+/** Another pod takes over, unless the task has ended. */
 async function goOn(
   trip: Trip,
   { point, name }: Crash,
@@ -198,7 +198,7 @@ async function goOn(
   first: { ended(): Promise<unknown>; held: Claim },
 ): Promise<void> {
   const [ready] = await trip.run((query) => query('select from fleetline.tasks'))
-  if (!ready) return // the lost one ended it
+  if (!ready) return // the lost pod has ended the task
   const second = await trip.live()
   if (point !== 'woken in between') {
     second.begin()
@@ -215,20 +215,20 @@ async function goOn(
   await second.ended()
 }
 
-test('Q13: wherever a pod is lost, another goes on from the last record: one result, each effect once', async (t) => {
+test('Q13: wherever a pod is lost, another resumes from the last record: one result, each effect once', async (t) => {
   const trip = await tripOn(t)
   for (const point of POINTS)
     for (const name of NAMES) assert.deepEqual(await broken(trip, { point, name }), [], `${point} ${name}`)
 })
 
-test('mutant, a record without its fence: one that wakes writes into a task that is another’s, which is thrown out', async (t) => {
+test('mutant, a record without its fence: a pod that wakes up writes into a task that another pod runs', async (t) => {
   const unfenced = (text: string) => text.replace(' and t.attempt = r.attempt and t.pod = r.pod', '')
   const trip = await tripOn(t, { statement: unfenced })
   const found = await broken(trip, { point: 'woken in between', name: 'a' })
   assert.ok(found.includes('it ended 0 times'), found.join('; '))
 })
 
-test('mutant, a record that does not move the position: what was done is done again', async (t) => {
+test('mutant, a record that does not move the position: finished steps run again', async (t) => {
   const still = (text: string) =>
     text
       .replace('set position = r.position,', 'set position = 0,')

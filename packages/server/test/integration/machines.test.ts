@@ -56,7 +56,7 @@ async function machinesOn(t: TestContext) {
   }
 }
 
-test('Q14: every outcome of a transition is the row that its table names', async (t) => {
+test('Q14: every outcome of a transition is stored as declared', async (t) => {
   const { podOf, rows, hurry } = await machinesOn(t)
   const fails = { attempts: 2 }
   const begin = (name: string) => machine(name, TEXT).to('first', async (c) => c.input.length)
@@ -90,27 +90,37 @@ test('Q14: every outcome of a transition is the row that its table names', async
     { what: 'every task to come to rest' },
   )
   assert.deepEqual(
-    found.map((row) => [row.machine, row.state, row.reason ?? row.via, row.position, row.result, row.code]),
+    found.map((row) => ({
+      machine: row.machine,
+      state: row.state,
+      why: row.reason ?? row.via,
+      position: row.position,
+      result: row.result,
+      code: row.code,
+    })),
     [
-      ['aborts', 'failed', null, 1, null, 'aborted'],
-      ['asks.operator', 'dead', 'failed', 1, null, 'aborted'],
-      ['done', 'done', null, 2, 'yes', null],
-      ['hands.off', 'done', 'handoff', 1, 'known', null],
-      ['holds', 'held', 'hold', 1, null, 'hold'],
-      ['later', 'waiting', 'later', 1, null, 'later'],
-      ['throws', 'dead', 'failed', 1, null, 'ERR_ASSERTION'],
-      ['too.large', 'dead', 'failed', 1, null, 'too_large'],
+      { machine: 'aborts', state: 'failed', why: null, position: 1, result: null, code: 'aborted' },
+      { machine: 'asks.operator', state: 'dead', why: 'failed', position: 1, result: null, code: 'aborted' },
+      { machine: 'done', state: 'done', why: null, position: 2, result: 'yes', code: null },
+      { machine: 'hands.off', state: 'done', why: 'handoff', position: 1, result: 'known', code: null },
+      { machine: 'holds', state: 'held', why: 'hold', position: 1, result: null, code: 'hold' },
+      { machine: 'later', state: 'waiting', why: 'later', position: 1, result: null, code: 'later' },
+      { machine: 'throws', state: 'dead', why: 'failed', position: 1, result: null, code: 'ERR_ASSERTION' },
+      { machine: 'too.large', state: 'dead', why: 'failed', position: 1, result: null, code: 'too_large' },
     ],
   )
   const [later, throws] = ['later', 'throws'].map((name) => found.find((row) => row.machine === name)!)
-  assert.deepEqual([later!.spent, throws!.spent], [0, 2], 'what counts is counted for the transition')
+  assert.equal(later!.spent, 0, 'a wait spends no attempt')
+  assert.equal(throws!.spent, 2, 'each failure spends an attempt of its transition')
   const { first, second: last } = found.find((row) => row.machine === 'done')!.carry!
-  assert.deepEqual([first!['value'], last!['value'], last!['attempt']], [3, 'yes', 1])
+  assert.equal(first!['value'], 3)
+  assert.equal(last!['value'], 'yes')
+  assert.equal(last!['attempt'], 1)
   assert.match(String(first!['at']), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
   assert.equal(typeof first!['ms'], 'number')
 })
 
-test('a pod that drains ends the transition that runs and hands the task back there; another goes on, and nothing is counted', async (t) => {
+test('a draining pod finishes the running transition and hands the task back without a counted attempt; another pod resumes it there', async (t) => {
   const { podOf, rows, run } = await machinesOn(t)
   const opened = Promise.withResolvers<void>()
   const ran: string[] = []
@@ -137,15 +147,15 @@ test('a pod that drains ends the transition that runs and hands the task back th
   await stopped
   assert.deepEqual(ran, ['a'])
   assert.deepEqual(
-    (await rows()).map(({ state, position, spent, attempt }) => [state, position, spent, attempt]),
-    [['ready', 1, 0, 1]],
+    (await rows()).map(({ state, position, spent, attempt }) => ({ state, position, spent, attempt })),
+    [{ state: 'ready', position: 1, spent: 0, attempt: 1 }],
   )
   await podOf([trip])
   await eventually(async () => assert.equal((await rows())[0]!.state, 'done'), { what: 'the rest' })
   assert.deepEqual(ran, ['a', 'b 1 true'])
 })
 
-test('one that is dead or held goes on when it is retried: where it stands, or from a transition before', async (t) => {
+test('a dead or held task that is retried resumes where it stopped, or at an earlier transition', async (t) => {
   const { podOf } = await machinesOn(t)
   const ran: string[] = []
   let isMended = false
@@ -205,7 +215,7 @@ test('one that is dead or held goes on when it is retried: where it stands, or f
   }
 })
 
-test('a resume costs the same wherever it begins: the claim has read all that it needs', async (t) => {
+test('a resume costs two statements wherever it begins: the claim reads all that it needs', async (t) => {
   const { run } = await machinesOn(t)
   const names = Array.from({ length: 32 }, (_, n) => `n${n}`)
   const begun = machine('long', TEXT)
@@ -250,10 +260,11 @@ test('a resume costs the same wherever it begins: the claim has read all that it
     await settler.settle({ pod, id: held!.id, attempt: held!.attempt, settlement: end })
     return statements.length
   }
-  assert.deepEqual([await cost(3), await cost(30)], [2, 2], 'a claim and a settlement')
+  assert.equal(await cost(3), 2, 'at position 3: a claim and a settlement')
+  assert.equal(await cost(30), 2, 'at position 30: a claim and a settlement')
 })
 
-test('what a body sees of an output is the same when it was just made and when it comes back from the row', async (t) => {
+test('a body sees the same output when it is new and when it is read back from the row, and cannot change it', async (t) => {
   const { podOf } = await machinesOn(t)
   const odd = {
     zz: 1,
@@ -265,12 +276,16 @@ test('what a body sees of an output is the same when it was just made and when i
     long: { deep: { c: 1, bb: 2 } },
   }
   const seen: string[] = []
-  const fixed: boolean[] = []
+  const frozen: object[] = []
   const trip = machine('trip', TEXT)
     .to('a', async () => odd)
     .to('b', async (c) => {
       seen.push(JSON.stringify(c.out.a))
-      fixed.push(Object.isFrozen(c.out), Object.isFrozen(c.out.a.b), Object.isFrozen(c.out.a.b[0]))
+      frozen.push({
+        outputs: Object.isFrozen(c.out),
+        list: Object.isFrozen(c.out.a.b),
+        entry: Object.isFrozen(c.out.a.b[0]),
+      })
       if (seen.length === 1) retryAfter('1ms')
     })
     .end((c) => c.input)
@@ -278,10 +293,11 @@ test('what a body sees of an output is the same when it was just made and when i
   await pod.enqueue({ machine: trip, input: 'x' })
   await eventually(() => assert.equal(seen.length, 2), { what: 'the second attempt' })
   assert.equal(seen[0], seen[1])
-  assert.deepEqual(fixed, Array(6).fill(true), 'it cannot be changed')
+  const everything = { outputs: true, list: true, entry: true }
+  assert.deepEqual(frozen, [everything, everything])
 })
 
-test('an end that fails does not take the last transition with it; a record that cannot be stored makes the task dead', async (t) => {
+test('if the end fails, the last transition stays recorded; an invalid result makes the task dead', async (t) => {
   const { podOf, rows, hurry } = await machinesOn(t)
   const ran: string[] = []
   const ends = machine('ends', TEXT)
@@ -308,22 +324,20 @@ test('an end that fails does not take the last transition with it; a record that
     { what: 'both to be dead' },
   )
   assert.deepEqual(
-    found.map(({ machine: name, position, spent, code }) => [name, position, spent, code]),
+    found.map(({ machine: name, position, spent, code }) => ({ name, position, spent, code })),
     [
-      ['ends', 1, 2, 'failed'],
-      ['wrong', 1, 1, 'invalid'],
+      { name: 'ends', position: 1, spent: 2, code: 'failed' },
+      { name: 'wrong', position: 1, spent: 1, code: 'invalid' },
     ],
   )
-  assert.deepEqual(ran, ['charge', 'end', 'end'], 'what is tried again is the end alone')
+  assert.deepEqual(ran, ['charge', 'end', 'end'], 'only the end is tried again')
   const task = (await pod.findTask(enqueued!.id))!
+  assert.equal(task.transition, 'end')
   assert.deepEqual(
-    [task.transition, task.timeline.map(({ name, state }) => [name, state])],
+    task.timeline.map(({ name, state }) => ({ name, state })),
     [
-      'end',
-      [
-        ['charge', 'done'],
-        ['end', 'dead'],
-      ],
+      { name: 'charge', state: 'done' },
+      { name: 'end', state: 'dead' },
     ],
   )
   assert.match(
@@ -332,7 +346,7 @@ test('an end that fails does not take the last transition with it; a record that
   )
 })
 
-test('machines ls says how many stand where, and how old the oldest is; metrics count every transition', async (t) => {
+test('machines ls shows the number and age of tasks at each transition; metrics count every transition', async (t) => {
   const { podOf } = await machinesOn(t)
   const trip = machine('trip', TEXT)
     .to('a', async () => 1)
@@ -357,14 +371,15 @@ test('machines ls says how many stand where, and how old the oldest is; metrics 
     { what: 'two to be held' },
   )
   assert.deepEqual(
-    shown.map((line) => [line['transition'], line['pods'], line['held'], line['reasons'], line['ready']]),
+    shown.map(({ transition, pods, held, reasons, ready }) => ({ transition, pods, held, reasons, ready })),
     [
-      ['a', 1, 0, '', 0],
-      ['b', 1, 2, 'hold', 0],
-      ['c', 1, 0, '', 0],
+      { transition: 'a', pods: 1, held: 0, reasons: '', ready: 0 },
+      { transition: 'b', pods: 1, held: 2, reasons: 'hold', ready: 0 },
+      { transition: 'c', pods: 1, held: 0, reasons: '', ready: 0 },
     ],
   )
-  assert.ok(Number(shown[1]!['oldestMs']) > 0)
+  const oldestMs = Number(shown[1]!['oldestMs'])
+  assert.ok(oldestMs > 0, `${oldestMs} ms`)
   const table = await type({ url: admin, isTTY: true }, 'ls')
   assert.match(table.out, /^QUEUE +MACHINE +SHAPE +PODS +TRANSITION +READY/)
   await eventually(

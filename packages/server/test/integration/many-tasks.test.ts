@@ -62,7 +62,7 @@ for (const [how, id] of [
   ['spread over time', SPREAD],
   ['made in one millisecond', CROWDED],
 ] as const)
-  test(`pages among ${MANY} tasks of others, ${how}: all of ours, once, in their order`, async (t) => {
+  test(`pages among ${MANY} tasks of another tenant, ${how}, show all of ours once, in order`, async (t) => {
     const { walk, idsOf, directory } = await crowdOn(t, id)
     const ours = await idsOf()
     for (const filter of [{}, { machine: 'rare' }, { limit: 1 }]) {
@@ -72,7 +72,7 @@ for (const [how, id] of [
         ours,
         JSON.stringify(filter),
       )
-      assert.ok(starts.length >= 3, 'no page read all')
+      assert.ok(starts.length >= 3, `${starts.length} pages: one page must not read everything`)
     }
     const waiting = await walk({ state: 'waiting' })
     assert.equal(waiting.tasks.length, 3)
@@ -81,7 +81,7 @@ for (const [how, id] of [
     assert.deepEqual(await directory.list(TENANT, { state: 'failed' }), { tasks: [], next: null })
   })
 
-test('how many stand where: counted as long as they are few, state by state; estimated when they are many', async (t) => {
+test('a few tasks are counted state by state; many are estimated', async (t) => {
   const { database, run, tracks } = await queueOn(t)
   const add = `insert into fleetline.tasks (id, track, tenant, state, reason, max_attempts, input)
     select gen_random_uuid(), $1, 1, $2, $3, 5, to_jsonb(repeat('x', 900)) from generate_series(1, $4::int)`
@@ -96,7 +96,7 @@ test('how many stand where: counted as long as they are few, state by state; est
     await query(add, [tracks[0], 'ready', null, 1_000])
   })
   const { oldestMs, ...few } = await standing()
-  assert.ok(oldestMs > 0)
+  assert.ok(oldestMs > 0, `${oldestMs} ms`)
   assert.deepEqual(few, {
     name: 'run',
     ready: 1_000,
@@ -109,6 +109,6 @@ test('how many stand where: counted as long as they are few, state by state; est
   })
   await run((query) => query(add, [tracks[0], 'ready', null, 20_000]))
   const { ready, waiting, held, dead, estimated } = await standing()
-  assert.deepEqual([waiting, held, dead, estimated], [700, 2, 5, true])
+  assert.deepEqual({ waiting, held, dead, estimated }, { waiting: 700, held: 2, dead: 5, estimated: true })
   assert.ok(Math.abs(ready - 21_000) < 6_000, `${ready} of 21000`)
 })

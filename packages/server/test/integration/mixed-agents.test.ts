@@ -1,5 +1,5 @@
-// A fleet whose pods have different agents in their code: every turn is answered once, by a pod that has its agent, and no attempt
-// is spent on one that has not. A turn of an agent that nobody has waits, says why, and ends at its deadline.
+// Pods with different agents in their code. A pod that has the agent answers the turn, once, and no attempt is spent on other pods.
+// A turn whose agent no pod has waits, says why, and ends at its deadline.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import type { Ack, Page, Turn } from '@fleetline/protocol'
@@ -28,7 +28,7 @@ async function fleetOn(t: TestContext) {
     url,
     run,
     turnAt,
-    /** With these agents in its code, which say who answered. */
+    /** A pod with these agents in its code. A reply names its agent and its pod. */
     podWith: (podName: string, names: readonly string[]) =>
       podOn(
         t,
@@ -59,7 +59,7 @@ async function fleetOn(t: TestContext) {
 
 const isDone = ({ state }: Turn) => state === 'done'
 
-test('E5: one pod has an agent in its code, one has none, a third brings another: each turn is answered once, at its first attempt', async (t) => {
+test('E5: a pod that has the agent answers each turn, once and at its first attempt', async (t) => {
   const fleet = await fleetOn(t)
   const first = await fleet.podWith('first', ['one'])
   const second = await fleet.podWith('second', [])
@@ -77,21 +77,23 @@ test('E5: one pod has an agent in its code, one has none, a third brings another
     const { attempt, agent: name } = await fleet.untilTurn(second.gateway, turn, isDone)
     assert.equal(attempt, 1)
     const [asked, said, ...rest] = await fleet.textIn(second.gateway, session)
-    assert.deepEqual([asked, rest], ['hi', []])
+    assert.equal(asked, 'hi')
+    assert.deepEqual(rest, [], 'one reply only')
     assert.match(said as string, name === 'two' ? /^two of third$/ : /^one of (first|third)$/)
   }
 })
 
-test('an agent whose pods are gone: its turn waits and says why, a pod that brings it answers, and the deadline ends it', async (t) => {
+test('a turn whose agent no pod has waits and says why; a pod that brings the agent answers it', async (t) => {
   const fleet = await fleetOn(t)
   const old = await fleet.podWith('old', ['one'])
   const { gateway } = await fleet.podWith('other', [])
   await old.pod.stop()
   const { turn, session } = await fleet.ask(gateway, 'one')
   const waiting = await fleet.untilTurn(gateway, turn, ({ waitsFor }) => waitsFor !== null)
+  const { state, waitsFor, attempt, pod } = waiting
   assert.deepEqual(
-    [waiting.state, waiting.waitsFor, waiting.attempt, waiting.pod],
-    ['queued', 'agent_unknown', 0, null],
+    { state, waitsFor, attempt, pod },
+    { state: 'queued', waitsFor: 'agent_unknown', attempt: 0, pod: null },
   )
   await fleet.podWith('new', ['one'])
   assert.equal((await fleet.untilTurn(gateway, turn, isDone)).attempt, 1)
@@ -101,7 +103,7 @@ test('an agent whose pods are gone: its turn waits and says why, a pod that brin
   assert.match(JSON.stringify(body), /there is no agent nobody/)
 })
 
-test('its deadline ends a turn that no pod ever claims', async (t) => {
+test('the deadline ends a turn that no pod claims', async (t) => {
   const fleet = await fleetOn(t)
   const old = await fleet.podWith('old', ['one'])
   const { gateway } = await podOn(t, fleet.url) // it runs no turns at all
@@ -109,13 +111,13 @@ test('its deadline ends a turn that no pod ever claims', async (t) => {
   const { turn, session } = await fleet.ask(gateway, 'one')
   await fleet.run(`update fleetline.turns set started_at = now() - interval '16 minutes'`)
   const { error, state, attempt } = await fleet.untilTurn(gateway, turn, ({ endedAt }) => endedAt !== null)
-  assert.deepEqual([state, error!.code, attempt], ['failed', 'deadline', 0])
+  assert.deepEqual({ state, code: error!.code, attempt }, { state: 'failed', code: 'deadline', attempt: 0 })
   assert.deepEqual(await fleet.run('select from fleetline.tasks'), [])
   const { body } = await call('GET', `${gateway}/v1/sessions/${session}`)
   assert.equal(body['state'], 'idle')
 })
 
-test('an agent that moved from code into the directory, and one that moved back, answer what waits', async (t) => {
+test('an agent that moves from code into the directory, or back, answers the turns that wait', async (t) => {
   const fleet = await fleetOn(t)
   const server = await agentServer(t, (_, response) => lines(response))
   const old = await fleet.podWith('old', ['one'])
@@ -137,11 +139,11 @@ test('an agent that moved from code into the directory, and one that moved back,
   })
   const waits = (again.body as unknown as Ack).turn!
   const { waitsFor, attempt } = await fleet.untilTurn(gateway, waits, ({ retryAt }) => retryAt !== null)
-  assert.deepEqual([waitsFor, attempt], ['agent_unknown', 1])
+  assert.deepEqual({ waitsFor, attempt }, { waitsFor: 'agent_unknown', attempt: 1 })
   await fleet.podWith('new', ['one'])
   await fleet.run(`update fleetline.tasks set run_at = now() where state = 'waiting'`)
   await fleet.untilTurn(gateway, waits, isDone)
-  assert.equal(server.received.length, 1)
+  assert.equal(server.received.length, 1, 'the agent in code answered')
 })
 
 async function sessionsOn(gateway: string): Promise<string[]> {
@@ -149,25 +151,28 @@ async function sessionsOn(gateway: string): Promise<string[]> {
   return (body['sessions'] as { readonly session: string }[]).map(({ session }) => session)
 }
 
-test('E1: an expiry ends a turn only while no pod has it, and in its epoch; what its attempt says later is refused', async (t) => {
+test('E1: an expiry ends a turn only in its epoch and while no pod has it; its attempt is fenced afterwards', async (t) => {
   const { ask, claimTurn, endTurn, expireTurn, key, pod, rows, run } = await conversationOn(t)
   const asked = await ask('a')
   assert.ok(asked.type === 'stored' && asked.live)
   const error = { code: 'deadline', message: '' }
   const expiry = { ...key, ...asked.live, error }
-  assert.deepEqual(await expireTurn({ ...expiry, epoch: 7 }), { type: 'fenced' })
+  assert.deepEqual(await expireTurn({ ...expiry, epoch: 7 }), { type: 'fenced' }, 'another epoch')
   const claimed = await claimTurn()
   assert.deepEqual(await expireTurn(expiry), { type: 'fenced' }, 'a pod has it')
   await run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
   assert.deepEqual(await expireTurn(expiry), { type: 'ended' })
   assert.deepEqual(await expireTurn(expiry), { type: 'fenced' }, 'it has ended')
   const { session, tasks, turns, messages } = await rows()
-  assert.deepEqual([session.turn, tasks, turns[0]!.outcome, messages.length], [null, [], 'failed', 1])
+  assert.equal(session.turn, null)
+  assert.deepEqual(tasks, [])
+  assert.equal(turns[0]!.outcome, 'failed')
+  assert.equal(messages.length, 1)
   const zombie = { ...key, ...asked.live, attempt: claimed.attempt, pod, outcome: 'failed', error } as const
   assert.deepEqual(await endTurn({ ...zombie, draft: undefined }), { type: 'fenced' })
 })
 
-test('the next turn starts with the expiry of one that was asked more; what is not too old is left alone', async (t) => {
+test('an expiry starts the next turn for the messages that wait; a turn that is not overdue is left alone', async (t) => {
   const { ask, expireTurn, gather, key, rows, run } = await conversationOn(t)
   const asked = await ask('a')
   assert.ok(asked.type === 'stored' && asked.live)
@@ -182,10 +187,10 @@ test('the next turn starts with the expiry of one that was asked more; what is n
   )
   await expireTurn({ ...key, ...asked.live, error: { code: 'deadline', message: '' } })
   assert.deepEqual(
-    (await rows()).turns.map(({ epoch, from, outcome }) => [epoch, from, outcome]),
+    (await rows()).turns.map(({ epoch, from, outcome }) => ({ epoch, from, outcome })),
     [
-      [1, 1, 'failed'],
-      [2, 2, null],
+      { epoch: 1, from: 1, outcome: 'failed' },
+      { epoch: 2, from: 2, outcome: null },
     ],
   )
 })

@@ -35,7 +35,7 @@ async function talkWith(t: TestContext, speech: Speech) {
   return { ...(await talkOn(t, { url, gateway, agent: 'model' })), asked, reasons, agent }
 }
 
-test('the model of a dev fleet: the one that the environment names, OpenAI’s if it has a key, one of this machine', async (t) => {
+test('a dev fleet uses the model that the environment names, else OpenAI’s if it has a key, else a local one', async (t) => {
   const { url } = await modelServer(t)
   const [silent, openAi] = ['http://localhost:1/v1', 'https://api.openai.com/v1']
   const find = (environment: Record<string, string>, here: readonly string[] = []) =>
@@ -57,7 +57,7 @@ test('the model of a dev fleet: the one that the environment names, OpenAI’s i
   await assert.rejects(async () => find({ OPENAI_BASE_URL: 'localhost:1' }), /OPENAI_BASE_URL must be a URL/)
 })
 
-test('what the model says is the reply; what it reasons stands before it', async (t) => {
+test('the reply is the model’s reasoning, then what it says', async (t) => {
   const speech: Speech = (response, nth) => {
     says(
       response,
@@ -83,7 +83,8 @@ test('what the model says is the reply; what it reasons stands before it', async
     ['reasoning: hm', 'text: good day 2'],
   ])
   const { headers, body, path } = talk.asked[1]!
-  assert.deepEqual([path, headers.authorization], ['/v1/chat/completions', `Bearer ${KEY}`])
+  assert.equal(path, '/v1/chat/completions')
+  assert.equal(headers.authorization, `Bearer ${KEY}`)
   assert.deepEqual(JSON.parse(body.toString()), {
     model: 'talker',
     stream: true,
@@ -93,10 +94,11 @@ test('what the model says is the reply; what it reasons stands before it', async
       { role: 'user', content: 'and?' },
     ],
   })
-  assert.equal((await fetch(talk.agent.url(), { method: 'POST', body: '{}' })).status, 401)
+  const unsigned = await fetch(talk.agent.url(), { method: 'POST', body: '{}' })
+  assert.equal(unsigned.status, 401)
 })
 
-test('a model that is busy or breaks off is asked again; one that refuses is not, and why is told without the key', async (t) => {
+test('a model that is busy or breaks off is asked again, one that refuses is not; reasons never show the key', async (t) => {
   const refuses =
     (status: number, error: object): Speech =>
     (response) =>
@@ -105,7 +107,7 @@ test('a model that is busy or breaks off is asked again; one that refuses is not
     (response) => response.writeHead(429, { 'retry-after': '0' }).end(),
     (response) => {
       says(response, { content: 'good' })
-      response.end() // before the model did
+      response.end() // before the model has finished
     },
     (response) => {
       says(response, { content: 'good' })
@@ -124,10 +126,11 @@ test('a model that is busy or breaks off is asked again; one that refuses is not
   ]
   const talk = await talkWith(t, (response, nth) => steps[nth - 1]!(response, nth))
   const first = await talk.ended((await talk.send('hi')).turn!)
-  assert.deepEqual([first.state, first.attempt], ['done', 5])
+  assert.equal(first.state, 'done')
+  assert.equal(first.attempt, 5)
   for (const text of ['hi', 'and?']) {
     const { state, error } = await talk.ended((await talk.send(text)).turn!)
-    assert.deepEqual([state, error?.code], ['failed', 'agent_refused'])
+    assert.deepEqual({ state, code: error?.code }, { state: 'failed', code: 'agent_refused' })
   }
   assert.deepEqual(talk.reasons, [
     'status 429',

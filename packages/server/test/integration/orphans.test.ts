@@ -1,4 +1,4 @@
-// What the leader does with tasks of shapes that nobody runs, on rows: shapes.test.ts shows it on pods.
+// What the leader does with tasks whose shape no pod runs, tested on rows. shapes.test.ts shows it on pods.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import pg from 'pg'
@@ -40,7 +40,7 @@ const STAND = `
   select track, state::text, reason, position, spent, count(*)::int as n from fleetline.tasks
    group by 1, 2, 3, 4, 5 order by 1, 4, 2, 3, 5`
 
-/** A leader, and a machine `m` in any shape; a shape is run while a pod of its own lives. */
+/** A leader, and a machine `m` in any shape. `runs` adds a pod that runs one of them. */
 async function shapesOn(t: TestContext) {
   const { url, database, run, newPod } = await queueOn(t)
   const clock = manualClock()
@@ -87,7 +87,7 @@ async function shapesOn(t: TestContext) {
     stand: () => run((query) => query<Row & { position: number; spent: number }>(STAND)),
     step: (as: Term = term) => step(as),
     mutate: (how: typeof mutate) => void (mutate = how),
-    /** Answers how many steps it took. */
+    /** Takes steps until nothing is left to do. Returns how many it took. */
     whole: async (as: Term = term) => {
       for (let steps = 1; steps < 100; steps += 1) if ((await step(as)).isAll) return steps
       return assert.fail('it does not end')
@@ -95,14 +95,14 @@ async function shapesOn(t: TestContext) {
   }
 }
 
-test('what fits goes on, with its attempts if the next transition is the same one; what does not is held until its shape is run', async (t) => {
+test('a task that fits a running shape continues there, with its attempts if its next transition is the same; one that does not is held until its own shape is run', async (t) => {
   const { shaped, runs, add, stand, whole } = await shapesOn(t)
   const [old, next] = [await shaped('old', ['a', 'b', 'c']), await shaped('new', ['a', 'x', 'b', 'c'])]
   await runs(next)
   for (const [position, spent] of [
-    [0, 2], // a: the same there
-    [1, 3], // b: x comes first
-    [2, 4], // c: there is x among what lies behind it
+    [0, 2], // a comes next in both shapes: its attempts stay counted
+    [1, 3], // x comes next in the new shape: no attempt was made
+    [2, 4], // does not fit: in the new shape x comes before b
   ] as const)
     await add({ track: old, position, spent })
   await add({ track: old, position: 1, spent: 4, state: 'waiting', reason: 'suspect', losses: 2 })
@@ -134,7 +134,7 @@ test('what fits goes on, with its attempts if the next transition is the same on
   )
 })
 
-test('what is held is what it was when it is released: a suspect at its time, whoever had it since; no other is made one', async (t) => {
+test('a held task is released as it was: a suspect waits for its time again, and no other becomes a suspect', async (t) => {
   const { shaped, runs, add, stand, whole, run } = await shapesOn(t)
   const [old, next] = [await shaped('old', ['a', 'b']), await shaped('new', ['a', 'x'])]
   await runs(next)
@@ -160,7 +160,7 @@ test('what is held is what it was when it is released: a suspect at its time, wh
   ])
 })
 
-test('a pod that is gone for less than a look finds what was held meanwhile released at once', async (t) => {
+test('if a pod is gone for a short time only, the tasks held meanwhile are released at once', async (t) => {
   const { shaped, runs, add, stand, whole, run } = await shapesOn(t)
   const [old, next] = [await shaped('old', ['a', 'b']), await shaped('new', ['a', 'x'])]
   await runs(next)
@@ -181,43 +181,46 @@ test('a pod that is gone for less than a look finds what was held meanwhile rele
   )
 })
 
-test('a task of one handler and a machine with a transition of the same name have nothing in common', async (t) => {
+test('a task with one handler does not continue in a machine that has a transition of the same name', async (t) => {
   const { shaped, runs, add, stand, whole } = await shapesOn(t)
   const [plain, machine] = [await shaped('', ['run']), await shaped('one', ['run'])]
   await runs(machine)
   await add({ track: plain })
   await whole()
   assert.deepEqual(
-    (await stand()).map(({ track, state, reason }) => [track, state, reason]),
-    [[plain, 'held', 'shape']],
+    (await stand()).map(({ track, state, reason }) => ({ track, state, reason })),
+    [{ track: plain, state: 'held', reason: 'shape' }],
   )
 })
 
-test('thousands are seen to, some hundreds a step; what is held is released whole when its shape comes, or another that fits', async (t) => {
+test('thousands of tasks are held some hundreds a step, and all are released when a shape comes that they fit', async (t) => {
   const { shaped, runs, add, stand, whole, step } = await shapesOn(t)
   const [old, next, late] = [
     await shaped('old', ['a', 'b']),
     await shaped('new', ['a', 'x']),
     await shaped('late', ['a', 'b', 'x']),
   ]
-  const count = async () => (await stand()).map(({ track, state, n }) => [track, state, n])
+  const count = async () => (await stand()).map(({ track, state, n }) => ({ track, state, n }))
   await runs(next)
   await add({ track: old, position: 1, count: 1_300 })
   await add({ track: old, position: 2, count: 1_300 })
   const first = await step()
-  assert.deepEqual([first.held, first.isAll], [500, false])
-  assert.ok((await whole()) < 10)
+  assert.equal(first.held, 500)
+  assert.equal(first.isAll, false)
+  const toHold = await whole()
+  assert.ok(toHold < 10, `${toHold} steps`)
   assert.deepEqual(await count(), [
-    [old, 'held', 1_300],
-    [old, 'held', 1_300],
+    { track: old, state: 'held', n: 1_300 },
+    { track: old, state: 'held', n: 1_300 },
   ])
   await whole()
   assert.equal(await whole(), 1, 'they are not looked at again while the same shapes are run')
   await runs(late)
-  assert.ok((await whole()) < 10)
+  const toRelease = await whole()
+  assert.ok(toRelease < 10, `${toRelease} steps`)
   assert.deepEqual(await count(), [
-    [late, 'ready', 1_300],
-    [late, 'ready', 1_300],
+    { track: late, state: 'ready', n: 1_300 },
+    { track: late, state: 'ready', n: 1_300 },
   ])
 })
 
@@ -237,12 +240,12 @@ test('a few tasks do not wait for the many of another machine', async (t) => {
   assert.deepEqual(await step(), { released: 0, continued: 0, held: 500, isAll: false })
   await step()
   assert.deepEqual(
-    (await stand()).filter(({ track }) => track === heir).map(({ state, n }) => [state, n]),
-    [['ready', 3]],
+    (await stand()).filter(({ track }) => track === heir).map(({ state, n }) => ({ state, n })),
+    [{ state: 'ready', n: 3 }],
   )
 })
 
-test('P1: an older term moves nothing; without the term in its statements it would', async (t) => {
+test('P1: a leader of an older term moves nothing; without the term in its statements it would', async (t) => {
   const { shaped, run, newPod, runs, add, stand, step, mutate, whole, term } = await shapesOn(t)
   const [old, next] = [await shaped('old', ['a', 'b']), await shaped('new', ['a', 'x'])]
   await runs(next)
@@ -261,16 +264,16 @@ test('P1: an older term moves nothing; without the term in its statements it wou
   mutate((text) => text)
   await whole(newer)
   assert.deepEqual(
-    (await stand()).map(({ track, state }) => [track, state]),
+    (await stand()).map(({ track, state }) => ({ track, state })),
     [
-      [old, 'held'],
-      [next, 'ready'],
+      { track: old, state: 'held' },
+      { track: next, state: 'ready' },
     ],
-    'who leads next looks for itself',
+    'the next leader looks again',
   )
 })
 
-test('a held task that somebody had locked is looked at again a minute later', async (t) => {
+test('a held task whose row was locked is looked at again a minute later', async (t) => {
   const { url, clock, shaped, runs, add, stand, whole } = await shapesOn(t)
   const track = await shaped('one', ['a'])
   await runs(track)
@@ -290,7 +293,7 @@ test('a held task that somebody had locked is looked at again a minute later', a
   assert.deepEqual(await states(), ['ready'])
 })
 
-test('plans: beside 50,000 others, a step reads the rows of its orphan alone', async (t) => {
+test('plans: beside 50,000 other tasks, a step reads only those of the track that no pod runs', async (t) => {
   const { run, shaped, add, term } = await shapesOn(t)
   const [old, next] = [await shaped('old', ['a', 'b']), await shaped('new', ['a', 'x'])]
   for (const state of ['ready', 'waiting', 'held', 'dead'])
@@ -298,7 +301,7 @@ test('plans: beside 50,000 others, a step reads the rows of its orphan alone', a
   await add({ track: old, count: 50 })
   await add({ track: old, count: 50, state: 'waiting', reason: 'suspect' })
   await add({ track: old, count: 50, state: 'held', reason: 'shape' })
-  await add({ track: old, count: 5_000, state: 'held', reason: 'shape', position: 1 }) // which stay
+  await add({ track: old, count: 5_000, state: 'held', reason: 'shape', position: 1 }) // they stay held
   await run((query) => query('analyze fleetline.tasks'))
   const of = [term.term, term.pod, old]
   const values = [...of, [0, 1, 2], [next, null, null], [false, false, false]]
@@ -312,7 +315,7 @@ test('plans: beside 50,000 others, a step reads the rows of its orphan alone', a
   assert.equal(plans.length, 3)
   for (const [index, { text, buffers }] of plans.entries()) {
     assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_pkey/)
-    const most = index === 0 ? 100 : 3_000 // some ten a task, for its row and its indexes
+    const most = index === 0 ? 100 : 3_000 // about ten a task, for its row and its indexes
     assert.ok(buffers < most, `${buffers} pages`)
   }
 })

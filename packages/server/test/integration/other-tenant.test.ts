@@ -1,7 +1,7 @@
-// S1: the tenant stands first in every key of what tenants have. S3: a request may name something of another tenant, in its path,
-// its query or its body. The answer is the one for something that does not exist, byte for byte but for ids and times that each
-// request has of its own, and no row of the other tenant changes. Routes and their fields are read from the table of routes: a
-// field that is added must be added to FIELDS.
+// S1: in the tables of tenants, the tenant comes first in every key. S3: a request may name something of another tenant, in its
+// path, its query or its body. The answer is the one for something that does not exist, byte for byte, apart from ids and times
+// that each request has of its own. No row of the other tenant changes. Routes and their fields are read from the table of routes.
+// If you add a field, add it to FIELDS.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { formatId } from '@fleetline/protocol'
@@ -18,7 +18,7 @@ import { idOf } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
 import { conversationOn } from '../support/turns.ts'
 
-/** Without a tenant: they are about the fleet. */
+/** Tables about the fleet, which have no tenant. */
 const OF_THE_FLEET = [
   'downstream_loads',
   'downstreams',
@@ -29,10 +29,10 @@ const OF_THE_FLEET = [
   'shapes',
   'tracks',
 ]
-/** Found by their id, which is in no other row of any tenant. */
+/** Tables whose rows are found by an id that no other tenant has. */
 const BY_ID = ['task_history', 'tasks']
 
-test('S1: every table has a tenant, first in every key; but for the fleet’s, and tasks, which are found by id', async (t) => {
+test('S1: every table but the fleet’s has a tenant; it comes first in every key, except for tasks', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const outcome = await database.transaction((query) =>
     query<{ name: string; keys: string[] | null; hasTenant: boolean }>(`
@@ -66,7 +66,7 @@ test('S1: every table has a tenant, first in every key; but for the fleet’s, a
 type Pair = { readonly theirs: string; readonly nobodys: string }
 type Kind = 'session' | 'alias' | 'turn' | 'message' | 'task' | 'agent' | 'downstream'
 
-/** What the texts of a request name; a key with its route goes before one without. */
+/** What the text fields of a request name. An entry with a route wins over one without. */
 const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'params.session': ['session', 'alias'],
   'params.turn': ['turn'],
@@ -98,7 +98,7 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'POST /v1/tasks body.id': 'no id',
 }
 
-test('S3: what is another tenant’s cannot be told from what does not exist, by any field of any route', async (t) => {
+test('S3: in any field of any route, an id of another tenant is answered like one that does not exist', async (t) => {
   const { gateway, kinds, theirs, forgetOwn } = await twoTenants(t)
   const before = await theirs()
   const asked = []
@@ -111,7 +111,7 @@ test('S3: what is another tenant’s cannot be told from what does not exist, by
       const wanted = await answerTo(gateway, route, field, pair.nobodys)
       await forgetOwn()
       assert.deepEqual(answer, wanted, `${nameOf(route)} ${field}`)
-      if (field.startsWith('params.')) assert.equal(answer.status, 404)
+      if (field.startsWith('params.')) assert.equal(answer.status, 404, `${nameOf(route)} ${field}`)
       asked.push(field)
     }
   }
@@ -127,9 +127,14 @@ test('S3: lists show only what the caller has', async (t) => {
   const { sessions } = (await listed('/v1/sessions')) as { sessions: { session: string }[] }
   const { tasks } = (await listed('/v1/tasks')) as { tasks: { id: string }[] }
   assert.deepEqual(
-    [sessions.map((one) => one.session), tasks.map(({ id }) => id), await listed('/v1/agents')],
-    [[session], [made['id']], { agents: [] }],
+    sessions.map((one) => one.session),
+    [session],
   )
+  assert.deepEqual(
+    tasks.map(({ id }) => id),
+    [made['id']],
+  )
+  assert.deepEqual(await listed('/v1/agents'), { agents: [] })
 })
 
 /** Whether a field may hold an id: numbers, enums and times cannot. */
@@ -138,7 +143,7 @@ function mayHoldId({ type, pattern, format, enum: values }: z.core.JSONSchema.Ba
   return type === 'string' || type === undefined
 }
 
-/** A tenant that has one of everything, and beside it the one that asks. */
+/** Two tenants: one has one of everything, the other asks. */
 async function twoTenants(t: TestContext) {
   const { ask, key, run, url } = await conversationOn(t)
   const asked = await ask('theirs')

@@ -1,5 +1,5 @@
-// The page's door, over two pods of this process: its devices, its score, and whom it refuses. That its pods are processes
-// which are killed and paused is in fault/dev.test.ts.
+// The page of a dev fleet, over two pods in this process: its devices, its score, and the requests that it rejects.
+// fault/dev.test.ts kills and pauses pods that are processes.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { request } from 'node:http'
@@ -18,7 +18,7 @@ import { podOn } from '../support/pod.ts'
 import { readEvents } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
 
-/** A pod whose process cannot be killed, as it is this one: what it is asked is written down. */
+/** A pod in this process, so it cannot be killed. It records what it is asked to do. */
 async function controlled(t: TestContext, url: string, name: string) {
   const { pod, gateway } = await podOn(t, url, { podName: name })
   const ready = { state: 'ready', ports: pod.ports(), sinceMs: 0 } as const
@@ -61,26 +61,27 @@ async function pageOn(t: TestContext) {
 
 const DEMO = 'v1/sessions/demo'
 
-test('each device has a pod of its own, and another one while that is not ready; it is told which', async (t) => {
+test('each device has a pod of its own, and another while that is not ready; the answer names the pod', async (t) => {
   const { origin, first, second, isReady } = await pageOn(t)
   const podOf = async (device: string) => {
     const answer = await fetch(`${origin}/devices/${device}/${DEMO}`)
-    return [answer.status, answer.headers.get('x-fleetline-pod')]
+    return { status: answer.status, pod: answer.headers.get('x-fleetline-pod') }
   }
-  assert.deepEqual(await podOf('laptop'), [200, 'pod-1'])
-  assert.deepEqual(await podOf('phone'), [200, 'pod-2'])
+  assert.deepEqual(await podOf('laptop'), { status: 200, pod: 'pod-1' })
+  assert.deepEqual(await podOf('phone'), { status: 200, pod: 'pod-2' })
   first.state.standing = { state: 'starting' }
-  assert.deepEqual(await podOf('laptop'), [200, 'pod-2'])
+  assert.deepEqual(await podOf('laptop'), { status: 200, pod: 'pod-2' })
   second.state.standing = { ...second.ready, state: 'paused', untilMs: 0 }
   const { status, body } = await call('GET', `${origin}/devices/laptop/${DEMO}`)
-  assert.deepEqual([status, (body['error'] as { code: string }).code], [503, 'unavailable'])
+  assert.equal(status, 503)
+  assert.equal((body['error'] as { code: string }).code, 'unavailable')
   first.state.standing = first.ready
-  assert.deepEqual(await podOf('phone'), [200, 'pod-1'])
-  isReady.now = false // there is no session yet, which a device must not take for an answer
-  assert.deepEqual(await podOf('phone'), [503, null])
+  assert.deepEqual(await podOf('phone'), { status: 200, pod: 'pod-1' })
+  isReady.now = false // the session does not exist yet, and a device must not read that as an answer
+  assert.deepEqual(await podOf('phone'), { status: 503, pod: null })
 })
 
-test('what a device follows comes while it is said, and is cut when its pod is paused', async (t) => {
+test('a device receives messages as they come, and its stream is cut when its pod is paused', async (t) => {
   const { origin, first } = await pageOn(t)
   const followed = await readEvents(t, `${origin}/devices/laptop/${DEMO}/events?after=0`)
   await call('POST', `${origin}/devices/phone/${DEMO}/messages`, { text: 'hello' })
@@ -92,7 +93,7 @@ test('what a device follows comes while it is said, and is cut when its pod is p
   await eventually(() => assert.ok(hasEnded), { what: 'the cut' })
 })
 
-test('the score is counted in the log: what is taken out of it is lost', async (t) => {
+test('the score is counted in the log: messages that are deleted there are lost', async (t) => {
   const { url, origin, scene } = await pageOn(t)
   for (const device of ['laptop', 'phone'])
     await call('POST', `${origin}/devices/${device}/${DEMO}/messages`, { text: device })
@@ -108,7 +109,7 @@ test('the score is counted in the log: what is taken out of it is lost', async (
   await untilScore({ acked: 2, lost: 2, doubled: 0 })
 })
 
-test('the scene shows each pod as the fleet knows it; what is not possible is refused', async (t) => {
+test('the scene shows each pod as the fleet knows it; actions that are not possible are rejected', async (t) => {
   const { origin, scene, first, second } = await pageOn(t)
   const shown = await eventually(
     async () => {
@@ -119,21 +120,22 @@ test('the scene shows each pod as the fleet knows it; what is not possible is re
     { what: 'the pods' },
   )
   assert.deepEqual(
-    shown.map(({ name, state }) => [name, state]),
+    shown.map(({ name, state }) => ({ name, state })),
     [
-      ['pod-1', 'ready'],
-      ['pod-2', 'ready'],
+      { name: 'pod-1', state: 'ready' },
+      { name: 'pod-2', state: 'ready' },
     ],
   )
   assert.equal((await call('POST', `${origin}/dev/pods/pod-2/kill`)).status, 200)
-  assert.deepEqual([first.state.asked, second.state.asked], [[], ['kill']])
+  assert.deepEqual({ first: first.state.asked, second: second.state.asked }, { first: [], second: ['kill'] })
   second.state.standing = { state: 'waiting', sinceMs: Date.now(), how: 'SIGKILL' }
   const refused = await call('POST', `${origin}/dev/pods/pod-2/pause`)
-  assert.deepEqual([refused.status, JSON.stringify(refused.body).includes('pod-2 is waiting')], [409, true])
+  assert.equal(refused.status, 409)
+  assert.match(JSON.stringify(refused.body), /pod-2 is waiting/)
   assert.equal((await call('POST', `${origin}/dev/pods/pod-9/kill`)).status, 404)
 })
 
-test('S24: a page of somebody else, or one that points here under another name, is refused; so is all that is not listed', async (t) => {
+test('S24: requests with another origin or another host name are rejected, and so is every path that is not listed', async (t) => {
   const { origin, first, scene } = await pageOn(t)
   const { host } = new URL(origin)
   const status = async (method: string, path: string, headers: Record<string, string>) => {
@@ -163,11 +165,11 @@ test('S24: a page of somebody else, or one that points here under another name, 
   await call('POST', `${origin}/dev/chaos/off`)
 })
 
-test('the page comes with its files, and runs nothing but them', async (t) => {
+test('the page comes with its files, and may run no other scripts', async (t) => {
   const { origin } = await pageOn(t)
   const page = await fetch(origin)
   assert.match(page.headers.get('content-security-policy')!, /default-src 'none'; script-src 'self';/)
   const names = Array.from((await page.text()).matchAll(/(?:src|href)="(\/[^"]+)"/g), ([, name]) => name!)
   assert.deepEqual(names.toSorted(), ['/page.css', '/page.js'])
-  for (const name of names) assert.equal((await fetch(`${origin}${name}`)).status, 200)
+  for (const name of names) assert.equal((await fetch(`${origin}${name}`)).status, 200, name)
 })

@@ -1,4 +1,4 @@
-// Work whose downstream is full, in the queue of real pods.
+// Tasks and turns whose downstream pauses or is at its limit, on real pods.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { z } from 'zod'
@@ -18,7 +18,7 @@ import { typing } from '../support/terminal.ts'
 
 const KEY = 'provider/account'
 
-test('while its downstream pauses, work stays ready, where everybody sees it; other work goes on', async (t) => {
+test('while a downstream pauses, its tasks stay ready in the queue, and other tasks go on', async (t) => {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
   const run = async <T>(work: (query: Query) => Promise<T>) =>
@@ -37,8 +37,10 @@ test('while its downstream pauses, work stays ready, where everybody sees it; ot
     { what: 'the refusal' },
   )
   const { code, message } = found.error as { readonly code: string; readonly message: string }
-  assert.deepEqual([found.spent, code, message], [0, 'rate_limited', 'provider/account: refused: 429'])
-  assert.ok(Date.parse(found.runAt!) > Date.now() + 3_000_000, 'it comes again when the provider said')
+  assert.equal(found.spent, 0)
+  assert.equal(code, 'rate_limited')
+  assert.equal(message, 'provider/account: refused: 429')
+  assert.ok(Date.parse(found.runAt!) > Date.now() + 3_000_000, `too early for the provider: ${found.runAt}`)
   await pod.enqueueAll(Array.from({ length: 5 }, () => ({ machine: limited })))
   for (let n = 0; n < 3; n += 1) {
     const { id } = await pod.enqueue({ machine: other })
@@ -55,7 +57,7 @@ test('while its downstream pauses, work stays ready, where everybody sees it; ot
   ])
 })
 
-test('two pods work a queue off behind a hidden limit, and no attempt is spent on a refusal', async (t) => {
+test('two pods finish a queue behind a hidden limit, and a rejected call spends no attempt', async (t) => {
   const url = await databaseFor(t)
   const provider = await providerOf(t, { limit: 5, ms: 30 })
   const ask = task(
@@ -92,17 +94,17 @@ test('two pods work a queue off behind a hidden limit, and no attempt is spent o
       [KEY],
     )
     const [one] = downstreams as [Listed]
-    assert.ok(one.capacity !== null && one.ageMs !== null && one.pods.length > 0)
+    assert.ok(one.capacity !== null && one.ageMs !== null && one.pods.length > 0, JSON.stringify(one))
     return one
   }
   const { capacity, pods } = await eventually(
     async () => {
-      await pod.enqueue({ machine: ask }) // until its limit was met
+      await pod.enqueue({ machine: ask }) // until the limit was met
       return listed()
     },
     { what: 'its capacity' },
   )
-  assert.ok(capacity! >= 1)
+  assert.ok(capacity! >= 1, `a capacity of ${capacity}`)
   assert.ok(pods.reduce((sum, { share }) => sum + (share ?? 0), 0) <= capacity!, JSON.stringify(pods))
   const shown = await typing(DOWNSTREAMS, 'downstreams')({ url: operatorUrl, json: true }, 'ls')
   const line = JSON.parse(shown.out) as { readonly [column: string]: unknown }
@@ -110,7 +112,7 @@ test('two pods work a queue off behind a hidden limit, and no attempt is spent o
   assert.match(String(line['shares']), /^(one|two):(\d+|-)/)
 })
 
-test('an agent in code whose provider refuses: its turn waits, says why, and spends no attempt', async (t) => {
+test('if the provider of an agent in code rejects a call, the turn waits, says why, and spends no attempt', async (t) => {
   const url = await databaseFor(t)
   let calls = 0
   const answer = () => {
@@ -134,10 +136,13 @@ test('an agent in code whose provider refuses: its turn waits, says why, and spe
     },
     { what: 'the wait' },
   )
-  assert.ok(waits.retryAt !== null && waits.state === 'queued')
-  await talk.run(`update fleetline.tasks set spent = 3`) // one more that counted would be the last
+  assert.notEqual(waits.retryAt, null)
+  assert.equal(waits.state, 'queued')
+  await talk.run(`update fleetline.tasks set spent = 3`) // one more counted attempt would be the last
   const done = await talk.ended(turn!)
-  assert.deepEqual([done.state, done.waitsFor, calls], ['done', null, 3])
+  assert.equal(done.state, 'done')
+  assert.equal(done.waitsFor, null)
+  assert.equal(calls, 3)
   assert.equal(pod.downstream(KEY).standing().held, 0)
   const used = async () => {
     const { body } = await call('GET', `${admin}/v1/downstreams`)

@@ -15,13 +15,14 @@ async function ready(pod: Pod): Promise<{ status: number; report: ReadinessRepor
   return { status: answer.status, report: reportSchema.parse(await answer.json()) }
 }
 
-test('a pod says that it is healthy, by the name of every check', async (t) => {
+test('a healthy pod reports every check by name, and serves its API description and metrics', async (t) => {
   const pod = newPod(t, await databaseFor(t))
   await pod.start()
   const { report } = await eventually(
     async () => {
       const said = await ready(pod)
-      assert.deepEqual([said.status, said.report.checks['hints']?.state], [200, 'ok'])
+      assert.equal(said.status, 200)
+      assert.equal(said.report.checks['hints']?.state, 'ok')
       return said
     },
     { what: 'the pod to be ready and to listen' },
@@ -35,10 +36,11 @@ test('a pod says that it is healthy, by the name of every check', async (t) => {
     'loop',
     'draining',
   ])
-  assert.ok(Object.values(report.checks).every(({ ageMs }) => ageMs >= 0))
+  for (const [name, { ageMs }] of Object.entries(report.checks)) assert.ok(ageMs >= 0, `${name}: ${ageMs} ms`)
   const { gateway, admin } = pod.ports()
   const alive = await fetch(`http://127.0.0.1:${admin}/livez`)
-  assert.deepEqual([alive.status, await alive.json()], [200, { state: 'ok' }])
+  assert.equal(alive.status, 200)
+  assert.deepEqual(await alive.json(), { state: 'ok' })
   for (const port of [gateway, admin]) {
     const document = openapiSchema.parse(
       await (await fetch(`http://127.0.0.1:${port}/v1/openapi.json`)).json(),
@@ -52,7 +54,7 @@ test('a pod says that it is healthy, by the name of every check', async (t) => {
   assert.match(metrics, /^fleetline_hint_connections_total 1$/m)
 })
 
-test('cut off from PostgreSQL a pod is not ready and says why; back again, it is', async (t) => {
+test('a pod that is cut off from PostgreSQL is not ready and says why; when connected again, it is ready', async (t) => {
   const url = await databaseFor(t)
   const proxy = await proxyFor(t, url)
   const pod = newPod(t, proxy.url)
@@ -76,7 +78,8 @@ test('cut off from PostgreSQL a pod is not ready and says why; back again, it is
   await eventually(
     async () => {
       const { report: back } = await ready(pod)
-      assert.deepEqual([back.state, back.checks['hints']?.state], ['ok', 'ok'])
+      assert.equal(back.state, 'ok')
+      assert.equal(back.checks['hints']?.state, 'ok')
     },
     { what: 'the pod to be ready again', patienceMs },
   )
@@ -113,7 +116,7 @@ test('a pod does not start on a schema that it was not written for, and says wha
   await assert.rejects(newPod(t, url).start(), /deploy a newer release/)
 })
 
-test('P5: led to a server that takes no writes, a pod is not ready and says so; back again, it is', async (t) => {
+test('P5: a pod whose server takes no writes is not ready and says why; when it takes writes again, it is ready', async (t) => {
   const url = await databaseFor(t)
   const name = url.split('/').at(-1)!
   const pod = newPod(t, url)
@@ -136,15 +139,17 @@ test('P5: led to a server that takes no writes, a pod is not ready and says so; 
   await eventually(async () => assert.equal((await ready(pod)).status, 200), { what: 'the pod to be ready' })
 })
 
-test('R1: a pod that stops is not ready first, and answers meanwhile, asking to be left', async (t) => {
+test('R1: a pod that stops is not ready first; meanwhile it answers, and asks clients to disconnect', async (t) => {
   const pod = newPod(t, await databaseFor(t), { unreadyMs: '4000' })
   await pod.start()
   const { gateway } = pod.ports()
   const stopping = pod.stop()
   const { status, report } = await ready(pod)
-  assert.deepEqual([status, report.checks['draining']?.state], [503, 'failing'])
+  assert.equal(status, 503)
+  assert.equal(report.checks['draining']?.state, 'failing')
   const answer = await fetch(`http://127.0.0.1:${gateway}/v1/sessions`)
-  assert.deepEqual([answer.status, answer.headers.get('connection')], [200, 'close'])
+  assert.equal(answer.status, 200)
+  assert.equal(answer.headers.get('connection'), 'close')
   await Promise.all([stopping, pod.stop()])
   await assert.rejects(fetch(`http://127.0.0.1:${gateway}/v1/sessions`))
 })

@@ -1,4 +1,4 @@
-// What the leader gives back of a dead pod, on real PostgreSQL: claims, and nothing else.
+// The leader returns the claims of a dead pod and changes nothing else. Tested on real PostgreSQL.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import pg from 'pg'
@@ -34,7 +34,7 @@ async function led(t: TestContext) {
   }
 }
 
-test('recovery leaves everything but claimed rows alone', async (t) => {
+test('recovery changes claimed rows only', async (t) => {
   const { run, enqueue, newPod, claim, settle, leader, end, sweep, whole, tasks } = await led(t)
   await enqueue(300)
   const pod = await newPod()
@@ -56,7 +56,8 @@ test('recovery leaves everything but claimed rows alone', async (t) => {
     return { rows: rows.filter((row) => !blocked.has((row as { id: string }).id)), ends }
   }
   const before = await others()
-  assert.deepEqual([before.rows.length, before.ends.length], [75, 125])
+  assert.equal(before.rows.length, 75)
+  assert.equal(before.ends.length, 125)
 
   await end(pod)
   assert.deepEqual(new Set((await sweep()).map(({ id }) => id)), blocked)
@@ -69,10 +70,10 @@ test('recovery leaves everything but claimed rows alone', async (t) => {
   )
   const again = await claim(leader, 300)
   assert.deepEqual(new Set(again.map(({ id }) => id)), blocked)
-  assert.ok(again.every(({ attempt, spent }) => attempt === 2 && spent === 2))
+  for (const { attempt, spent } of again) assert.deepEqual({ attempt, spent }, { attempt: 2, spent: 2 })
 })
 
-/** A settle of the dead pod commits while the sweep is under way; answers the state in which the task is then. */
+/** A settle of the dead pod commits while the sweep runs. Returns the state of the task afterwards. */
 async function sweptWhileSettled(
   t: TestContext,
   mutate: (text: string) => string,
@@ -105,7 +106,7 @@ async function sweptWhileSettled(
   return (await tasks())[0]?.state
 }
 
-test('Q4: a settle that commits while the leader sweeps stands; a sweep by id alone is found', async (t) => {
+test('Q4: a settle that commits while the leader sweeps is kept; mutant, a sweep by id alone', async (t) => {
   assert.equal(await sweptWhileSettled(t, (text) => text), 'dead')
   const byId = (text: string) =>
     text
@@ -113,10 +114,10 @@ test('Q4: a settle that commits while the leader sweeps stands; a sweep by id al
       .replace('limit $3 for update skip locked', 'limit $3')
       .replace('where t.ctid = any', 'where t.id = any')
       .replace(/and t\.state = 'claimed' and t\.pod = any \(array\(select pod from gone\)\)/, '')
-  assert.equal(await sweptWhileSettled(t, byId), 'ready', 'what was dead runs again')
+  assert.equal(await sweptWhileSettled(t, byId), 'ready', 'mutant: a dead task runs again')
 })
 
-test('Q5: who is gone: dead or long forgotten; not who lives or drains', async (t) => {
+test('Q5: claims of dead and deleted pods are returned, those of live and draining pods are not', async (t) => {
   const { run, enqueue, newPod, claim, end, sweep, tasks } = await led(t)
   await enqueue(5)
   const [left, forgotten, lives, drains, alsoLives] = [
@@ -132,18 +133,18 @@ test('Q5: who is gone: dead or long forgotten; not who lives or drains', async (
   await run((query) => pods.drain(query, drains))
   assert.equal((await sweep()).length, 2)
   assert.deepEqual(
-    (await tasks()).map(({ state, pod }) => [state, pod]),
+    (await tasks()).map(({ state, pod }) => ({ state, pod })),
     [
-      ['ready', null],
-      ['ready', null],
-      ['claimed', lives],
-      ['claimed', drains],
-      ['claimed', alsoLives],
+      { state: 'ready', pod: null },
+      { state: 'ready', pod: null },
+      { state: 'claimed', pod: lives },
+      { state: 'claimed', pod: drains },
+      { state: 'claimed', pod: alsoLives },
     ],
   )
 })
 
-test('P1 P2: two that believe they lead return a claim once; an old term returns nothing', async (t) => {
+test('P1 P2: sweeps at the same time return each claim once; an old term returns nothing', async (t) => {
   const { run, enqueue, newPod, claim, term, end, sweep } = await led(t)
   await enqueue(200)
   const pod = await newPod()
@@ -151,12 +152,14 @@ test('P1 P2: two that believe they lead return a claim once; an old term returns
   await end(pod)
   const heir = await newPod()
   const next = (await run((query) => pods.take(query, heir, term.term)))!
-  assert.deepEqual([await sweep(term), await sweep({ ...next, pod: term.pod })], [[], []])
+  assert.deepEqual(await sweep(term), [], 'the old term')
+  assert.deepEqual(await sweep({ ...next, pod: term.pod }), [], 'the new term, but the old leader')
   const returned = (await Promise.all([sweep(next), sweep(next), sweep(next)])).flat()
-  assert.deepEqual([returned.length, new Set(returned.map(({ id }) => id)).size], [200, 200])
+  assert.equal(returned.length, 200)
+  assert.equal(new Set(returned.map(({ id }) => id)).size, 200)
 })
 
-test('Q6: a loss counts: ready at once, then a suspect for longer and longer, dead at the last', async (t) => {
+test('Q6: a task that loses pod after pod is ready at once, then a suspect for longer and longer, then dead', async (t) => {
   const { run, enqueue, newPod, claim, end, term, tasks } = await led(t)
   await enqueue(1, { maxAttempts: 4 })
   const seen = []
@@ -170,24 +173,25 @@ test('Q6: a loss counts: ready at once, then a suspect for longer and longer, de
       return (await query<{ s: number }>(later)) as [{ s: number }]
     })
     const [row] = await tasks()
-    seen.push([row!.state, row!.reason, row!.spent, row!.error!.code])
+    seen.push({ state: row!.state, reason: row!.reason, spent: row!.spent, code: row!.error!.code })
     if (row!.state === 'waiting') assert.ok(s >= 2 ** (n - 2) && s <= 2 ** (n - 1), `${n}: in ${s} s`)
     if (row!.state !== 'waiting') continue
     const early = await newPod()
-    assert.deepEqual([(await run(promote)).count, await claim(early)], [0, []], 'not before its time')
+    assert.equal((await run(promote)).count, 0, 'not promoted before its time')
+    assert.deepEqual(await claim(early), [], 'not claimed before its time')
     await run((query) => query('update fleetline.tasks set run_at = now()'))
     assert.equal((await run(promote)).count, 0, 'a suspect is never ready')
   }
   assert.deepEqual(seen, [
-    ['ready', 'pod_lost', 1, 'pod_lost'],
-    ['waiting', 'suspect', 2, 'pod_lost'],
-    ['waiting', 'suspect', 3, 'pod_lost'],
-    ['dead', 'pod_lost', 4, 'pod_lost'],
+    { state: 'ready', reason: 'pod_lost', spent: 1, code: 'pod_lost' },
+    { state: 'waiting', reason: 'suspect', spent: 2, code: 'pod_lost' },
+    { state: 'waiting', reason: 'suspect', spent: 3, code: 'pod_lost' },
+    { state: 'dead', reason: 'pod_lost', spent: 4, code: 'pod_lost' },
   ])
   assert.equal((await tasks())[0]!.error!.attempts.length, 4)
 })
 
-test('Q6: one that failed by itself before its pod was lost is no suspect; one that is handed back stays one', async (t) => {
+test('Q6: a task that failed by itself before its pod was lost is no suspect; a suspect handed back stays one', async (t) => {
   const { run, enqueue, newPod, claim, settle, end, sweep, tasks } = await led(t)
   await enqueue(1)
   const claimed = async () => {
@@ -211,7 +215,7 @@ test('Q6: one that failed by itself before its pod was lost is no suspect; one t
   assert.deepEqual(states, ['ready pod_lost 2', 'waiting suspect 3', 'waiting suspect 3'])
 })
 
-test('plans: beside 20,000 claims of the living and 50,000 that wait, a sweep reads the claims of the dead alone', async (t) => {
+test('plans: beside 20,000 claims of live pods and 50,000 waiting tasks, a sweep reads only claims of dead pods', async (t) => {
   const { run, newPod, end, term, tracks } = await led(t)
   const living = await Promise.all(Array.from({ length: 20 }, newPod))
   const dead = await newPod()
@@ -232,5 +236,5 @@ test('plans: beside 20,000 claims of the living and 50,000 that wait, a sweep re
   })
   const [{ text, buffers }] = plans as [Plan]
   assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_due|tasks_pkey/)
-  assert.ok(buffers < 2_000, `${buffers} pages: some ten a task, for its row and its indexes`)
+  assert.ok(buffers < 2_000, `${buffers} pages: about ten a task are enough for its row and indexes`)
 })

@@ -1,4 +1,4 @@
-// What `fleetline sessions …` prints and where, and the exit code of each kind of failure; in this process.
+// What `fleetline sessions …` prints, to which stream, and the exit code of each kind of failure. Commands run in this process.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
@@ -18,7 +18,7 @@ import { typing } from '../support/terminal.ts'
 const type = typing(SESSIONS, 'sessions')
 
 const waiting = Promise.withResolvers<void>()
-/** Says the last message again, but for a few. */
+/** Repeats the last message, except for `wait`, `fail` and `quiet`. */
 const mimic = agent('mimic', async function* ({ messages }) {
   const text = messages.at(-1)!.parts[0]!['text'] as string
   if (text === 'wait') await waiting.promise
@@ -32,7 +32,7 @@ const mimic = agent('mimic', async function* ({ messages }) {
   yield { type: 'finish' }
 })
 
-test('data goes to stdout as a table, tabs or JSON; a failure to stderr, with its exit code', async (t) => {
+test('commands print data to stdout as a table, tabs or JSON, and failures to stderr with an exit code', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t))
   const json = { url, json: true }
   const made = JSON.parse((await type(json, 'create', [], { alias: 'rome', title: 'Trip to Rome' })).out) as {
@@ -76,11 +76,12 @@ test('data goes to stdout as a table, tabs or JSON; a failure to stderr, with it
   ] as const
   for (const [{ code, out, err }, expected, text] of failures) {
     assert.match(err, text)
-    assert.deepEqual([code, out], [expected, ''], err)
+    assert.equal(code, expected, `exit code ${code}: ${err}`)
+    assert.equal(out, '')
   }
 })
 
-test('what something in between answers, and an answer that breaks off, may be asked again: exit 5', async (t) => {
+test('a bad gateway or a broken answer exits with 5, so that you can send again', async (t) => {
   const answers: Record<string, (response: ServerResponse) => void> = {
     bad: (response) =>
       void response.writeHead(502, { 'content-type': 'text/html' }).end('<h1>Bad Gateway</h1>'),
@@ -95,56 +96,61 @@ test('what something in between answers, and an answer that breaks off, may be a
   await once(server, 'listening')
   atEnd(t, () => server.close())
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  const sent = async (session: string) => {
-    const { code, err } = await type({ url }, 'send', [session, 'hi'], { id: 'm-1' })
-    return [code, err]
-  }
-  const [bad, cut, odd] = [await sent('bad'), await sent('cut'), await sent('odd')]
-  assert.deepEqual([bad[0], cut[0], odd[0]], [5, 5, 1])
-  assert.match(String(bad[1]), /502, not by Fleetline.*sent again with --id m-1/)
-  assert.match(String(cut[1]), /broke off.*sent again with --id m-1/)
-  assert.match(String(odd[1]), /418, not by Fleetline/)
+  const send = (session: string) => type({ url }, 'send', [session, 'hi'], { id: 'm-1' })
+  const [bad, cut, odd] = [await send('bad'), await send('cut'), await send('odd')]
+  assert.equal(bad.code, 5)
+  assert.match(bad.err, /502, not by Fleetline.*sent again with --id m-1/)
+  assert.equal(cut.code, 5)
+  assert.match(cut.err, /broke off.*sent again with --id m-1/)
+  assert.equal(odd.code, 1)
+  assert.match(odd.err, /418, not by Fleetline/)
 })
 
-test('a send to an agent prints its reply and nothing else on stdout; how it ends is the exit code', async (t) => {
+test('a send to an agent prints only its reply on stdout, and its exit code says how the turn ended', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
   await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })
   const send = (text: string, options = {}) => type({ url }, 'send', ['chat', text], options)
   const hello = await send('hello', { id: 'm-1' })
-  assert.deepEqual([hello.code, hello.out], [0, 'hello there\n'])
+  assert.equal(hello.code, 0)
+  assert.equal(hello.out, 'hello there\n')
   assert.match(
     hello.err,
     /^Stored at seq 1\.\n(turn_\w+ is queued\n)?(turn_\w+ is running on \S+ \(attempt 1\)\n)?$/,
   )
   const again = await send('hello', { id: 'm-1' })
-  assert.deepEqual([again.code, again.out, again.err], [0, 'hello there\n', 'Stored at seq 1.\n'])
+  assert.deepEqual(again, { code: 0, out: 'hello there\n', err: 'Stored at seq 1.\n' })
 
   const { out } = await type({ url, json: true }, 'send', ['chat', 'bye'])
   const [ack, item] = out
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Item & Ack)
-  assert.deepEqual(
-    [ack!.seq, item!.answers, item!.turn, item!.parts[0]!['text']],
-    [3, 3, ack!.turn, 'bye there'],
-  )
+  assert.equal(ack!.seq, 3)
+  assert.equal(item!.answers, 3)
+  assert.equal(item!.turn, ack!.turn)
+  assert.equal(item!.parts[0]!['text'], 'bye there')
 
   const steered = await send('\u001B[2Jboo')
-  assert.deepEqual([steered.code, steered.out], [0, '[2Jboo there\n'])
+  assert.equal(steered.code, 0)
+  assert.equal(steered.out, '[2Jboo there\n')
   const failed = await send('fail')
-  assert.deepEqual([failed.code, failed.out], [1, ''])
+  assert.equal(failed.code, 1)
+  assert.equal(failed.out, '')
   assert.match(failed.err, /turn_\w+ failed: .*refused.*next one\.\n$/)
+  const failing = await send('fail', { id: 'm-7' })
+  assert.equal(failing.code, 1)
   const repeated = await send('fail', { id: 'm-7' })
-  assert.deepEqual([repeated.code, (await send('fail', { id: 'm-7' })).code], [1, 1])
+  assert.equal(repeated.code, 1)
   const quiet = await send('quiet')
-  assert.deepEqual([quiet.code, quiet.out], [0, ''])
+  assert.equal(quiet.code, 0)
+  assert.equal(quiet.out, '')
   assert.match(quiet.err, /The agent has nothing to say to it\.\n$/)
   const unasked = await send('psst', { reply: false })
   assert.match(unasked.out, /^id\t\w+\nseq\t10\ndeduped\tfalse\n$/)
   assert.match((await send('later', { wait: false })).out, /^id\t\w+\nseq\t11\ndeduped\tfalse\nturn\tturn_/)
 })
 
-test('stop ends the live turn; who waits for its reply is told so; where none is live it says that', async (t) => {
+test('stop ends the live turn and the send that waits for it, and says so if no turn is live', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
   await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })
   const sent = type({ url }, 'send', ['chat', 'wait'], { id: 'm-1' })
@@ -152,19 +158,23 @@ test('stop ends the live turn; who waits for its reply is told so; where none is
     assert.equal(((await call('GET', `${url}/v1/sessions/chat`)).body as unknown as Session).state, 'working')
   await eventually(isLive, { what: 'the turn' })
   const stopped = await type({ url }, 'stop', ['chat'])
-  assert.deepEqual([stopped.code, stopped.err], [0, ''])
+  assert.equal(stopped.code, 0)
+  assert.equal(stopped.err, '')
   assert.match(stopped.out, /^stopped\ttrue\nseq\tnull\nturn\tturn_\w+\n$/)
   const { code, out, err } = await sent
-  assert.deepEqual([code, out], [1, ''])
+  assert.equal(code, 1)
+  assert.equal(out, '')
   assert.match(err, /The reply was stopped\. Nothing of it is kept\. The message is stored/)
   const repeated = await type({ url }, 'send', ['chat', 'wait'], { id: 'm-1' })
-  assert.deepEqual([repeated.code, /its turn failed, was stopped/.test(repeated.err)], [1, true])
+  assert.equal(repeated.code, 1)
+  assert.match(repeated.err, /its turn failed, was stopped/)
   const idle = await type({ url, json: true }, 'stop', ['chat'])
-  assert.deepEqual([idle.code, JSON.parse(idle.out)], [0, { stopped: false, seq: null, turn: null }])
+  assert.equal(idle.code, 0)
+  assert.deepEqual(JSON.parse(idle.out), { stopped: false, seq: null, turn: null })
   assert.match((await type({ url }, 'stop', ['chat'])).err, /nothing to stop/)
 })
 
-test('a send while a turn runs prints the reply to itself alone', async (t) => {
+test('a send while a turn runs prints only its own reply', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
   await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })
   const first = type({ url }, 'send', ['chat', 'wait'])
@@ -174,9 +184,10 @@ test('a send while a turn runs prints the reply to itself alone', async (t) => {
     const { body } = await call('GET', `${url}/v1/turns/${turn}`)
     assert.equal((body as unknown as Turn).answers.to, 1)
   }
-  await eventually(isRead, { what: 'the first to be read' })
+  await eventually(isRead, { what: 'the first message to be read' })
   const second = type({ url }, 'send', ['chat', 'second'])
-  await eventually(async () => assert.equal((await head()).head, 2), { what: 'the second' })
+  await eventually(async () => assert.equal((await head()).head, 2), { what: 'the second message' })
   waiting.resolve()
-  assert.deepEqual([(await first).out, (await second).out], ['wait there\n', 'second there\n'])
+  assert.equal((await first).out, 'wait there\n')
+  assert.equal((await second).out, 'second there\n')
 })

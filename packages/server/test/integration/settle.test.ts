@@ -1,4 +1,4 @@
-// How attempts end, on real PostgreSQL, and that a writer that was overtaken changes nothing.
+// How attempts end, on real PostgreSQL. A writer whose attempt is no longer current changes nothing.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Database, Query } from '../../src/store/database.ts'
@@ -20,7 +20,7 @@ const KINDS: readonly Settlement[] = [
 const RETURN = `update fleetline.tasks set state = 'ready', pod = null, reason = 'pod_lost',
   error = jsonb_build_object('code', 'pod_lost', 'pod', pod, 'attempt', attempt) where state = 'claimed'`
 
-test('every settlement leaves the row that its table names', async (t) => {
+test('every settlement leaves the row that the table in settle.ts names', async (t) => {
   const { enqueue, newPod, claim, settle, tasks, history } = await queueOn(t)
   await enqueue(KINDS.length)
   const pod = await newPod()
@@ -34,19 +34,19 @@ test('every settlement leaves the row that its table names', async (t) => {
     new Set((await history()).map(({ outcome, attempt, spent }) => `${outcome} ${attempt} ${spent}`)),
     new Set(['done 1 1', 'failed 1 1']),
   )
-  const rows = (await tasks()).map(({ state, attempt, spent, reason, error: kept }) => [
+  const rows = (await tasks()).map(({ state, attempt, spent, reason, error: kept }) => ({
     state,
     attempt,
     spent,
     reason,
-    kept?.code,
-  ])
+    code: kept?.code,
+  }))
   assert.deepEqual(rows, [
-    ['waiting', 1, 1, 'retry', 'internal'],
-    ['waiting', 1, 0, 'later', 'internal'],
-    ['ready', 1, 0, null, undefined],
-    ['held', 1, 1, 'hold', 'internal'],
-    ['dead', 1, 1, 'failed', 'internal'],
+    { state: 'waiting', attempt: 1, spent: 1, reason: 'retry', code: 'internal' },
+    { state: 'waiting', attempt: 1, spent: 0, reason: 'later', code: 'internal' },
+    { state: 'ready', attempt: 1, spent: 0, reason: null, code: undefined },
+    { state: 'held', attempt: 1, spent: 1, reason: 'hold', code: 'internal' },
+    { state: 'dead', attempt: 1, spent: 1, reason: 'failed', code: 'internal' },
   ])
 })
 
@@ -66,7 +66,7 @@ test('an error carries the last five attempts, without their stacks', async (t) 
   )
 })
 
-/** Attempt 1 is held by one pod, the task is returned, and attempt 2 is held by the next. */
+/** A pod claims attempt 1, the task is returned, and another pod (or the same one) claims attempt 2. */
 async function overtaken(t: Parameters<typeof queueOn>[0], byTheSame = false) {
   const queue = await queueOn(t)
   const { enqueue, newPod, claim, run } = queue
@@ -79,7 +79,7 @@ async function overtaken(t: Parameters<typeof queueOn>[0], byTheSame = false) {
   return { ...queue, sleeper, other, old: old!, current: current! }
 }
 
-/** What a late writer may break, whatever it says; answers the sentences that do not hold. */
+/** Settles attempt 1 too late, and returns what that broke, one sentence each. */
 async function lateWriter(
   t: Parameters<typeof queueOn>[0],
   settlement: Settlement,
@@ -99,31 +99,33 @@ async function lateWriter(
   const second = await settle(other, current, doneWith('result-2'))
   const ends = (await history()).map(({ result, attempt, pod }) => [result, attempt, pod])
   const broken: string[] = []
-  if (answer !== 'fenced') broken.push('it was not told')
+  if (answer !== 'fenced') broken.push('the late writer was not told')
   if (JSON.stringify(before) !== JSON.stringify(after)) broken.push('a row changed')
   if (second !== 'settled' || JSON.stringify(ends) !== JSON.stringify([['result-2', 2, other]]))
-    broken.push('the second result does not stand')
+    broken.push('the second result is not stored')
   return broken
 }
 
 test('Q3: a paused pod that wakes cannot overwrite the retry', async (t) => {
   for (const settlement of KINDS)
-    for (const byTheSame of [false, true])
-      assert.deepEqual(await lateWriter(t, settlement, { byTheSame }), [], `${settlement.type} ${byTheSame}`)
+    for (const byTheSame of [false, true]) {
+      const broken = await lateWriter(t, settlement, { byTheSame })
+      assert.deepEqual(broken, [], `${settlement.type}, byTheSame ${byTheSame}: ${broken.join()}`)
+    }
 })
 
-test('Q3: a settle that names the task alone, or leaves out the attempt, is found', async (t) => {
+test('Q3: mutants that settle by the task alone, or without the attempt, are found', async (t) => {
   const byTask = (text: string) => text.replace(/ and t\.attempt = (\w)\.attempt and t\.pod = \1\.pod/, '')
   const blindToAttempt = (text: string) => text.replace(/ and t\.attempt = \w\.attempt/, '')
   for (const settlement of [DONE, { type: 'back' } as const]) {
     const broken = await lateWriter(t, settlement, { mutate: byTask })
-    assert.ok(broken.includes('the second result does not stand'), broken.join())
+    assert.ok(broken.includes('the second result is not stored'), broken.join())
     const same = await lateWriter(t, settlement, { mutate: blindToAttempt, byTheSame: true })
-    assert.ok(same.includes('the second result does not stand'), same.join())
+    assert.ok(same.includes('the second result is not stored'), same.join())
   }
 })
 
-test('Q3: it is fenced too before anybody claimed again, and after the second end', async (t) => {
+test('Q3: a late writer is fenced before the task is claimed again, and after it has ended', async (t) => {
   const { enqueue, newPod, claim, settle, run, history, tasks } = await queueOn(t)
   await enqueue(1)
   const [sleeper, other] = [await newPod(), await newPod()]
@@ -142,7 +144,7 @@ test('Q3: it is fenced too before anybody claimed again, and after the second en
   )
 })
 
-test('L11: one that is fenced, or cannot be stored, changes nothing for the rest of its batch', async (t) => {
+test('L11: a settlement that is fenced or cannot be stored does not affect the rest of its batch', async (t) => {
   const { enqueue, newPod, claim, settle, run, history, tasks } = await queueOn(t)
   await enqueue(100)
   const pod = await newPod()
@@ -152,21 +154,21 @@ test('L11: one that is fenced, or cannot be stored, changes nothing for the rest
     claims.map((one, n) => settle(pod, one, n === 60 ? { type: 'done', result: '"a\\u0000b"' } : DONE)),
   )
   const told = results.map((one) => (one.status === 'fulfilled' ? one.value : 'refused'))
-  assert.deepEqual(
-    [told[40], told[60], told.filter((one) => one === 'settled').length],
-    ['fenced', 'refused', 98],
-  )
-  assert.deepEqual([(await history()).length, (await tasks()).length], [98, 2])
+  assert.equal(told[40], 'fenced')
+  assert.equal(told[60], 'refused')
+  assert.equal(told.filter((one) => one === 'settled').length, 98)
+  assert.equal((await history()).length, 98)
+  assert.equal((await tasks()).length, 2)
 })
 
-/** The task has lost a pod before: what the leader said then is not about the attempt that comes. */
+/** The task lost a pod in an earlier attempt. What the leader wrote then is not about the next attempt. */
 async function lostBefore(run: Awaited<ReturnType<typeof queueOn>>['run']): Promise<void> {
   const lost = `update fleetline.tasks set attempt = 1, spent = 1, reason = 'pod_lost',
     error = '{"code": "pod_lost", "pod": 1, "attempt": 1, "attempts": []}'`
   await run((query) => query(lost))
 }
 
-test('a settle whose commit was not answered is sent again, and believes no fence that it made itself', async (t) => {
+test('a settle whose commit was not answered is sent again, and is not fenced by its own first write', async (t) => {
   for (const settlement of KINDS) {
     const { database, enqueue, newPod, claim, run, tasks, history } = await queueOn(t)
     await enqueue(1)
@@ -182,7 +184,7 @@ test('a settle whose commit was not answered is sent again, and believes no fenc
       },
     }
     assert.equal(await partsOn(answerLost).settle(pod, only, settlement), 'settled', settlement.type)
-    assert.equal(answers, 2)
+    assert.equal(answers, 2, `${settlement.type}: ${answers} answers`)
     assert.equal((await tasks()).length + (await history()).length, 1)
   }
 })
@@ -191,18 +193,18 @@ function recording(position: number): Recording {
   return { type: 'record', entry: { name: `n${position}`, position, value: '{"a":1}', ms: 1 } }
 }
 
-test('Q3 Q13: a record of an attempt that was overtaken, or of another position, changes nothing', async (t) => {
+test('Q3 Q13: a record of an older attempt, or for another position, changes nothing', async (t) => {
   const { sleeper, other, old, current, settle, tasks } = await overtaken(t)
   const before = await tasks()
   assert.equal(await settle(sleeper, old, recording(1)), 'fenced')
-  assert.equal(await settle(other, current, recording(2)), 'fenced', 'it skips one')
+  assert.equal(await settle(other, current, recording(2)), 'fenced', 'it skips position 1')
   assert.deepEqual(await tasks(), before)
   assert.equal(await settle(other, current, recording(1)), 'settled')
-  assert.equal(await settle(other, current, recording(1)), 'fenced', 'it is there')
+  assert.equal(await settle(other, current, recording(1)), 'fenced', 'position 1 is recorded already')
   assert.equal(await settle(other, current, recording(2)), 'settled')
 })
 
-test('a record touches no index (HOT); one that changed the reason would', async (t) => {
+test('a record updates no index (HOT); a mutant that changes the reason does', async (t) => {
   const { enqueue, newPod, claim, run } = await queueOn(t)
   const updates = `select n_tup_upd::int as n, n_tup_hot_upd::int as hot from pg_stat_xact_user_tables where relname = 'tasks'`
   const pod = await newPod()
@@ -218,6 +220,7 @@ test('a record touches no index (HOT); one that changed the reason would', async
       await query(text, [[pod], [one!.id], [one!.attempt], [1], ['a'], ['1'], [1]])
       return [first, await count()] as const
     })
-    assert.deepEqual([after.n - before.n, after.hot - before.hot], [1, hot])
+    assert.equal(after.n - before.n, 1)
+    assert.equal(after.hot - before.hot, hot)
   }
 })

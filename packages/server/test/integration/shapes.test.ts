@@ -1,4 +1,4 @@
-// Two shapes of one machine in one fleet: what each pod runs, and what becomes of tasks whose shape nobody knows any more.
+// Two shapes of one machine in one fleet: which one each pod runs, and what happens to tasks whose shape no pod has any more.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import type { Task } from '@fleetline/protocol'
@@ -13,7 +13,7 @@ import { queueOn } from '../support/tasks.ts'
 
 type Body = (c: { readonly signal: AbortSignal }) => Promise<void>
 
-/** The names, and who ran them, are its result. */
+/** A machine with these transitions. Its result lists each name with the pod that ran it. */
 function shaped(by: string, names: readonly string[], bodies: Readonly<Record<string, Body>> = {}) {
   type Out = Readonly<Record<string, string>>
   const begun = machine('m', { input: z.null(), output: z.string() })
@@ -41,9 +41,9 @@ async function fleetOn(t: TestContext) {
         check(task)
         return task
       },
-      { what: 'the task to come there' },
+      { what: 'the task to get there' },
     )
-  /** A task of the first shape that has `a` behind it when its pod is gone. */
+  /** Enqueues a task of the old shape, and stops its pod when `a` is done. */
   const orphan = async (old: Machine<null>) => {
     const { pod } = await podOf(old)
     const { id } = await pod.enqueue({ machine: old, input: null })
@@ -54,7 +54,7 @@ async function fleetOn(t: TestContext) {
   return { url, run, podOf, untilTask, orphan }
 }
 
-test('each pod runs its own shape; a task is enqueued by name into one that is run, the newest of several', async (t) => {
+test('each pod runs its own shape, and a task enqueued in SQL gets the newest shape that a pod runs', async (t) => {
   const { run, podOf, untilTask } = await fleetOn(t)
   const [one, two] = [shaped('one', ['a', 'b']), shaped('two', ['a', 'x'])]
   const [{ pod: first }, { pod: second }] = [await podOf(one), await podOf(two)]
@@ -76,27 +76,29 @@ test('each pod runs its own shape; a task is enqueued by name into one that is r
   const [again] = await byName()
   const id = `tsk_0000${again!.id.replaceAll('-', '')}`
   await untilTask(first, id, ({ result }) =>
-    assert.equal(result, 'a:one b:one', 'the newer shape is not run'),
+    assert.equal(result, 'a:one b:one', 'no pod runs the newer shape now'),
   )
 })
 
-test('a task that fits into no shape that is run is held, listed with its reason, and goes on when a pod comes that knows it', async (t) => {
+test('a task that fits no running shape is held with a reason, and resumes when a pod knows its shape', async (t) => {
   const { podOf, untilTask, orphan } = await fleetOn(t)
   const id = await orphan(shaped('old', ['a', 'b'], { b: untilAborted }))
   const { pod, gateway, admin } = await podOf(shaped('new', ['a', 'x']))
   const held = await untilTask(pod, id, ({ state }) => assert.equal(state, 'held'))
-  assert.deepEqual([held.reason, held.transition, held.spent], ['shape', 'b', 0])
+  assert.equal(held.reason, 'shape')
+  assert.equal(held.transition, 'b')
+  assert.equal(held.spent, 0)
   assert.deepEqual(
-    held.timeline.map(({ name, state, value }) => [name, state, value]),
+    held.timeline.map(({ name, state, value }) => ({ name, state, value })),
     [
-      ['a', 'done', 'a:old'],
-      ['b', 'held', null],
+      { name: 'a', state: 'done', value: 'a:old' },
+      { name: 'b', state: 'held', value: null },
     ],
   )
   const { body } = await call('GET', `${gateway}/v1/tasks?state=held`)
   assert.deepEqual(
-    (body as { tasks: { id: string; reason: string }[] }).tasks.map((one) => [one.id, one.reason]),
-    [[id, 'shape']],
+    (body as { tasks: { id: string; reason: string }[] }).tasks.map(({ id, reason }) => ({ id, reason })),
+    [{ id, reason: 'shape' }],
   )
   type Listed = {
     shape: string
@@ -107,22 +109,25 @@ test('a task that fits into no shape that is run is held, listed with its reason
   assert.deepEqual(
     listed.machines
       .filter((one) => one.shape === held.shape)
-      .map(({ pods, transitions }) => [pods, transitions.map((one) => [one.name, one.held, one.reasons])]),
+      .map(({ pods, transitions }) => ({
+        pods,
+        transitions: transitions.map(({ name, held, reasons }) => ({ name, held, reasons })),
+      })),
     [
-      [
-        0,
-        [
-          ['a', 0, []],
-          ['b', 1, ['shape']],
+      {
+        pods: 0,
+        transitions: [
+          { name: 'a', held: 0, reasons: [] },
+          { name: 'b', held: 1, reasons: ['shape'] },
         ],
-      ],
+      },
     ],
   )
   const { pod: back } = await podOf(shaped('back', ['a', 'b']))
   await untilTask(back, id, ({ result }) => assert.equal(result, 'a:old b:back'))
 })
 
-test('a task goes on in a new shape into which it fits: what is done stays, what is new behind it runs', async (t) => {
+test('a task continues in a new shape that it fits: finished steps stay, and new later steps run', async (t) => {
   const { podOf, untilTask, orphan } = await fleetOn(t)
   const id = await orphan(shaped('old', ['a', 'b'], { b: untilAborted }))
   const { pod } = await podOf(shaped('new', ['a', 'then', 'b', 'last']))

@@ -1,4 +1,4 @@
-// Stop: from the other pod, in the middle of a reply, while its agent is silent, and against the end of the turn.
+// Stops a turn: from the other pod in the middle of a reply, while its agent is silent, and while the turn ends.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { formatId, type Ack, type Item, type StopAck, type Turn } from '@fleetline/protocol'
@@ -33,7 +33,7 @@ const untilSaid = (readers: readonly Reader[], turn: string, text: string) =>
   })
 const textOf = ({ parts }: Item) => parts.map(({ type, text, state }) => [type, text, state])
 
-test('E8: stopped from another pod, a reply stands as far as it was said; its agent sees its call closed, and no word comes later', async (t) => {
+test('E8: a stop from another pod closes the call of the agent, and keeps only what it has said so far', async (t) => {
   const [closed, wanted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const inputs: unknown[] = []
   const pods = await podsOn(t, async function* ({ messages, signal }) {
@@ -51,7 +51,7 @@ test('E8: stopped from another pod, a reply stands as far as it was said; its ag
       await closed.promise
       yield { type: 'text-delta', id: '1', delta: ' too late' }
     } finally {
-      await wanted.promise // its call has not ended yet
+      await wanted.promise // until then its call has not ended
     }
   })
   const readers = await pods.readers()
@@ -69,10 +69,15 @@ test('E8: stopped from another pod, a reply stands as far as it was said; its ag
     eventually(
       () => {
         for (const { frames, items } of readers) {
-          assert.deepEqual([textOf(items[1]!), items[1]!.status, items[1]!.answers], [sealed, 'stopped', 1])
+          const reply = items[1]!
+          assert.deepEqual(textOf(reply), sealed)
+          assert.equal(reply.status, 'stopped')
+          assert.equal(reply.answers, 1)
           const last = frames.at(-1)!
           assert.ok(last.type === 'turn', last.type)
-          assert.deepEqual([last.turn.state, last.turn.halted, last.turn.pod], ['stopped', halted, null])
+          assert.equal(last.turn.state, 'stopped')
+          assert.equal(last.turn.halted, halted)
+          assert.equal(last.turn.pod, null)
         }
       },
       { what: `the readers to be told, halted: ${halted}` },
@@ -86,7 +91,8 @@ test('E8: stopped from another pod, a reply stands as far as it was said; its ag
   assert.deepEqual(await pods.stop({ turn: turn!, epoch: epoch! + 1 }), { stopped: false, seq: null })
 
   const next = await pods.send('go on')
-  assert.deepEqual([next.seq, next.epoch], [3, epoch! + 2])
+  assert.equal(next.seq, 3)
+  assert.equal(next.epoch, epoch! + 2)
   await eventually(() => assert.equal(inputs.length, 2), { what: 'the next call' })
   assert.deepEqual(
     (inputs[1] as Item['parts'][]).map((parts) => textOf({ parts } as Item)),
@@ -98,11 +104,11 @@ test('E8: stopped from another pod, a reply stands as far as it was said; its ag
     { stopped: true, seq: 2 },
     'a late repeat',
   )
-  assert.deepEqual(await pods.stop(next), { stopped: false, seq: null }, 'it has ended by itself')
+  assert.deepEqual(await pods.stop(next), { stopped: false, seq: null }, 'the turn ended by itself')
   assert.deepEqual(await pods.run('select from fleetline.messages'), [{}, {}, {}])
 })
 
-test('E8: an agent that is silent is stopped too, its pod being told; nothing that was not said is stored', async (t) => {
+test('E8: a silent agent is stopped too, and no reply is stored', async (t) => {
   const closed = Promise.withResolvers<void>()
   const pods = await podsOn(t, async function* ({ signal }) {
     signal.addEventListener('abort', () => closed.resolve())
@@ -117,9 +123,10 @@ test('E8: an agent that is silent is stopped too, its pod being told; nothing th
   await closed.promise
   await eventually(async () => assert.equal((await pods.turn(ack.turn!)).halted, true), { what: 'its halt' })
   assert.deepEqual(await pods.stop(ack), { stopped: true, seq: null }, 'a repeat')
+  assert.deepEqual(await pods.run('select from fleetline.messages'), [{}], 'the question alone')
 })
 
-test('what waits for a stopped turn counts as answered; a turn that no pod has is halted at once, and the next reads it all', async (t) => {
+test('a stop of a turn that no pod has counts its messages as answered; the next turn starts after them', async (t) => {
   const { ask, stopTurn, rows, key, endTurn, claimTurn, pod } = await conversationOn(t)
   await ask('a')
   await ask('b')
@@ -127,26 +134,29 @@ test('what waits for a stopped turn counts as answered; a turn that no pod has i
   const stop = { ...key, turn: before.turn!, epoch: 1 }
   const both = await Promise.all([stopTurn(stop), stopTurn(stop)])
   assert.deepEqual(
-    both.map((one) => one.type === 'stopped' && [one.seq, one.isRepeat]),
+    both.map((one) => one.type === 'stopped' && { seq: one.seq, isRepeat: one.isRepeat }),
     [
-      [null, false],
-      [null, true],
+      { seq: null, isRepeat: false },
+      { seq: null, isRepeat: true },
     ],
   )
   const stopped = await rows()
-  assert.deepEqual([stopped.session.turn, stopped.session.epoch, stopped.tasks], [null, 2, []])
+  assert.equal(stopped.session.turn, null)
+  assert.equal(stopped.session.epoch, 2)
+  assert.deepEqual(stopped.tasks, [])
   assert.deepEqual(stopped.turns, [{ id: before.turn!, epoch: 1, from: 1, to: 2, outcome: 'stopped' }])
   await ask('c')
   const claim = await claimTurn()
   const { turns } = await rows()
-  assert.deepEqual([turns[1]!.epoch, turns[1]!.from], [3, 3])
+  assert.equal(turns[1]!.epoch, 3)
+  assert.equal(turns[1]!.from, 3)
   const late = doneBy(key, pod, { id: before.turn!, attempt: 1 }, 1)
   assert.deepEqual(await endTurn(late), { type: 'fenced' })
-  assert.deepEqual(await stopTurn({ ...stop, turn: claim.id }), { type: 'stale' }, 'of another epoch')
-  assert.deepEqual((await rows()).session.turn, claim.id)
+  assert.deepEqual(await stopTurn({ ...stop, turn: claim.id }), { type: 'stale' }, 'it names another epoch')
+  assert.equal((await rows()).session.turn, claim.id)
 })
 
-/** As two attempts have said it, of which the second is current. */
+/** A turn in which two attempts have said something. The second is current. */
 async function spokenOn(t: TestContext) {
   const talk = await conversationOn(t)
   await talk.ask('a')
@@ -162,7 +172,7 @@ async function spokenOn(t: TestContext) {
       ),
     )
   await say(claim.attempt, 0, [{ type: 'text-start', id: '1' }, delta('so far')])
-  await say(lost.attempt, 2, [delta('of the dead')]) // of its own index 0 nothing is there
+  await say(lost.attempt, 2, [delta('of the dead')]) // its own index 0 is missing
   await say(claim.attempt, 2, [delta('\uD83D')]) // half of a character
   const reply = `select body -> 'parts' -> 0 ->> 'text' as text from fleetline.messages where seq = 2`
   return {
@@ -177,7 +187,7 @@ function delta(text: string) {
   return { type: 'text-delta', id: '1', delta: text }
 }
 
-test('D4 E8: what is kept is what the current attempt has said, in whole characters; mutant, words of any attempt: turns red', async (t) => {
+test('D4 E8: a stop keeps what the current attempt has said, in whole characters; a mutant that keeps words of any attempt is found', async (t) => {
   const [right, wrong] = [await spokenOn(t), await spokenOn(t)]
   await right.stopTurn(right.stop)
   assert.equal(await right.replyText(), 'so far')
@@ -190,7 +200,7 @@ test('D4 E8: what is kept is what the current attempt has said, in whole charact
   assert.notEqual(await wrong.replyText(), 'so far')
 })
 
-test('which turns have halted is looked up without a look at those that are over', async (t) => {
+test('the query for turns that are halting does not read turns that are over', async (t) => {
   const { run, key, pod } = await conversationOn(t)
   const add = `insert into fleetline.turns
       (started_at, ended_at, id, session, tenant, epoch, read_from, agent, outcome, halting)
@@ -208,7 +218,7 @@ test('which turns have halted is looked up without a look at those that are over
   assert.ok(plans[0]!.buffers < 100, `${plans[0]!.buffers} pages`)
 })
 
-/** Its first transaction waits, with the session's lock, until it is let go. */
+/** A transaction of `held` waits with the lock of the session until `letGo` is called. */
 function holding(database: Pick<Database, 'transaction'>) {
   const [locked, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const held: Pick<Database, 'transaction'> = {
@@ -230,7 +240,7 @@ function holding(database: Pick<Database, 'transaction'>) {
 }
 
 for (const first of ['stop', 'end'] as const)
-  test(`E1 E8: a stop and the end of its turn at once, the ${first} first: it counts, and the other changes nothing`, async (t) => {
+  test(`E1 E8: if a turn is stopped while it ends and the ${first} comes first, the other changes nothing`, async (t) => {
     const talk = await spokenOn(t)
     const { key, pod, claim } = talk
     const { held, locked, letGo } = holding(talk.database)
@@ -255,10 +265,12 @@ for (const first of ['stop', 'end'] as const)
     assert.deepEqual(messages, [{ id: 'a', answers: null }, reply])
     if (first === 'stop') {
       assert.deepEqual(results, [{ type: 'stopped', seq: 2, isRepeat: false }, { type: 'fenced' }])
-      assert.deepEqual([session.epoch, turns[0]!.outcome], [2, 'stopped'])
+      assert.equal(session.epoch, 2)
+      assert.equal(turns[0]!.outcome, 'stopped')
     } else {
       assert.deepEqual(results, [{ type: 'ended' }, { type: 'stale' }])
-      assert.deepEqual([session.epoch, turns[0]!.outcome], [1, 'done'])
+      assert.equal(session.epoch, 1)
+      assert.equal(turns[0]!.outcome, 'done')
     }
     assert.equal(await talk.replyText(), first === 'stop' ? 'so far' : 'reply of 1')
   })

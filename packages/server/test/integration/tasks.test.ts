@@ -1,4 +1,4 @@
-// Tasks from outside: over HTTP, from the command line, through the library; and what the leader says about the queue.
+// Tasks from outside: over HTTP, from the command line, through the library. Also the metrics of the leader about the queue.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -16,7 +16,7 @@ import { typing } from '../support/terminal.ts'
 
 type Setup = Awaited<ReturnType<typeof podWith>>
 
-/** A pod with `double`, and `fails` that fails until it is told otherwise. */
+/** A pod with the tasks `double` and `fails`. `fails` fails while `state.isBroken` is true. */
 async function podWith(t: Parameters<typeof queueOn>[0]) {
   const queue = await queueOn(t)
   const state = { isBroken: true }
@@ -46,18 +46,22 @@ const untilState = (pod: Setup['pod'], id: string, state: string) =>
     { what: `${id} to be ${state}` },
   )
 
-test('enqueued over HTTP, found with what became of it; under its id it is there once', async (t) => {
+test('a task enqueued over HTTP is found with its result, and is stored once under its id', async (t) => {
   const { pod, gateway } = await podWith(t)
   const { status, body } = await call('POST', `${gateway}/v1/tasks`, { machine: 'double', input: 21 })
-  assert.deepEqual([status, body['created']], [200, true])
+  assert.equal(status, 200)
+  assert.equal(body['created'], true)
   const id = body['id'] as string
   await untilState(pod, id, 'done')
   const got = await call('GET', `${gateway}/v1/tasks/${id}`)
   const { input, result, state, attempt, spent, endedAt, error } = got.body as Task
-  assert.deepEqual([input, result, state, attempt, spent, error], [21, 42, 'done', 1, 1, null])
+  assert.deepEqual(
+    { input, result, state, attempt, spent, error },
+    { input: 21, result: 42, state: 'done', attempt: 1, spent: 1, error: null },
+  )
   assert.ok(endedAt)
   const again = await call('POST', `${gateway}/v1/tasks`, { machine: 'double', input: 21, id })
-  assert.deepEqual([again.status, again.body], [200, { id, created: false }])
+  assert.deepEqual(again, { status: 200, body: { id, created: false } })
 
   const refused = [
     [{ machine: 'double', input: 22, id }, 409, /Another task has this id/],
@@ -78,7 +82,7 @@ test('enqueued over HTTP, found with what became of it; under its id it is there
   }
 })
 
-test('the list is of both, the newest first, and holds to what was asked for', async (t) => {
+test('the list shows live and ended tasks, the newest first, and only those that the query asks for', async (t) => {
   const { pod, gateway } = await podWith(t)
   const runAt = new Date(Date.now() + 3_600_000)
   const ids: string[] = []
@@ -101,46 +105,33 @@ test('the list is of both, the newest first, and holds to what was asked for', a
     const { status, body } = await call('GET', `${gateway}/v1/tasks?${query}`)
     return status === 200 ? (body as { tasks: TaskSummary[] }).tasks.map(({ id }) => id) : status
   }
-  assert.deepEqual(
-    [
-      await listed(''),
-      await listed('limit=2'),
-      await listed(`before=${dead}`),
-      await listed('state=done'),
-      await listed('state=dead'),
-      await listed('state=ready'),
-      await listed('queue=fragile'),
-      await listed('machine=double&state=waiting'),
-      await listed('queue=fragile&machine=double'),
-      await listed('machine=nobody'),
-      await listed('state=gone'),
-      await listed('queue=%00'),
-      await listed('before=x'),
-    ],
-    [
-      [last, dead, waits, first],
-      [last, dead],
-      [waits, first],
-      [last, first],
-      [dead],
-      [],
-      [dead],
-      [waits],
-      [],
-      [],
-      400,
-      400,
-      400,
-    ],
-  )
+  const expected = {
+    '': [last, dead, waits, first],
+    'limit=2': [last, dead],
+    [`before=${dead}`]: [waits, first],
+    'state=done': [last, first],
+    'state=dead': [dead],
+    'state=ready': [],
+    'queue=fragile': [dead],
+    'machine=double&state=waiting': [waits],
+    'queue=fragile&machine=double': [],
+    'machine=nobody': [],
+    'state=gone': 400,
+    'queue=%00': 400,
+    'before=x': 400,
+  }
+  const found: Record<string, unknown> = {}
+  for (const query of Object.keys(expected)) found[query] = await listed(query)
+  assert.deepEqual(found, expected)
   const [row] = (await pod.listTasks({ state: 'dead' })).tasks as [TaskSummary]
-  assert.deepEqual(
-    [row.queue, row.machine, row.reason, row.code, 'input' in row],
-    ['fragile', 'fails', 'failed', 'failed', false],
-  )
+  assert.equal(row.queue, 'fragile')
+  assert.equal(row.machine, 'fails')
+  assert.equal(row.reason, 'failed')
+  assert.equal(row.code, 'failed')
+  assert.equal('input' in row, false)
 })
 
-test('Q4 Q14: a dead task runs again when a person says so, once, under its id, with its errors', async (t) => {
+test('Q4 Q14: a person can retry a dead task once, and it keeps its id, its input and its error', async (t) => {
   const { pod, state, gateway, history } = await podWith(t)
   const { id } = await pod.enqueue({ machine: 'fails', queue: 'fragile', input: { keep: 'me' } })
   await untilState(pod, id, 'dead')
@@ -149,18 +140,19 @@ test('Q4 Q14: a dead task runs again when a person says so, once, under its id, 
   assert.deepEqual(clicks.map(({ status }) => String(status)).toSorted(), ['200', '409', '409'])
   const { input, result, attempt, spent, error } = await untilState(pod, id, 'done')
   assert.deepEqual(
-    [input, result, attempt, spent, (error as { code: string }).code],
-    [{ keep: 'me' }, 'at last', 2, 1, 'failed'],
+    { input, result, attempt, spent, code: (error as { code: string }).code },
+    { input: { keep: 'me' }, result: 'at last', attempt: 2, spent: 1, code: 'failed' },
   )
   assert.equal((await history()).length, 1)
   const late = await call('POST', `${gateway}/v1/tasks/${id}/retry`)
-  assert.deepEqual(
-    [late.status, (late.body['error'] as { text: string }).text],
-    [409, 'The task is done: only one that is dead or held is retried'],
+  assert.equal(late.status, 409)
+  assert.equal(
+    (late.body['error'] as { text: string }).text,
+    'The task is done: only one that is dead or held is retried',
   )
 })
 
-test('tasks ls, get, enqueue, retry', async (t) => {
+test('the commands tasks ls, get, enqueue and retry print what they find, or why they fail', async (t) => {
   const { pod, state, gateway: url } = await podWith(t)
   const type = typing(TASKS, 'tasks')
   const json = { url, json: true }
@@ -199,16 +191,17 @@ test('tasks ls, get, enqueue, retry', async (t) => {
     [await type({ url: 'http://127.0.0.1:1' }, 'enqueue', ['double']), 5, /is not known/],
   ] as const
   for (const [{ code, err, out }, expected, text] of failures) {
-    assert.deepEqual([code, out], [expected, ''], err)
+    assert.equal(code, expected, `exit code ${code}: ${err}`)
+    assert.equal(out, '')
     assert.match(err, text)
   }
 })
 
-test('the leader says how old the first in line is, and how many are dead', async (t) => {
+test('metrics of the leader show the age of the oldest task in a queue, and how many tasks are dead', async (t) => {
   const { pod, run, tracks, admin } = await podWith(t)
   const { id } = await pod.enqueue({ machine: 'fails', queue: 'fragile' })
   await untilState(pod, id, 'dead')
-  // Of a machine that nobody runs any more: one that is ready, and an older one that is a suspect.
+  // Two tasks of a machine that no pod runs: one is ready, and an older one is a suspect.
   const add = `insert into fleetline.tasks (id, track, tenant, state, reason, max_attempts, input, run_at)
     values (gen_random_uuid(), $1, 1, $2, $3, 5, '{}', now() - $4::interval)`
   await run(async (query) => {
@@ -226,7 +219,7 @@ test('the leader says how old the first in line is, and how many are dead', asyn
   )
 })
 
-test('plans: among 50,000 tasks the newest, the dead and the claimed are listed without reading the rest', async (t) => {
+test('plans: a list of the newest tasks, or of one state, does not read the other 50,000', async (t) => {
   const { database, run, tracks, newPod: joined } = await queueOn(t)
   const pod = await joined()
   const add = `insert into fleetline.tasks (id, track, tenant, state, pod, max_attempts, input)

@@ -1,6 +1,6 @@
-// P2, on real rows: any order of beats, looks, pauses, takeovers, burials and drains. A pod acts on what it saw, however
-// long ago that was. Its clock is moved by hand; that of the database is set forward and back.
-// Fails when a term is set from what was seen, and when a burial does not name its term (both tried below).
+// P2 on real rows, in any order of beats, looks, pauses, takeovers, burials and drains. A pod acts on what it saw last, however
+// long ago that was. The test moves the clock of the pods by hand, and sets the clock of the database forward and back.
+// Two mutants below are found: a take that sets its term from what it saw, and a burial that does not name its term.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import * as fc from 'fast-check'
@@ -44,7 +44,7 @@ function silentIn(view: View | undefined): readonly Member[] {
   return view?.members.filter(({ silentMs }) => silentMs > LIMITS.ttlMs) ?? []
 }
 
-/** What was broken on the way, one sentence each. */
+/** Plays the steps, and returns what they broke, one sentence each. */
 async function play(query: Query, order: readonly Step[]): Promise<string[]> {
   await query('delete from fleetline.pods')
   await query('update fleetline.leader set term = 0, pod = null')
@@ -105,20 +105,20 @@ async function play(query: Query, order: readonly Step[]): Promise<string[]> {
     await acts[act]!(players[pod]!, pod)
     const { term, leader } = await pods.look(query)
     if (term < lastTerm) broken.push('a term fell')
-    if (leader !== null && holders.get(term) !== leader) broken.push('a term has another pod than took it')
+    if (leader !== null && holders.get(term) !== leader) broken.push('a pod leads a term that another took')
     lastTerm = term
   }
   return broken
 }
 
-/** Statement by statement on one connection, as a pod beats. */
+/** Runs each statement by itself on one connection, as the beats of a pod do. */
 async function onLink(t: TestContext, work: (query: Query) => Promise<void>): Promise<void> {
   const link = createLink({ databaseUrl: await databaseFor(t), clock: systemClock(), statementMs: 60_000 })
   atEnd(t, () => link.close())
   await link.use(work)
 }
 
-test('P2: in any order one pod per term, terms only grow, and an old term changes nothing', async (t) => {
+test('P2: in any order of events each term has one leader, terms only grow, and an old term changes nothing', async (t) => {
   await onLink(t, (query) =>
     fc.assert(
       fc.asyncProperty(steps, async (order) => assert.deepEqual(await play(query, order), [])),
@@ -129,14 +129,14 @@ test('P2: in any order one pod per term, terms only grow, and an old term change
 
 const of = (pod: number, ...acts: readonly string[]): Step[] => acts.map((act) => ({ pod, act }))
 
-test('P2: a take that trusts what it saw, and a burial under any term, are found', async (t) => {
+test('P2: mutants that take a term from an old view, or bury under any term, are found', async (t) => {
   const bothSawNobody = [
     ...of(0, 'beat', 'look'),
     ...of(1, 'beat', 'look', 'pass-long', 'beat', 'look', 'follow'),
     ...of(0, 'follow'),
   ]
   const sixBeats = Array.from({ length: 6 }, () => of(1, 'beat', 'pass')).flat()
-  // The second pod sees the first beat once, then no more; the first wakes up with the view of a third that was silent.
+  // The second pod sees the first beat once and then never again. The first wakes with a view in which a third was silent.
   const wakesLate = [
     ...of(0, 'beat', 'look', 'follow'),
     ...of(1, 'beat', 'look', 'pass-long'),

@@ -1,4 +1,4 @@
-// Attempts of a turn, one by one: what each becomes when it is overtaken, when its pod stops, and when PostgreSQL is away.
+// Attempts of a turn, one by one: how each ends when it is overtaken, when its pod stops, and when PostgreSQL is away.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { agent, type AgentDefinition } from '../../src/agent/agent.ts'
@@ -90,7 +90,7 @@ async function attemptsOn(t: TestContext) {
   return { ...talk, begin }
 }
 
-test('E1: an attempt that was overtaken is refused, whatever its agent says; so is one that comes too late to begin', async (t) => {
+test('E1: an attempt that was overtaken is fenced when it ends, and when it begins', async (t) => {
   const { ask, begin, claimTurn, rows, run } = await attemptsOn(t)
   await ask('a')
   const [called, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -100,7 +100,7 @@ test('E1: an attempt that was overtaken is refused, whatever its agent says; so 
     await free.promise
     return saying('of the dead')
   }
-  // Its clock stands still, so that its end asks before its chunks do: the next test is of what the chunks are told.
+  // Its clock stands still, so that its end is written before its chunks. The next test is about the chunks.
   const zombie = begin(lost, answer, { clock: manualClock() })
   await called.promise
   await run((query) => query(`update fleetline.tasks set state = 'ready', pod = null`))
@@ -110,13 +110,14 @@ test('E1: an attempt that was overtaken is refused, whatever its agent says; so 
   const after = await rows()
   free.resolve()
   assert.deepEqual(await zombie.ended, { type: 'done', answer: 'fenced' })
-  const late = await begin(lost, () => assert.fail('it is not called')).ended
-  assert.deepEqual([late.type, /fenced/.test(JSON.stringify(late))], ['failed', true])
+  const late = await begin(lost, () => assert.fail('the agent was called')).ended
+  assert.equal(late.type, 'failed')
+  assert.match(JSON.stringify(late), /fenced/)
   assert.deepEqual(await rows(), after)
   assert.equal(after.messages.length, 2)
 })
 
-test('E1: an attempt that is overtaken while its agent speaks is told by its chunks, and calls nothing to its end', async (t) => {
+test('E1: an attempt that is overtaken while its agent speaks is fenced by its chunks, and closes the call', async (t) => {
   const { ask, begin, claimTurn, rows, run } = await attemptsOn(t)
   await ask('a')
   const told = Promise.withResolvers<void>()
@@ -136,7 +137,7 @@ test('E1: an attempt that is overtaken while its agent speaks is told by its chu
   assert.equal(said.length, 0)
 })
 
-test('a pod that stops, or must not trust itself, hands the turn back; nothing of it was written', async (t) => {
+test('a pod that stops or is fenced hands the turn back, and stores nothing of it', async (t) => {
   const { ask, begin, claimTurn, rows } = await attemptsOn(t)
   await ask('a')
   const claim = await claimTurn()
@@ -149,23 +150,23 @@ test('a pod that stops, or must not trust itself, hands the turn back; nothing o
   await called.promise
   stopped.ending.abort(new Error('drain'))
   assert.deepEqual(await stopped.ended, { type: 'back' })
-  const fenced = begin(claim, () => assert.fail('it is not called'), { isFenced: true })
+  const fenced = begin(claim, () => assert.fail('the agent was called'), { isFenced: true })
   assert.deepEqual(await fenced.ended, { type: 'back' })
   assert.equal((await rows()).messages.length, 1)
 })
 
-test('a turn that waits for a permit is handed back by a drain, or by what ends it; one whose agent speaks goes on', async (t) => {
+test('a turn that waits for a permit is handed back when its pod drains or ends it; a turn whose agent speaks goes on', async (t) => {
   const { ask, begin, claimTurn, rows } = await attemptsOn(t)
   await ask('a')
   const claim = await claimTurn()
-  const clock = manualClock() // nobody's wait is ever over
+  const clock = manualClock() // it stands still, so no wait times out
   const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 1 } })
   const { permits } = downstreams
   const to = downstreams.get(KEY)
   const taken = Promise.withResolvers<void>()
   const other = to.run(() => taken.promise)
   for (const what of ['draining', 'ending'] as const) {
-    const waits = begin(claim, () => assert.fail('it is not called'), { clock, permits })
+    const waits = begin(claim, () => assert.fail('the agent was called'), { clock, permits })
     await eventually(() => assert.equal(to.standing().waiting, 1), { what: 'its wait' })
     waits[what].abort(new Error(what))
     assert.deepEqual(await waits.ended, { type: 'back' })
@@ -175,10 +176,11 @@ test('a turn that waits for a permit is handed back by a drain, or by what ends 
   await other
   const speaks = begin(claim, () => (speaks.draining.abort(new Error('drain')), saying('hello')), { permits })
   assert.deepEqual(await speaks.ended, { type: 'done', answer: 'settled' })
-  assert.deepEqual([(await rows()).messages.length, to.standing().held], [2, 0])
+  assert.equal((await rows()).messages.length, 2)
+  assert.equal(to.standing().held, 0)
 })
 
-test('while PostgreSQL is away a turn waits uncounted; its end is sent again until it is answered, or nobody waits', async (t) => {
+test('while PostgreSQL is away a turn is put off, and its end is sent again until it is answered or the pod gives up', async (t) => {
   const { ask, begin, claimTurn, database, rows } = await attemptsOn(t)
   await ask('a')
   const claim = await claimTurn()
@@ -187,8 +189,9 @@ test('while PostgreSQL is away a turn waits uncounted; its end is sent again unt
   const shaky: Pick<Database, 'transaction'> = {
     transaction: async (work, options) => (isAway ? lost : database.transaction(work, options)),
   }
-  const unread = await begin(claim, () => assert.fail('it is not called'), { database: shaky }).ended
-  assert.deepEqual([unread.type, 'delayMs' in unread && unread.delayMs], ['later', 1_000])
+  const unread = await begin(claim, () => assert.fail('the agent was called'), { database: shaky }).ended
+  const delayMs = 'delayMs' in unread && unread.delayMs
+  assert.deepEqual({ type: unread.type, delayMs }, { type: 'later', delayMs: 1_000 })
 
   isAway = false
   const leaving = begin(claim, () => ((isAway = true), saying('hello')), { database: shaky })
@@ -206,13 +209,14 @@ test('while PostgreSQL is away a turn waits uncounted; its end is sent again unt
   assert.equal((await rows()).messages.length, 2)
 })
 
-test('a turn that is too old is failed by its check, and its agent is not called', async (t) => {
+test('the check fails a turn that is too old, and its agent is not called', async (t) => {
   const { ask, begin, claimTurn, rows, run } = await attemptsOn(t)
   await ask('a')
   const claim = await claimTurn()
   await run((query) => query(`update fleetline.turns set started_at = now() - interval '1 hour'`))
-  const old = await begin(claim, () => assert.fail('it is not called')).ended
+  const old = await begin(claim, () => assert.fail('the agent was called')).ended
   assert.deepEqual(old, { type: 'failed', answer: 'settled' })
   const { session, turns } = await rows()
-  assert.deepEqual([session.turn, turns[0]!.outcome], [null, 'failed'])
+  assert.equal(session.turn, null)
+  assert.equal(turns[0]!.outcome, 'failed')
 })

@@ -1,4 +1,4 @@
-// Turns on a pod: from a message over HTTP to the reply in the log, and every other way that one can end.
+// Turns on a pod: from a message over HTTP to the reply in the log, and every other way in which a turn can end.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import type { Item } from '@fleetline/protocol'
@@ -14,14 +14,14 @@ async function* only(...chunks: { readonly type: string }[]) {
   yield* chunks
 }
 
-/** A session on a pod whose agent `bot` answers like this. */
+/** A session on a pod whose agent `bot` replies with `answer`. */
 async function botOn(t: TestContext, answer: AgentDefinition['answer']) {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url, { podName: 'alpha' }, { agents: [agent('bot', answer)] })
   return talkOn(t, { url, gateway, agent: 'bot' })
 }
 
-test('a message becomes an answer: called with the conversation, stored once, the session idle again', async (t) => {
+test('an agent is called with the conversation, and its reply is stored once', async (t) => {
   const calls: AgentCall[] = []
   const bot = await botOn(t, (one) => {
     calls.push(one)
@@ -29,9 +29,10 @@ test('a message becomes an answer: called with the conversation, stored once, th
   })
   await bot.send('a note', { reply: false })
   const ack = await bot.send('hi', { author: 'ada' })
-  assert.deepEqual([ack.seq, ack.epoch], [2, 1])
+  assert.equal(ack.seq, 2)
+  assert.equal(ack.epoch, 1)
   const { startedAt, endedAt, ...done } = await bot.ended(ack.turn!)
-  assert.ok(startedAt <= endedAt!)
+  assert.ok(startedAt <= endedAt!, `from ${startedAt} to ${endedAt}`)
   assert.deepEqual(done, {
     id: ack.turn,
     session: bot.session,
@@ -58,8 +59,8 @@ test('a message becomes an answer: called with the conversation, stored once, th
     answers: 2,
   })
   const [{ signal, deadlineMs, messages, ...context }] = calls as [AgentCall]
-  assert.ok(signal.aborted, 'nobody waits for more')
-  assert.ok(deadlineMs > 0 && deadlineMs <= 900_000)
+  assert.ok(signal.aborted, 'the call is not closed')
+  assert.ok(deadlineMs > 0 && deadlineMs <= 900_000, `${deadlineMs} ms`)
   assert.deepEqual(
     messages.map(({ role, parts }) => [role, parts[0]!['text']]),
     [
@@ -82,11 +83,11 @@ test('a message becomes an answer: called with the conversation, stored once, th
     user: { id: 'ada' },
     agent: { id: 'bot' },
   })
-  const { state, epoch, turn, agent: who } = await bot.get()
-  assert.deepEqual([state, epoch, turn, who], ['idle', 1, null, 'bot'])
+  const { state, epoch, turn, agent: name } = await bot.get()
+  assert.deepEqual({ state, epoch, turn, name }, { state: 'idle', epoch: 1, turn: null, name: 'bot' })
 })
 
-test('three sends while busy: the running turn answers what it has read, the next one the rest, in order', async (t) => {
+test('the next turn answers, in order, the messages that were sent while a turn ran', async (t) => {
   const [called, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const read: string[][] = []
   const bot = await botOn(t, async ({ messages }) => {
@@ -98,21 +99,23 @@ test('three sends while busy: the running turn answers what it has read, the nex
   const first = await bot.send('one')
   await called.promise
   const running = await bot.turn(first.turn!)
-  assert.deepEqual([running.state, running.pod, running.attempt], ['running', 'alpha', 1])
+  assert.equal(running.state, 'running')
+  assert.equal(running.pod, 'alpha')
+  assert.equal(running.attempt, 1)
   for (const text of ['two', 'three', 'four']) assert.equal((await bot.send(text)).turn, first.turn)
   assert.equal((await bot.get()).state, 'working')
   free.resolve()
   await eventually(async () => assert.equal((await bot.get()).state, 'idle'), { what: 'an idle session' })
-  const shown = ({ seq, parts, answers }: Item) => [seq, parts[0]!['text'], answers]
+  const shown = ({ seq, parts, answers }: Item) => ({ seq, text: parts[0]!['text'], answers })
   assert.deepEqual((await bot.items()).map(shown).slice(4), [
-    [5, 'reply 1', 1],
-    [6, 'reply 2', 5],
+    { seq: 5, text: 'reply 1', answers: 1 },
+    { seq: 6, text: 'reply 2', answers: 5 },
   ])
   assert.deepEqual(read, [['one'], ['one', 'reply 1', 'two', 'three', 'four']])
   assert.equal((await bot.get()).epoch, 2)
 })
 
-test('attempts used up: the turn failed and says why, the session is idle, the next send is answered', async (t) => {
+test('a turn that has used up its attempts fails with a reason, and the next message is answered', async (t) => {
   let isBroken = true
   const attempts: number[] = []
   const bot = await botOn(t, ({ turn }) => {
@@ -122,19 +125,22 @@ test('attempts used up: the turn failed and says why, the session is idle, the n
   })
   const { turn: failing } = await bot.send('the moon, please')
   const failed = await bot.ended(failing!)
-  assert.deepEqual([failed.state, failed.attempt, attempts], ['failed', 4, [1, 2, 3, 4]])
+  assert.equal(failed.state, 'failed')
+  assert.equal(failed.attempt, 4)
+  assert.deepEqual(attempts, [1, 2, 3, 4])
   assert.deepEqual(failed.error, { code: 'failed', message: 'No model answers; ada asked for the moon' })
-  assert.deepEqual([(await bot.get()).state, (await bot.items()).length], ['idle', 1])
+  assert.equal((await bot.get()).state, 'idle')
+  assert.equal((await bot.items()).length, 1)
   const rows = JSON.stringify(await bot.run('select * from fleetline.task_history'))
   assert.match(rows, /An attempt of a turn failed/)
   assert.doesNotMatch(rows, /moon/, 'the history of tasks holds no conversation')
   isBroken = false
   const next = await bot.send('hello?')
   assert.equal((await bot.ended(next.turn!)).state, 'done')
-  assert.deepEqual((await bot.items()).at(-1)!.answers, 2)
+  assert.equal((await bot.items()).at(-1)!.answers, 2)
 })
 
-test('an agent may end its turn, ask for later, say nothing, or break its protocol', async (t) => {
+test('an agent can abort its turn, ask for a later attempt, or say nothing; if it breaks the protocol its turn fails', async (t) => {
   let asked = 0
   const bot = await botOn(t, ({ messages }) => {
     const said = messages.at(-1)!.parts[0]!['text']
@@ -146,53 +152,63 @@ test('an agent may end its turn, ask for later, say nothing, or break its protoc
   })
   const end = async (text: string) => bot.ended((await bot.send(text)).turn!)
   const never = await end('never')
-  assert.deepEqual([never.state, never.error], ['failed', { code: 'aborted', message: 'not with me' }])
+  assert.equal(never.state, 'failed')
+  assert.deepEqual(never.error, { code: 'aborted', message: 'not with me' })
   const later = await end('later')
-  assert.deepEqual(
-    [later.state, later.attempt, asked],
-    ['done', 6, 6],
-    'five were asked for, and count as nothing',
-  )
+  assert.equal(later.state, 'done')
+  assert.equal(later.attempt, 6) // the five attempts that the agent put off do not count
+  assert.equal(asked, 6)
   const tooLate = await end('too late')
-  assert.deepEqual([tooLate.state, tooLate.error!.code, tooLate.attempt], ['failed', 'deadline', 1])
+  assert.equal(tooLate.state, 'failed')
+  assert.equal(tooLate.error!.code, 'deadline')
+  assert.equal(tooLate.attempt, 1)
   const nothing = await end('nothing')
-  assert.deepEqual([nothing.state, (await bot.items()).at(-1)!.role], ['done', 'user'])
+  assert.equal(nothing.state, 'done')
+  assert.equal((await bot.items()).at(-1)!.role, 'user')
   const nonsense = await end('nonsense')
-  assert.deepEqual([nonsense.state, nonsense.error!.code, nonsense.attempt], ['failed', 'agent_protocol', 1])
+  assert.equal(nonsense.state, 'failed')
+  assert.equal(nonsense.error!.code, 'agent_protocol')
+  assert.equal(nonsense.attempt, 1)
   assert.deepEqual(
     (await bot.items()).map(({ role }) => role),
     ['user', 'user', 'assistant', 'user', 'user', 'user'],
   )
 })
 
-test('a turn whose pods died four times is failed by its own check; one whose agent nobody has fails at its deadline', async (t) => {
+test('the check fails a turn whose pods died four times; a turn whose agent no pod has fails at its deadline', async (t) => {
   const bot = await botOn(t, () => saying('x'))
   const statement = `
     create function fleetline.worn() returns trigger language plpgsql as $$ begin new.spent := 4; return new; end $$;
     create trigger worn before insert on fleetline.tasks for each row execute function fleetline.worn()`
   await bot.run(statement)
   const worn = await bot.ended((await bot.send('a')).turn!)
-  assert.deepEqual([worn.state, worn.error!.code], ['failed', 'attempts_used_up'])
-  assert.deepEqual((await bot.get()).state, 'idle')
+  assert.equal(worn.state, 'failed')
+  assert.equal(worn.error!.code, 'attempts_used_up')
+  assert.equal((await bot.get()).state, 'idle')
   await bot.run('drop trigger worn on fleetline.tasks')
   await bot.run(`update fleetline.sessions set agent = 'gone'`)
   const { turn } = await bot.send('b')
   await eventually(async () => assert.equal((await bot.turn(turn!)).waitsFor, 'agent_unknown'), {
-    what: 'it to say why it waits',
+    what: 'the turn to say why it waits',
   })
   await bot.run(
     `update fleetline.turns set started_at = now() - interval '898 seconds' where ended_at is null`,
   )
   const gone = await bot.ended(turn!)
-  assert.deepEqual([gone.state, gone.error!.code], ['failed', 'agent_unknown'])
+  assert.equal(gone.state, 'failed')
+  assert.equal(gone.error!.code, 'agent_unknown')
 })
 
-test('a session is made for an agent that the pod has; a plain log has no turns', async (t) => {
+test('a session cannot name an unknown agent, and a session without an agent has no turns', async (t) => {
   const bot = await botOn(t, () => saying('x'))
   const { status, body } = await call('POST', `${bot.gateway}/v1/sessions`, { agent: 'nobody' })
-  assert.deepEqual([status, /there is no agent nobody/.test(JSON.stringify(body))], [400, true])
+  assert.equal(status, 400)
+  assert.match(JSON.stringify(body), /there is no agent nobody/)
   const plain = await makeSession(bot.gateway)
-  assert.deepEqual([plain.agent, plain.state, plain.epoch, plain.turn], [null, 'idle', 0, null])
+  assert.equal(plain.agent, null)
+  assert.equal(plain.state, 'idle')
+  assert.equal(plain.epoch, 0)
+  assert.equal(plain.turn, null)
   const sent = await call('POST', `${bot.gateway}/v1/sessions/${plain.session}/messages`, { text: 'hi' })
   assert.deepEqual(Object.keys(sent.body), ['id', 'seq', 'deduped'])
 })

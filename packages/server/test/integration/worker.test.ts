@@ -1,4 +1,4 @@
-// When a worker claims again. Its clock stands still: what nothing wakes it for is never claimed.
+// When a worker claims again. Its clock stands still, so it claims only when something wakes it.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { machine, task, type TaskOptions } from '../../src/machine/definition.ts'
@@ -12,7 +12,8 @@ import { z } from 'zod'
 
 const KEY = 'provider/account'
 
-/** The tasks `free`, and `limited` whose downstream takes `share` at once; each runs until it is let go, by its input. */
+/** A worker with the tasks `free` and `limited`; the downstream of `limited` takes `share` at once. The test ends each run by
+ *  its input. */
 async function standing(
   t: TestContext,
   { slots, share }: { readonly slots: number; readonly share: number },
@@ -37,7 +38,7 @@ async function standing(
     deadlineMs: 1_000,
     signal,
     waitSignal: signal,
-  }) // it has heard of its share
+  }) // now the pod knows its share
   const told: boolean[] = []
   const claimed = (key: string, hasMore: boolean) => {
     told.push(hasMore)
@@ -54,10 +55,10 @@ async function standing(
       slots,
     },
   )
-  atEnd(t, () => runs.forEach(({ resolve }) => resolve())) // a drain would wait for its clock
+  atEnd(t, () => runs.forEach(({ resolve }) => resolve())) // else a drain waits for the clock
   return {
     told,
-    /** All at once: the first of the list has the highest priority. */
+    /** Enqueues all at once. The first of the list has the highest priority. */
     add: (...wanted: readonly (readonly [machine: string, input: string])[]) =>
       tasks.enqueueAll(
         TENANT,
@@ -77,7 +78,7 @@ async function standing(
   }
 }
 
-/** Its second step calls something else, and runs until it is let go. */
+/** Its second step calls another downstream, and runs until the test ends it. */
 function twoOf(runs: Map<string, PromiseWithResolvers<void>>) {
   return machine('two', { input: z.string(), output: z.null(), downstream: KEY })
     .to('first', async () => null)
@@ -93,7 +94,7 @@ function twoOf(runs: Map<string, PromiseWithResolvers<void>>) {
     .end(() => null)
 }
 
-test('an attempt that calls another downstream by now takes no room at the first', async (t) => {
+test('an attempt that has moved on to another downstream takes no room at the first', async (t) => {
   const { add, runs } = await standing(t, { slots: 4, share: 1 })
   await add(['two', 'a'])
   await runs('a')
@@ -101,7 +102,7 @@ test('an attempt that calls another downstream by now takes no room at the first
   await runs('a', 'b')
 })
 
-test('it claims again when a slot is free, also if no downstream is full', async (t) => {
+test('a worker claims again when a slot is free, also if no downstream is full', async (t) => {
   const { add, runs, end, told } = await standing(t, { slots: 2, share: 4 })
   await add(['free', 'a'], ['limited', 'b'], ['free', 'c'], ['limited', 'd'], ['limited', 'e'])
   await runs('a', 'b')
@@ -113,10 +114,10 @@ test('it claims again when a slot is free, also if no downstream is full', async
   await runs('a', 'b', 'c', 'd', 'e')
   await end('d')
   await end('e')
-  assert.ok(!told.includes(true), 'it is the slots that were full')
+  assert.ok(!told.includes(true), `only the slots were full, but claims said: ${told.join()}`)
 })
 
-test('it claims again when a downstream has room again, though slots were free', async (t) => {
+test('a worker claims again when a downstream has room again, even if slots were free', async (t) => {
   const { add, runs, end, told } = await standing(t, { slots: 4, share: 1 })
   await add(['limited', 'a'], ['limited', 'b'], ['limited', 'c'])
   await runs('a')
@@ -124,11 +125,11 @@ test('it claims again when a downstream has room again, though slots were free',
   await runs('a', 'b')
   await end('b')
   await runs('a', 'b', 'c')
-  assert.ok(told.includes(true), 'it could have had more')
+  assert.ok(told.includes(true), `the downstream was full, but claims said: ${told.join()}`)
   await end('c')
 })
 
-test('it claims again when a downstream has room again that was left out of the last claim', async (t) => {
+test('a worker claims again when a downstream that the last claim left out has room again', async (t) => {
   const { add, runs, end } = await standing(t, { slots: 4, share: 1 })
   await add(['limited', 'a'], ['limited', 'b'])
   await runs('a')

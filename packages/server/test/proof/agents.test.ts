@@ -1,5 +1,5 @@
-// What an agent may answer, at length: streams as three releases of the AI SDK write them, agents that mean harm, addresses
-// that nobody may reach, and bytes that nobody meant. `npm ci --prefix bench --ignore-scripts` brings the older releases.
+// Answers of agents, in large numbers: streams as three releases of the AI SDK write them, hostile agents, addresses that are
+// blocked, and damaged bytes. `npm ci --prefix bench --ignore-scripts` installs the older releases.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ChunkError, createAssembler, createChunkDecoder, chunkOfText, type Chunk } from '@fleetline/protocol'
@@ -24,7 +24,7 @@ const encoder = new TextEncoder()
 const inEvents = (stream: readonly Chunk[]) =>
   encoder.encode(stream.map((one) => `data: ${JSON.stringify(one)}\n\n`).join(''))
 
-/** As our pod reads them: cut into pieces somewhere. */
+/** Decodes the bytes as a pod does, cut into pieces at these places. */
 function received(bytes: Uint8Array, at: readonly number[]): Chunk[] {
   const decoder = createChunkDecoder()
   const places = [...at.map((cut) => cut % (bytes.length + 1)).toSorted((a, b) => a - b), bytes.length]
@@ -33,7 +33,7 @@ function received(bytes: Uint8Array, at: readonly number[]): Chunk[] {
 }
 const cuts = fc.array(fc.nat(), { maxLength: 5 })
 
-test(`${STREAMS.numRuns} streams of any order: the message of ai 7, refused where it refuses`, async () => {
+test(`${STREAMS.numRuns} streams in any order give the message that ai 7 makes, or are rejected as ai 7 rejects them`, async () => {
   const same = fc.asyncProperty(anyStream, cuts, async (stream, at) => {
     assert.deepEqual(json(assembled(received(inEvents(stream), at))), json(await reduced(stream)))
   })
@@ -44,7 +44,7 @@ for (const [name, most] of [
   ['ai5', 23],
   ['ai6', 25],
 ] as const)
-  test(`${STREAMS.numRuns} streams as ${name} writes them: the message that it makes`, async () => {
+  test(`${STREAMS.numRuns} streams that ${name} writes give the message that ${name} makes`, async () => {
     const release = await releaseOf(name)
     const types = new Set<string>()
     const same = fc.asyncProperty(anyStream, cuts, async (stream, at) => {
@@ -55,7 +55,7 @@ for (const [name, most] of [
       assert.deepEqual(inNewWords(ours.message), inNewWords(theirs.message))
     })
     await fc.assert(same, STREAMS)
-    assert.equal(types.size, most, 'kinds of chunks')
+    assert.equal(types.size, most, `${types.size} kinds of chunks`)
   })
 
 const FLAGS = {
@@ -71,7 +71,7 @@ const MORE_MB = 64
 
 const PATIENT = { patienceMs: 180_000 }
 
-test('S14: 60 hostile agents, one by one and then at once beside a neighbour; the memory of the pod', async (t) => {
+test('S14: 60 hostile agents, one by one and at once, leave an honest agent undisturbed and the memory of the pod limited', async (t) => {
   const hostile = await hostileAgents(t)
   const honest = await agentServer(t, (_, response) => lines(response))
   const url = await databaseFor(t)
@@ -83,7 +83,7 @@ test('S14: 60 hostile agents, one by one and then at once beside a neighbour; th
   const neighbour = await talkTo('honest', honest.url)
   const answered = async () => (await neighbour.ended((await neighbour.send('hi')).turn!, PATIENT)).state
   const names = Object.keys(MORE_HOSTILE)
-  assert.ok(names.length >= 60)
+  assert.ok(names.length >= 60, `${names.length} agents`)
   const talks = new Map<string, Awaited<ReturnType<typeof talkOn>>>()
   for (const name of names) talks.set(name, await talkTo(name, hostile.urlOf(name)))
   const ask = async (name: string) => (await talks.get(name)!.send('hi')).turn!
@@ -93,7 +93,7 @@ test('S14: 60 hostile agents, one by one and then at once beside a neighbour; th
   }
   assert.equal(await answered(), 'done')
   const before = await memoryOf(program)
-  /** What the pod holds more than before, once it has collected its garbage. */
+  /** Checks how much more memory the pod holds than before, after it has collected its garbage. */
   const grown = async (when: string) => {
     const now = await memoryOf(program)
     const heldMb = (now.heapUsed + now.external - before.heapUsed - before.external) / MB
@@ -109,14 +109,14 @@ test('S14: 60 hostile agents, one by one and then at once beside a neighbour; th
   const isOpen = async (name: string, nth: number) =>
     (await talks.get(name)!.turn(turns[nth]!)).endedAt === null
   const open = (await Promise.all(names.map(isOpen))).filter(Boolean).length
-  assert.ok(open > 0, 'beside them')
+  assert.ok(open > 0, `${open} hostile agents were still open when the honest one had answered`)
   t.diagnostic(`figure hostile_agents_open_beside_the_answer ${open}`)
   for (const [nth, name] of names.entries()) await endOf(name, turns[nth]!)
   t.diagnostic(`figure hostile_agents ${names.length}`)
   await grown('at_once')
 })
 
-test('S13: 200 URLs that lead inside, and no connection', async (t) => {
+test('S13: 200 URLs that lead to internal addresses are blocked without a connection', async (t) => {
   const { sockets, port } = await socketServer(t, (socket) => socket.end())
   const ways = [
     `http://H:${port}/`,
@@ -133,7 +133,7 @@ test('S13: 200 URLs that lead inside, and no connection', async (t) => {
       url,
     )
   assert.equal(sockets.length, 0)
-  assert.ok(new Set(urls).size >= 200)
+  assert.ok(new Set(urls).size >= 200, `${new Set(urls).size} URLs`)
   t.diagnostic(`figure urls ${urls.length}`)
 })
 
@@ -158,7 +158,7 @@ function hurt(bytes: Uint8Array, { kind, at, count, bytes: other }: Hurt): Uint8
   return Uint8Array.from(bytes, (byte, nth) => (nth === place ? byte ^ count : byte))
 }
 
-test(`${FUZZ_MS / 1000} s of bytes that nobody meant: chunks, or an error that says so, and nothing else`, (t) => {
+test(`${FUZZ_MS / 1000} s of damaged bytes give chunks or a ChunkError, and nothing else`, (t) => {
   const until = performance.now() + FUZZ_MS
   let [texts, refused] = [0, 0]
   for (let seed = 1; performance.now() < until; seed += 1) {
@@ -175,7 +175,7 @@ test(`${FUZZ_MS / 1000} s of bytes that nobody meant: chunks, or an error that s
     })
     fc.assert(property, { numRuns: 500, seed })
   }
-  assert.equal(Object.keys(Object.prototype).length, 0)
+  assert.deepEqual(Object.keys(Object.prototype), [])
   t.diagnostic(`figure fuzzed ${texts}`)
   t.diagnostic(`figure fuzzed_refused ${refused}`)
 })

@@ -1,5 +1,5 @@
-// L1 L2 L3 L4 L6 D1: pods are killed while eight writers write and a reader follows each session. Who gets no answer
-// sends the same message again through the other pod, and a reader goes on there, behind the last event it was told.
+// L1 L2 L3 L4 L6 D1: pods are killed while eight writers write and a reader follows each session. A writer that gets no answer
+// sends the same message again through the other pod. A reader resumes there, after the last event that it received.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { databaseFor } from '../support/database.ts'
@@ -20,11 +20,11 @@ type Fleet = { readonly pods: RunningPod[]; isWriting: boolean; isFollowing: boo
 type Conversation = {
   readonly session: string
   readonly history: ReturnType<typeof createHistory>
-  /** One after the other: the next begins where the pod of the one before was killed. */
+  /** One after the other: each resumes where the one before it lost its pod. */
   readonly readers: Reader[]
 }
 
-test('kill -9 under load: what was acknowledged is there once at its seq, and readers miss nothing', async (t) => {
+test('after kill -9 under load every acknowledged message is stored once at its seq, and readers miss nothing', async (t) => {
   const url = await databaseFor(t)
   const pods = await Promise.all([startPod(t, url), startPod(t, url)])
   const fleet = { pods, isWriting: true, isFollowing: true, foundAgain: 0 }
@@ -63,11 +63,11 @@ test('kill -9 under load: what was acknowledged is there once at its seq, and re
   for (const { readers } of all) readers.at(-1)!.cut()
   await followed
   t.diagnostic(`figure acked ${acked()}`)
-  // Committed by a pod that did not live to say so.
+  // Messages whose pod committed them and was killed before it answered.
   t.diagnostic(`figure found_again ${fleet.foundAgain}`)
 })
 
-/** Message after message, each until it is acknowledged, by one pod or the other. */
+/** Sends message after message, each until one of the pods acknowledges it. */
 async function write(fleet: Fleet, writer: number, { session, history }: Conversation): Promise<void> {
   let at = writer
   for (let n = 0; fleet.isWriting; n += 1) {

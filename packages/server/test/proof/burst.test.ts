@@ -1,5 +1,5 @@
-// A provider that takes ten at once, 200 people who ask a pod that has just started, and slow tasks in all its slots: one burst
-// is refused, and behind it at most one call in a hundred. How much of its time the provider is used is a figure.
+// A provider takes ten calls at once. 200 people ask a pod that has just started, and slow tasks fill all its slots. The provider
+// rejects one burst, and after it at most one call in a hundred. How much of its time the provider is used is a figure.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -19,7 +19,7 @@ const WHOLE_MS = 500
 const REFUSED_MS = 100
 const BURST_MS = 2_000
 
-test(`a provider that takes ${TAKES}, ${TALKS} people at once: one burst is refused, then at most one in a hundred`, async (t) => {
+test(`a provider that takes ${TAKES} calls rejects one burst of ${TALKS} people, and then at most one call in a hundred`, async (t) => {
   const url = await databaseFor(t)
   const release = Promise.withResolvers<void>()
   const slow = task('slow', () => release.promise)

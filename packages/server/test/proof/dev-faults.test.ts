@@ -18,12 +18,12 @@ import {
 } from '../support/dev-fleet.ts'
 import { eventually } from '../support/eventually.ts'
 
-test('what a killed fleet had started ends by itself; the next start takes over its lock and its data', async (t) => {
+test('the processes of a killed fleet end by themselves, and the next start takes over its lock and its data', async (t) => {
   const home = homeFor(t)
   const killed = runDev(t, home, '--pods', '1')
   await ready(killed)
   const left = processesOf(home)
-  assert.ok(left.length > 2)
+  assert.ok(left.length > 2, `${left.length} processes`)
   await query(home, 'create table kept as select 7 as number')
   killed.kill('SIGKILL')
   const next = runDev(t, home, '--pods', '1') // at once: the server may still be ending
@@ -45,7 +45,7 @@ test('what a killed fleet had started ends by itself; the next start takes over 
   await nothingRuns(home)
 })
 
-test('from the page a pod is killed, paused and restarted; a fleet that stops leaves no paused pod', async (t) => {
+test('the page can kill, pause and restart a pod, and a fleet that stops leaves no paused pod', async (t) => {
   const home = homeFor(t)
   const fleet = runDev(t, home, '--database-url', await databaseFor(t), '--pods', '2')
   const [{ page, api }] = (await ready(fleet)) as [Said, ...Said[]]
@@ -58,8 +58,8 @@ test('from the page a pod is killed, paused and restarted; a fleet that stops le
       async () => {
         const { pods } = (await (await fetch(`${page}/dev/scene`)).json()) as Scene
         assert.equal(pods.find(({ name }) => name === pod)!.state, 'ready')
-        const pid = pidOf(pod) // 0 between two lives
-        assert.ok(pid > 0 && isIt(pid))
+        const pid = pidOf(pod) // 0 while no process runs
+        assert.ok(pid > 0 && isIt(pid), `process ${pid}`)
       },
       { what: `${pod} to be ready`, patienceMs: PATIENCE_MS, details: fleet.output },
     )

@@ -1,6 +1,6 @@
-// docs/guides/agents.md, "Kill the pod that speaks", as a visitor types it: a dev fleet with the ttl of production, a poem of
-// a minute, and the pod named in the turn killed in the middle of it. How long it takes until
-// another pod speaks is a figure, not a judgement.
+// docs/guides/agents.md, "Kill the pod that speaks", as a visitor types it: a dev fleet with the ttl of production and a poem that
+// takes a minute. The pod named in the turn is killed in the middle of it. The time until another pod speaks is a figure; the
+// test does not judge it.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -21,7 +21,7 @@ const [command] = blocksIn(PAGE, 'Talk')
 const [send, kill] = blocksIn(PAGE, 'Kill the pod that speaks').filter(({ language }) => language === 'sh')
 const KILLED_AT = 300 // characters
 
-test('E5 D4: a visitor asks for a poem and kills the pod that says it; the poem is whole, and stored once', async (t) => {
+test('E5 D4: if a visitor kills the pod that says a poem, the poem is still whole and stored once', async (t) => {
   const clone = cloneFor(t)
   const fleet = await startFleet(t, 'npm run fleetline -- dev', clone)
   const env = { ...CLONE_ENV, FLEETLINE_URL: `http://localhost:${fleet.api}` }

@@ -1,10 +1,10 @@
-// A stranger's first minute. It needs a network, so it is no part of the gate.
+// A stranger's first minute. It needs a network, so the gate does not run it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startFleet } from '../support/clone.ts'
 import { INSTALLED_DEV, installedFor } from '../support/installed.ts'
 
-test('installed in an empty directory, npx fleetline dev is ready', async (t) => {
+test('npx fleetline dev is ready after an install in an empty directory', async (t) => {
   const home = installedFor(t)
   const startMs = performance.now()
   const fleet = await startFleet(t, INSTALLED_DEV, home)

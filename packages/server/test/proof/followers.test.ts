@@ -1,7 +1,7 @@
-// Followers that take a little now and then, as many as a pod takes, on a log of large messages, and come back when they are
-// closed: what the pod holds stays within its settings, and one who reads is served. How fast, and what a follower costs, are
-// figures. The pod and its followers have a network of their own in which the kernel buffers little for a socket: what is not
-// taken stays with the pod.
+// As many followers as a pod accepts read a log of large messages, a little now and then, and come back when they are
+// disconnected. The memory of the pod stays within its settings, and one reader that reads all the time is served. The speed and
+// the cost of a follower are figures. The pod and its followers have a network of their own in which the kernel buffers little
+// for a socket, so bytes that nobody reads stay in the pod.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -21,9 +21,9 @@ const WATCH_MS = proofSize({ full: 120_000, quick: 30_000 })
 const MB = 1024 * 1024
 const FOLLOW_BYTES = proofSize({ full: 128 * MB, quick: 16 * MB })
 const [MESSAGES, MESSAGE_BYTES] = [500, 40_000]
-// With a thousand, all of the log. With ten thousand a pod of one core has no time for more than some of it.
+// Beside a thousand followers the reader gets all of the log. Beside ten thousand a pod of one core has time for only a part.
 const SERVED_BYTES = proofSize({ full: 10 * MESSAGE_BYTES, quick: MESSAGES * MESSAGE_BYTES })
-/** What a follower costs beside its bytes: its socket, its request, its place. */
+/** What a follower costs besides its bytes: its socket, its request, its place. */
 const EACH = 48 * 1024
 
 const OWN_NETWORK = [
@@ -37,7 +37,7 @@ const OWN_NETWORK = [
   '--conditions=fleetline-source',
 ] as const
 
-test(`${FOLLOWERS} trickling followers: the heap stays within the settings, and who reads is served`, async (t) => {
+test(`with ${FOLLOWERS} slow followers the heap stays within the settings, and a reader is served`, async (t) => {
   needPrograms({ python3: 'python3', ip: 'iproute2', unshare: 'util-linux', nsenter: 'util-linux' })
   const url = await databaseFor(t)
   const settings = { DATABASE_URL: url, FLEETLINE_FOLLOW_BYTES: `${FOLLOW_BYTES}` }
@@ -82,7 +82,7 @@ test(`${FOLLOWERS} trickling followers: the heap stays within the settings, and 
   }
   const isServed = () => assert.ok(said().taken > SERVED_BYTES)
   await eventually(isServed, {
-    what: 'the one who reads to be served',
+    what: 'the reader to be served',
     patienceMs: 240_000,
     details: () => readers.output().slice(-500),
   })

@@ -1,11 +1,11 @@
-// A task that kills the pods that run it. Beats are made old by hand: no test waits for a ttl.
+// A task that kills the pods that run it. Beats are made old by hand, so no test waits for a ttl.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually } from '../support/eventually.ts'
 import { bury } from '../support/fleet.ts'
 import { gated } from '../support/gated.ts'
 
-test('Q6: a task that kills its pods is dead after its attempts; those beside it lose two', async (t) => {
+test('Q6: a task that kills its pods is dead after its attempts, and the tasks beside it lose two attempts', async (t) => {
   const { database, run, enqueue, until, open, untilClaimed, podNamed, tasks, history } = await gated(t)
   const leader = await podNamed('leader', false)
   await enqueue(1, { input: { kills: true }, priority: 5, maxAttempts: 3 })
@@ -36,8 +36,13 @@ test('Q6: a task that kills its pods is dead after its attempts; those beside it
   const rows = await tasks()
   const dead = rows.filter(({ state }) => state === 'dead')
   assert.deepEqual(
-    dead.map(({ input, spent, error }) => [input, spent, error!.code, error!.attempts.length]),
-    [[{ kills: true }, 3, 'pod_lost', 3]],
+    dead.map(({ input, spent, error }) => ({
+      input,
+      spent,
+      code: error!.code,
+      attempts: error!.attempts.length,
+    })),
+    [{ input: { kills: true }, spent: 3, code: 'pod_lost', attempts: 3 }],
   )
   assert.deepEqual(
     rows.filter(({ state }) => state !== 'dead').map(({ spent }) => spent),

@@ -1,5 +1,5 @@
-// PgBouncer by transaction, as Debian ships it, in front of PostgreSQL: migrations, conversations and tasks through it,
-// beside a crash of the server: no acknowledged message is lost, and the pod says that hints do not reach it.
+// PgBouncer from Debian, in transaction mode, in front of PostgreSQL. Migrations and messages go through it while the server
+// crashes. No acknowledged message is lost, and the pod reports that hints do not reach it.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { rmSync, writeFileSync } from 'node:fs'
@@ -48,7 +48,7 @@ async function bouncerFor(t: TestContext, cluster: Cluster): Promise<string> {
   return `postgres://postgres@127.0.0.1:${port}/f`
 }
 
-test('through PgBouncer by transaction, beside crashes of the server: nothing acknowledged is lost', async (t) => {
+test('through PgBouncer in transaction mode no acknowledged message is lost while the server crashes', async (t) => {
   const cluster = await startCluster(15)
   atEnd(t, () => cluster.stop())
   await cluster.admin('create database f')

@@ -1,5 +1,5 @@
-// R1: pods behind HAProxy (Debian's), which checks each every second, are stopped and replaced one after the other, under a
-// steady load. Nobody is refused: a pod that stops says so on /readyz first, and answers until the balancer has left it.
+// R1: pods behind HAProxy (Debian's) are stopped and replaced one after the other, under a steady load. HAProxy checks each pod
+// every second. No request fails: a pod that stops first says so on /readyz, and answers until the balancer sends it nothing more.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -69,7 +69,7 @@ async function balancerFor(t: TestContext, pods: readonly Ports[]): Promise<stri
   return `http://127.0.0.1:${port}`
 }
 
-test('R1: rolling stops behind HAProxy: nobody is refused', async (t) => {
+test('R1: rolling stops behind HAProxy fail no request', async (t) => {
   const url = await databaseFor(t)
   const ports: Ports[] = []
   while (ports.length < PODS) ports.push({ gateway: await freePort(), admin: await freePort() })
@@ -131,7 +131,7 @@ const TASK = task('long', async () => {
   await sleep(60_000, undefined, { ref: false })
 })
 
-test('R1: with PostgreSQL behind a black hole a stop ends by its deadline', async (t) => {
+test('R1: a stop ends by its deadline even if PostgreSQL does not answer', async (t) => {
   for (const running of [0, 20]) {
     const url = await databaseFor(t)
     const proxy = await proxyFor(t, url)
@@ -143,7 +143,7 @@ test('R1: with PostgreSQL behind a black hole a stop ends by its deadline', asyn
     await sleep(1_000)
     const hole = setInterval(() => proxy.stall(), 20)
     const startMs = performance.now()
-    await pod.stop().catch(() => undefined) // it tells who was late
+    await pod.stop().catch(() => undefined) // it rejects with what was late
     const seconds = (performance.now() - startMs) / 1_000
     clearInterval(hole)
     t.diagnostic(`figure stop_s_with_${running}_tasks ${seconds.toFixed(1)}`)

@@ -1,5 +1,5 @@
-// P5, L1, L7 under load: the address leads to a standby for a few seconds, as in a switchover, and back. What is measured:
-// how long after the way back the first write is acknowledged.
+// P5, L1, L7 under load: the address leads to a standby for a few seconds, as in a switchover, and then back to the primary. The
+// time from there to the first acknowledged write is a figure.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -16,7 +16,7 @@ const AWAY_MS = 3_000
 const LOAD_MS = 2_000
 const WRITERS = 4
 
-test('P5 L1 L7: led to a standby and back, under load: no stale read, no ack lost, writes back within seconds', async (t) => {
+test('P5 L1 L7: a pod that is led to a standby and back, under load, reads nothing stale and loses no acknowledged write', async (t) => {
   const quorum = await startQuorum()
   atEnd(t, () => quorum.stop())
   const standby = await quorum.addStandby('s1')
@@ -88,6 +88,7 @@ test('P5 L1 L7: led to a standby and back, under load: no stale read, no ack los
   t.diagnostic(`figure acked ${acked.size}`)
   t.diagnostic(`figure reads ${seen.reads}`)
   for (const ms of backMs) t.diagnostic(`figure write_back_ms ${ms}`)
-  assert.deepEqual([lost, seen.stale], [0, 0])
-  assert.ok(acked.size > 0 && seen.reads > 0)
+  assert.deepEqual({ lost, stale: seen.stale }, { lost: 0, stale: 0 })
+  assert.ok(acked.size > 0, `${acked.size} writes were acknowledged`)
+  assert.ok(seen.reads > 0, `${seen.reads} reads were answered`)
 })

@@ -1,7 +1,7 @@
-// E8 against the ends of turns: a thousand conversations, each stopped through another pod about when its turn would end by
-// itself. Whichever comes first counts, and the other changes nothing: what was answered to the stop is what is stored, nothing
-// of a stopped turn is written behind its stop, and every stopped turn halts. How many there were of each, and how long a
-// stop takes, are figures.
+// E8 when a stop races with the end of its turn: a thousand conversations, each stopped through another pod about when its turn
+// would end by itself. Whichever comes first counts, and the other changes nothing. The answer to the stop matches what is stored,
+// nothing of a stopped turn is written after its stop, and every stopped turn halts. The number of each outcome and the time that a
+// stop takes are figures.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -14,10 +14,10 @@ import { proofSize } from '../support/proof-size.ts'
 
 const STOPS = proofSize({ full: 1_000, quick: 200 })
 const AT_ONCE = 20
-const SAMPLES = 20 // turns that are not stopped: they say how long one takes
+const SAMPLES = 20 // turns that are not stopped, to measure how long a turn takes
 const AROUND = { beforeMs: 150, behindMs: 50 }
 
-test(`E8: ${STOPS} stops, each about when its turn ends: what was answered is what is stored`, async (t) => {
+test(`E8: the answers to ${STOPS} stops, each about when its turn ends, match what is stored`, async (t) => {
   const url = await databaseFor(t)
   const [runs, asked] = [await startPod(t, url, { FLEETLINE_DEMO_AGENT: 'yes' }), await startPod(t, url)]
   const get = async <T>(path: string) =>
@@ -44,7 +44,7 @@ test(`E8: ${STOPS} stops, each about when its turn ends: what was answered is wh
     const { startedAt, endedAt } = await untilTurn(ack.turn, ({ state }) => state === 'done')
     return Date.parse(endedAt!) - Date.parse(startedAt)
   }
-  /** Answers whether it was stopped. */
+  /** Returns whether the turn was stopped. */
   const race = async (usualMs: number): Promise<boolean> => {
     const { session, ack } = await begin()
     const spreadMs = AROUND.beforeMs + AROUND.behindMs
@@ -59,14 +59,16 @@ test(`E8: ${STOPS} stops, each about when its turn ends: what was answered is wh
     const atStop = await log()
     const turn = await untilTurn(ack.turn, ({ endedAt, halted }) => endedAt !== null && halted !== false)
     const [after, { epoch, state }] = [await log(), await get<Session>(`/sessions/${session}`)]
-    assert.deepEqual(after, atStop, 'nothing came behind the answer')
-    assert.deepEqual([turn.state, epoch, state], [stopped ? 'stopped' : 'done', stopped ? 2 : 1, 'idle'])
+    assert.deepEqual(after, atStop) // nothing was stored after the answer
+    assert.equal(turn.state, stopped ? 'stopped' : 'done')
+    assert.equal(epoch, stopped ? 2 : 1)
+    assert.equal(state, 'idle')
     const [, reply] = after.items
     assert.equal(reply?.seq ?? null, stopped ? seq : 2)
     assert.equal(reply?.status, stopped && reply ? 'stopped' : undefined)
     const text = (reply?.parts[0]!['text'] ?? '') as string
     assert.ok(stopped ? 'You said: hi'.startsWith(text) : text === 'You said: hi', text)
-    assert.deepEqual(await stop(), { stopped, seq }, 'the same again')
+    assert.deepEqual(await stop(), { stopped, seq }, 'a repeat is answered like the first')
     return stopped
   }
 

@@ -1,5 +1,5 @@
-// Q1 Q2 Q5: four pods under load, of which one is killed every ten seconds, with the ttl and the beat of production. How
-// long it takes from a kill until what the pod ran runs again is a figure, not a judgement.
+// Q1 Q2 Q5: four pods under load, with the ttl and the beat of production. Every ten seconds one of them is killed. The time from a
+// kill until the tasks of the pod run again is a figure; the test does not judge it.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -18,7 +18,7 @@ const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000', FLEETLINE_SL
 type Queue = Awaited<ReturnType<typeof queueOn>>
 type Lost = { readonly id: string; readonly attempt: number; readonly spent: number }
 
-test('kill -9 every ten seconds: every task ends once; what was lost runs again', async (t) => {
+test('with a kill -9 every ten seconds every task ends once, and lost tasks run again', async (t) => {
   const queue = await queueOn(t)
   const { enqueue, run, tasks, history } = queue
   let started = 0
@@ -64,8 +64,9 @@ test('kill -9 every ten seconds: every task ends once; what was lost runs again'
   })
   const ends = await history()
   assert.deepEqual(new Set(ends.map(({ outcome }) => outcome)), new Set(['done']))
-  assert.deepEqual([ends.length, new Set(ends.map(({ id }) => id))], [enqueued.size, enqueued])
-  assert.ok(seconds.length > 0, 'something was lost')
+  assert.equal(ends.length, enqueued.size)
+  assert.deepEqual(new Set(ends.map(({ id }) => id)), enqueued)
+  assert.ok(seconds.length > 0, `${seconds.length} tasks were lost`)
   for (const s of seconds) t.diagnostic(`figure recovery_s ${s}`)
   t.diagnostic(`figure tasks ${enqueued.size}`)
 })

@@ -1,6 +1,6 @@
-// E1 E5 D4 at every named point, with the ttl and the beat of production: fifty conversations, and the pod that runs their
-// turns is killed there. Another pod answers them all: one reply each, and every follower ends with it. How long it takes
-// from the kill until a reply that was still missing is stored is a figure, not a judgement.
+// E1 E5 D4 at every named point, with the ttl and the beat of production: the pod that runs the turns of fifty conversations is
+// killed there. Another pod answers them all: each gets one reply, and every follower receives it. The time from the kill until a
+// missing reply is stored is a figure; the test does not judge it.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -15,7 +15,7 @@ import { openText, readEvents } from '../support/reader.ts'
 const SESSIONS = proofSize({ full: 50, quick: 30 })
 const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000' }
 const AGENT = { ...REAL, FLEETLINE_DEMO_AGENT: 'yes' }
-/** Where the pod is killed, and what it is asked there: of `fail`, two attempts fail, and are settled as tasks are. */
+/** Where the pod is killed, and the message that it is sent. With `fail`, two attempts fail and are settled as tasks are. */
 const POINTS = [
   ['append.committed:2', 'some words'],
   ['turn.gathered:20', 'some words'],
@@ -25,9 +25,9 @@ const POINTS = [
 ] as const
 
 for (const [point, words] of POINTS) {
-  test(`E1 E5 D4: killed at ${point}: ${SESSIONS} conversations, one reply each`, async (t) => {
+  test(`E1 E5 D4: if the pod is killed at ${point}, each of ${SESSIONS} conversations gets one reply`, async (t) => {
     const url = await databaseFor(t)
-    const stays = await startPod(t, url, REAL) // it has no agent: it leads, and is read through
+    const stays = await startPod(t, url, REAL) // it has no agent; it leads, and readers use it
     const dies = await startPod(t, url, { ...AGENT, FLEETLINE_CRASH: `${point}:kill` })
     const sessions = await Promise.all(
       Array.from({ length: SESSIONS }, () => makeSession(dies.gateway, { agent: 'demo' })),
@@ -65,7 +65,7 @@ for (const [point, words] of POINTS) {
     // PostgreSQL stamps them by the clock of this machine.
     const seconds = (await Promise.all(ends)).map((at) => (Date.parse(at) - killedMs) / 1000)
     const later = seconds.filter((s) => s > 0)
-    assert.ok(later.length > 0, 'something was lost')
+    assert.ok(later.length > 0, `${later.length} replies were stored after the kill`)
     for (const s of later) t.diagnostic(`figure stored_s.${point.split(':')[0]} ${s}`)
   })
 }
@@ -74,7 +74,7 @@ function read(t: TestContext, gateway: string, session: string) {
   return readEvents(t, `${gateway}/v1/sessions/${session}/events`)
 }
 
-/** As an application does: under one id, through the next pod if there is no answer, until there is one. */
+/** Sends as an application does: under one id, and through the next pod until one answers. */
 async function send(
   gateways: readonly string[],
   { session, text }: { session: string; text: string },

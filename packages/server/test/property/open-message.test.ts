@@ -1,6 +1,6 @@
-// What is kept of replies that are under way. Fails when a piece is joined under another index, when a reader inside of a
-// piece goes on as if it had it all, when one whose place is gone is told what is left, when what is emptied or dropped
-// still counts, and when nothing is emptied, joined or dropped (all tried).
+// What a pod keeps of replies that are under way. These mistakes make the tests fail (all were tried): a piece is joined under
+// another index; a reader inside a piece continues as if it had all of it; a reader whose position was dropped gets the rest;
+// emptied or dropped pieces still count; nothing is emptied, joined or dropped.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isTransient, type Chunk } from '@fleetline/protocol'
@@ -22,7 +22,7 @@ function say(message: OpenMessage, chunk: Chunk): void {
   assert.ok(message.add(pieceOf({ index: message.end(), count: 1 }, [chunk], JSON.stringify(chunk))))
 }
 
-/** One who pulls, and what it has of the text. */
+/** A reader that pulls, and what it has of the text. */
 function reading(message: OpenMessage) {
   let [spot, text, transient]: [Spot, string, number] = [NONE, '', 0]
   const take = (): boolean => {
@@ -30,7 +30,10 @@ function reading(message: OpenMessage) {
     if (bytes === undefined) return false
     const taken = message.take(spot, bytes)!
     if (taken.index === 0) text = ''
-    else assert.deepEqual([taken.attempt, taken.index], [spot.attempt, spot.next], 'a hole')
+    else {
+      assert.equal(taken.attempt, spot.attempt, 'a piece of another attempt')
+      assert.equal(taken.index, spot.next, 'a hole')
+    }
     spot = { attempt: taken.attempt, next: taken.index + taken.count }
     for (const chunk of taken.chunks)
       if (isTransient(chunk)) transient += 1
@@ -52,7 +55,7 @@ const steps = fc.array(
   { minLength: 1, maxLength: 25 },
 )
 
-test('D4: at any speed a reader has the text without a hole, or nothing once its beginning is gone', () => {
+test('D4: at any speed a reader gets the text without a hole, or nothing more once pieces that it needs were dropped', () => {
   const holds = fc.property(steps, fc.constantFrom(65_536, 262_144, 8_388_608), (plan, openTurnBytes) => {
     const messages = createOpenMessages({ openTurnBytes, openBytes: 4 * openTurnBytes })
     const message = messages.open()
@@ -73,7 +76,7 @@ test('D4: at any speed a reader has the text without a hole, or nothing once its
     for (const reader of [...readers, reading(message)]) {
       reader.all()
       const isAtEnd = reader.spot().next === said
-      assert.ok(isAtEnd || openTurnBytes < 8_388_608, 'all is kept, and it is not at the end')
+      assert.ok(isAtEnd || openTurnBytes < 8_388_608, 'all is kept, but the reader is not at the end')
       if (isAtEnd) assert.equal(reader.text(), text)
     }
     message.close()
@@ -82,7 +85,7 @@ test('D4: at any speed a reader has the text without a hole, or nothing once its
   fc.assert(holds, { numRuns: 60, seed: 6 })
 })
 
-test('a long reply costs its text: 100,000 words, and who joins late has them all', () => {
+test('a reply of 100,000 words costs little more than its text, and a late reader gets all of it', () => {
   const messages = createOpenMessages(LARGE)
   const message = messages.open()
   message.begin(1)
@@ -99,7 +102,7 @@ test('a long reply costs its text: 100,000 words, and who joins late has them al
   }
 })
 
-test('transient chunks are for those who look now: the newest stay, and nobody waits at the others', () => {
+test('only the newest transient chunks are kept, and no reader is held up by the others', () => {
   const messages = createOpenMessages(LARGE)
   const message = messages.open()
   message.begin(1)
@@ -118,20 +121,22 @@ test('transient chunks are for those who look now: the newest stay, and nobody w
     [60, 60, 60],
   )
   assert.equal(near.transient(), 60)
-  assert.ok(slow.transient() < 10 && late.transient() <= 3, `${slow.transient()}, ${late.transient()}`)
+  assert.ok(slow.transient() < 10, `${slow.transient()} transient chunks`)
+  assert.ok(late.transient() <= 3, `${late.transient()} transient chunks`)
 })
 
-test('what is short as text and large as a value counts as what it is', () => {
+test('a value that is short as text and large in memory counts by its size in memory', () => {
   const messages = createOpenMessages({ openTurnBytes: 1024 * 1024, openBytes: 4 * 1024 * 1024 })
   const message = messages.open()
   message.begin(1)
   const before = heapBytes()
   for (let n = 0; n < 100; n += 1)
     say(message, { type: 'data-x', id: '1', data: Array.from({ length: 4_900 }, () => ({})) })
-  assert.ok(heapBytes() - before < 4 * 1024 * 1024, 'a hundred of 300 KB, each of 15 KB as text')
+  const grownBytes = heapBytes() - before
+  assert.ok(grownBytes < 4 * 1024 * 1024, `${grownBytes} bytes for a hundred values of 300 KB, 15 KB as text`)
 })
 
-test('many replies share what a pod keeps; the small ones lose nothing', () => {
+test('all replies share the memory limit of a pod, and small ones lose nothing', () => {
   const openBytes = 4 * 1024 * 1024
   const messages = createOpenMessages({ openTurnBytes: 1024 * 1024, openBytes })
   const open = (attempt: number) => {
@@ -152,7 +157,7 @@ test('many replies share what a pod keeps; the small ones lose nothing', () => {
     late.all()
     assert.equal(late.text(), 'small')
   }
-  assert.equal(large[0]!.bytesAt(NONE), undefined, 'who joins it now waits for the message')
+  assert.equal(large[0]!.bytesAt(NONE), undefined, 'a new reader waits for the stored message')
   for (const message of [...small, ...large]) message.close()
   assert.equal(messages.bytes(), 0)
 })

@@ -1,6 +1,6 @@
-// Fails when a repeat inside the batch takes a seq of its own, when ifHead is compared with the head before the batch, when
-// a refused item moves the head, when an end or a stop is held against the conversation before the batch, and when a stop
-// that is repeated inside of a batch is another (all six tried).
+// These mistakes make the tests fail (all six were tried): a repeat inside the batch takes a seq of its own; ifHead is compared
+// with the head before the batch; a refused item moves the head; an end or a stop is compared with the conversation before the
+// batch; a stop that is repeated inside a batch counts as another one.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
@@ -45,7 +45,7 @@ function saidBy(turn: string) {
   return Number(turn.slice(1)) % 2 === 0 ? textDraft(`said-${turn}`) : undefined
 }
 
-/** Where batch after batch is written: what append.ts finds, and what it keeps. */
+/** Stores batch after batch: what append.ts would find, and what it would keep. */
 function createLogs(agent: string | null) {
   const sessions = new Map<string, SessionState>()
   const stored = new Map<string, StoredMessage>()
@@ -82,7 +82,7 @@ function createLogs(agent: string | null) {
     sessions,
     /** The end of a turn that started in an earlier batch, or one that misses it by its epoch or its session. */
     endOf: ({ nth, misses, ...wish }: EndWish): Item[] => {
-      const turn = [...turns.values()].toReversed()[nth] // those that started last are live, most likely
+      const turn = [...turns.values()].toReversed()[nth] // the turns that started last are most likely live
       if (!turn) return []
       const { id, session, epoch } = turn
       const end = { type: 'end' as const, tenant: 1, turn: id, attempt: wish.attempt, pod: wish.pod }
@@ -100,7 +100,7 @@ function createLogs(agent: string | null) {
           : { ...end, ...missed, outcome: 'done', draft },
       ]
     },
-    /** Turns that have not read yet read all there is; every fourth never does. */
+    /** Turns that have not read yet read the whole log; every fourth never reads. */
     gather: () => {
       for (const turn of turns.values())
         if (turn.epoch % 4 > 0) turn.readTo ??= sessions.get(nameOf({ tenant: 1, ...turn }))!.head
@@ -146,8 +146,8 @@ test('L2 L4 L11: a batch places its messages as if each had come alone', () => {
           batch.map((send) => model(logs, send)),
         )
       assert.deepEqual(
-        Array.from(sessions.values(), ({ head, turn, epoch }) => [head, turn, epoch]),
-        Array.from(logs.values(), ({ length }) => [length, null, 0]),
+        Array.from(sessions.values(), ({ head, turn, epoch }) => ({ head, turn, epoch })),
+        Array.from(logs.values(), ({ length }) => ({ head: length, turn: null, epoch: 0 })),
       )
     }),
   )
@@ -163,7 +163,7 @@ const ends = fc.record({
 })
 type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
-test('E1 E8 L11: messages, ends of turns, stops and expiries, too, are placed as if each had come alone', () => {
+test('E1 E8 L11: a batch places messages, ends of turns, stops and expiries as if each had come alone', () => {
   const wishes = fc.oneof(sends, ends)
   const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
   const ended = { done: 0, failed: 0, stopped: 0, expired: 0 }

@@ -1,6 +1,5 @@
-// The conversation over random orders of what happens to it. Fails when a turn that is not live may end, when an end
-// forgets what was asked meanwhile, when a start or a stop leaves the epoch as it was, when a stale stop ends a newer turn
-// (all tried: the mutants below).
+// A conversation over random orders of events. The mutants below are mistakes that the test finds: a turn that is not live may
+// end; an end forgets what was asked meanwhile; a start or a stop leaves the epoch as it was; a stale stop ends a newer turn.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
@@ -8,7 +7,7 @@ import { step, type Conversation, type ConversationEvent, type Stepped } from '.
 
 type Step = (state: Conversation, event: ConversationEvent) => Stepped
 
-/** A message that asks, one that does not, a look of the live turn at the log, an end or a stop of the nth turn that ever started. */
+/** A message that asks, one that does not, a read of the log by the live turn, an end or a stop of the nth turn so far. */
 const happenings = fc.array(
   fc.oneof(
     fc.constant({ type: 'ask' as const }),
@@ -32,7 +31,7 @@ type Turn = {
   ended: boolean
 }
 
-/** Runs the happenings; answers every broken rule. */
+/** Runs the happenings and returns every broken rule. */
 function broken(happened: readonly Happening[], stepped: Step): string[] {
   const turns: Turn[] = []
   const asks: number[] = []
@@ -84,7 +83,7 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
   return faults
 }
 
-test('E2 E3 E4 E6 E8: whatever the order, legal states only, and every message that asks is answered by one turn', () => {
+test('E2 E3 E4 E6 E8: in any order of events all states are legal, and every message that asks is answered by one turn', () => {
   fc.assert(fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])))
 })
 
@@ -114,7 +113,7 @@ const mutants: Readonly<Record<string, Step>> = {
         ? { ...event, turn: state.turn, epoch: state.epoch }
         : event,
     ),
-  'the epoch is not looked at': (state, event) =>
+  'the epoch is ignored': (state, event) =>
     step(state, event.type === 'asked' ? event : { ...event, epoch: state.epoch }),
   'an end forgets what was asked meanwhile': (state, event) =>
     step(event.type === 'ended' ? { ...state, asked: 0 } : state, event),
@@ -128,5 +127,5 @@ for (const [name, mutant] of Object.entries(mutants))
   test(`mutant, ${name}: turns red`, () => {
     const rules = fc.property(happenings, (happened) => broken(happened, mutant).length === 0)
     const { failed } = fc.check(rules, { numRuns: 5_000, seed: 1 }) // the same orders each time: one of them turns it red
-    assert.ok(failed)
+    assert.ok(failed, 'no order of events broke a rule')
   })

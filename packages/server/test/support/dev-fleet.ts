@@ -17,6 +17,8 @@ export type Said = {
   readonly page?: string
   readonly api?: string
   readonly agent?: string
+  readonly data?: unknown
+  readonly stack?: string
 }
 type Home = { readonly path: string; readonly mark: string }
 

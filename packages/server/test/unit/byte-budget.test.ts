@@ -1,4 +1,4 @@
-// Bytes that followers hold together.
+// The memory limit that followers share.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createByteBudget } from '../../src/lib/byte-budget.ts'
@@ -11,7 +11,7 @@ function budgetOf(most: number) {
   const clock = manualClock()
   const cuts: string[] = []
   const budget = createByteBudget({ clock, most, holdMs: 1_000, onCut: () => cuts.push('counted') })
-  /** A holder that goes when it is cut. */
+  /** A holder that gives back its bytes when it is cut. */
   const open = (name: string) => {
     const share = budget.open(() => {
       cuts.push(name)
@@ -22,7 +22,7 @@ function budgetOf(most: number) {
   return { clock, cuts, budget, open }
 }
 
-test('who wants more than is left waits, the first first; what is given back goes to them', async () => {
+test('a holder that asks for more than is left waits in order, and gets the bytes that others give back', async () => {
   const { budget, open } = budgetOf(100)
   const [a, b, c] = [open('a'), open('b'), open('c')]
   await a.take(80, never)
@@ -32,22 +32,24 @@ test('who wants more than is left waits, the first first; what is given back goe
     c.take(10, never).then(() => order.push('c')),
   ]
   await yieldToEventLoop()
-  assert.deepEqual([order, budget.bytes()], [[], 80], 'who wants little does not overtake')
+  assert.deepEqual(order, [], 'a small request does not overtake a large one')
+  assert.equal(budget.bytes(), 80)
   a.keep(40)
   await Promise.all(waiting)
-  assert.deepEqual([order, budget.bytes()], [['b', 'c'], 100])
+  assert.deepEqual(order, ['b', 'c'])
+  assert.equal(budget.bytes(), 100)
   for (const share of [a, b, c]) share.close()
   assert.equal(budget.bytes(), 0)
 })
 
-test('while somebody waits, the one that holds longest is cut when its time is over, and nobody else', async () => {
+test('while somebody waits, only the holder that has kept its bytes longest is cut, and not before its time is over', async () => {
   const { clock, cuts, open } = budgetOf(100)
   const [slow, other, next, reading] = [open('slow'), open('other'), open('next'), open('reading')]
   const hold = async (share: typeof slow, bytes: number) => {
     await share.take(bytes, never)
     share.keep(bytes)
   }
-  await reading.take(10, never) // and has nothing to tell yet: that is not its holder's affair
+  await reading.take(10, never) // its time has not begun: it has nothing to send yet
   await hold(slow, 60)
   await clock.advance(900)
   await hold(other, 30)
@@ -64,7 +66,7 @@ test('while somebody waits, the one that holds longest is cut when its time is o
   assert.deepEqual(cuts, ['slow', 'counted', 'other', 'counted', 'next', 'counted'])
 })
 
-test('those who were quick go before the others, who get their turn all the same', async () => {
+test('holders that were quick go before the others, but the others get their turn, too', async () => {
   const { open } = budgetOf(10)
   const first = open('first')
   await first.take(10, never)
@@ -89,11 +91,12 @@ test('those who were quick go before the others, who get their turn all the same
   first.done()
   await Promise.all(waiting)
   assert.equal(order.length, 14)
-  assert.equal(order.indexOf('other') < 9 && order.filter((name) => name === 'quick').length === 12, true)
+  assert.equal(order.filter((name) => name === 'quick').length, 12)
+  assert.ok(order.indexOf('other') < 9, order.join(' '))
   assert.ok(order.slice(0, 9).filter((name) => name === 'quick').length >= 7, order.join(' '))
 })
 
-test('one that leaves the line leaves nothing behind; more than there is goes alone', async () => {
+test('a holder that stops waiting blocks nobody, and a request above the whole limit is served alone', async () => {
   const { budget, open } = budgetOf(100)
   const [a, b] = [open('a'), open('b')]
   await a.take(1, never)

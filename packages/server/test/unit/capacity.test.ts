@@ -1,4 +1,4 @@
-// What the leader learns from what pods tell, and what they tell.
+// What the leader learns about a downstream from the pods' reports, and what a pod reports.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { learnCapacity, UNLEARNT, type Capacity, type RoundSum } from '../../src/throttle/fleet/capacity.ts'
@@ -10,41 +10,44 @@ const CALM: RoundSum = { inFlight: 0, peak: 0, left: 0, spare: 0, ok: 0, refused
 function of(capacity: number | null, memory: Partial<Capacity['memory']> = {}): Capacity {
   return { capacity, memory: { ...UNLEARNT.memory, ...memory } }
 }
-/** As much at once as in the mean, unless it says otherwise. */
+/** The peak is the mean in flight, unless `seen` has another. */
 const after = (before: Capacity, seen: Partial<RoundSum>) =>
   learnCapacity(before, { ...CALM, peak: seen.inFlight ?? 0, ...seen }, 1_000)
-const near = (value: number | null, wanted: number) => assert.ok(Math.abs(value! - wanted) < 1e-9, `${value}`)
+const near = (value: number | null, wanted: number) =>
+  assert.ok(Math.abs(value! - wanted) < 1e-9, `${value}, expected ${wanted}`)
 
-test('unknown until something is refused; then what was in flight, a little less', () => {
+test('the capacity is unknown until calls are refused, and then a little less than was in flight', () => {
   assert.equal(after(UNLEARNT, { inFlight: 50, ok: 500 }).capacity, null)
   assert.equal(
     after(UNLEARNT, { inFlight: 50, ok: 500, refused: 5 }).capacity,
     null,
-    'under one in a hundred',
+    'less than one call in a hundred was refused',
   )
   near(after(UNLEARNT, { inFlight: 50, ok: 400, refused: 5 }).capacity, 48.5)
   assert.equal(after(UNLEARNT, { inFlight: 0.2, refused: 1 }).capacity, 1)
 })
 
-test('of a first burst, what was left of it; as long as more of it is refused, anew', () => {
+test('a first burst sets the capacity to what is left of it, again and again while more of it is refused', () => {
   const first = after(UNLEARNT, { inFlight: 4, peak: 200, left: 105, refused: 95 })
   near(first.capacity, 101.85)
   const second = after(first, { inFlight: 10, peak: 105, left: 10, refused: 95 })
   near(second.capacity, 9.7)
   const calm = after(second, { inFlight: 9, left: 9, ok: 2 })
   const later = after(calm, { inFlight: 9, left: 1, ok: 8, refused: 1 })
-  near(later.capacity, 0.97 * 9) // by the mean from now on
+  near(later.capacity, 0.97 * 9) // from now on by the mean in flight
 })
 
-test('refusals cut by .03 at least, by .3 at most, and a clean row is counted anew', () => {
+test('refusals cut the capacity by at least .03 and at most .3, and restart the count of clean calls', () => {
   const cut = after(of(100, { okSince: 900, samples: [1, 2] }), { inFlight: 100, ok: 90, refused: 10 })
   near(cut.capacity, 97)
-  assert.deepEqual([cut.memory.okSince, cut.memory.samples, cut.memory.isRefusing], [0, [], true])
+  assert.equal(cut.memory.okSince, 0)
+  assert.deepEqual(cut.memory.samples, [])
+  assert.equal(cut.memory.isRefusing, true)
   near(after(of(100), { inFlight: 80, ok: 90, refused: 10 }).capacity, 77.6)
   near(after(of(100), { inFlight: 10, ok: 90, refused: 10 }).capacity, 70)
 })
 
-test('grows with calls that go well while it is in use, faster after seven clean round trips, and after eleven', () => {
+test('the capacity grows with successful calls while it is in use, faster after 7 and after 11 clean round trips', () => {
   near(after(of(100), { inFlight: 85, ok: 50 }).capacity, 100.6)
   assert.equal(after(of(100), { inFlight: 84.9, ok: 50 }).capacity, 100, 'not in use')
   near(after(of(100, { okSince: 649 }), { inFlight: 85, ok: 50 }).capacity, 100.6)
@@ -54,7 +57,7 @@ test('grows with calls that go well while it is in use, faster after seven clean
   assert.equal(
     after(of(100), { inFlight: 100, ok: 1_000, refused: 1 }).capacity,
     100,
-    'a single refusal holds',
+    'a single refusal stops the growth',
   )
   near(after(of(4.7), { inFlight: 3.4, ok: 4 }).capacity, 4.748)
   near(after(of(100), { inFlight: 30, peak: 85, ok: 50 }).capacity, 100.6) // short calls, with gaps between them
@@ -62,20 +65,21 @@ test('grows with calls that go well while it is in use, faster after seven clean
   assert.equal(after(of(100), { inFlight: 33.9, spare: 60, ok: 50 }).capacity, 100)
 })
 
-test('of calls much shorter than a round no more than one round trip counts: pods hear of a round once', () => {
+test('of short calls at most one round trip a round counts, because pods learn of growth once a round', () => {
   const grown = after(of(100, { okSince: 100 }), { inFlight: 100, ok: 5_000 })
   near(grown.capacity, 101.2)
   assert.equal(grown.memory.okSince, 200)
 })
 
-test('any refusal, and a cut for slowness, begin the clean round trips anew', () => {
+test('any refusal, or a cut for slowness, restarts the count of clean round trips', () => {
   const clean = { okSince: 900 }
   assert.equal(after(of(100, clean), { inFlight: 100, ok: 1_000, refused: 1 }).memory.okSince, 0)
   const slow = after(of(100, { ...clean, ratio: 1.4 }), { inFlight: 100, ok: 10 })
-  assert.deepEqual([slow.capacity, slow.memory.okSince], [93, 0])
+  assert.equal(slow.capacity, 93)
+  assert.equal(slow.memory.okSince, 0)
 })
 
-test('cut once it has become slow to begin, for all pods together; held while a little slow', () => {
+test('the capacity is cut when the first tokens of all pods become slow, and stays while they are a little slow', () => {
   const times = (ms: number) => Array.from({ length: 60 }, () => ms)
   const usual = after(of(100), { inFlight: 90, ok: 0, firstsMs: times(100) })
   const slow = after(usual, { inFlight: 90, ok: 100, firstsMs: times(136) })
@@ -83,18 +87,18 @@ test('cut once it has become slow to begin, for all pods together; held while a 
   assert.equal(
     after(slow, { inFlight: 90, ok: 100 }).capacity,
     slow.capacity,
-    'in doubt until the next window',
+    'it stays until the next window',
   )
   near(after(slow, { inFlight: 90, ok: 100, firstsMs: times(100) }).capacity, slow.capacity! * 1.012)
   near(after(of(null, usual.memory), { inFlight: 50, firstsMs: times(200) }).capacity, 46.5)
   const half = after(usual, { firstsMs: times(300).slice(30) })
   const late = learnCapacity(half, { ...CALM, firstsMs: times(300).slice(30) }, 70_000)
-  assert.equal(late.memory.medians.length, 1, 'what did not fill a window within a minute is no part of it')
+  assert.equal(late.memory.medians.length, 1, 'samples that do not fill a window within a minute are dropped')
   const calm = learnCapacity(slow, { ...CALM, peak: 90, ok: 10 }, 61_001)
   near(calm.capacity, slow.capacity! + 0.12)
 })
 
-test('a load: the mean in flight without what was refused; totals; a want that rises fast and falls slowly', () => {
+test('a report has totals and the mean in flight without refused calls, and its want rises fast and falls slowly', () => {
   const standing = { waiting: 0, most: 9, gen: 3 }
   let tally = setHeld(emptyTally(0), 2, 0)
   tally = countEnd(
@@ -122,10 +126,10 @@ test('a load: the mean in flight without what was refused; totals; a want that r
   assert.equal(third.load.inFlight, 0.5)
   const refusal = { kind: 'refused', sentAtMs: 2_500 } as const
   const late = countEnd(setHeld(third.tally, 0, 3_200), refusal, { nowMs: 3_200, chance: 0 })
-  assert.equal(takeLoad(late, { ...standing, nowMs: 4_000 }).load.inFlight, 0, 'no less than nothing')
+  assert.equal(takeLoad(late, { ...standing, nowMs: 4_000 }).load.inFlight, 0, 'it is never below 0')
 })
 
-test('of many first tokens 32 are told, of the whole round', () => {
+test('a report has 32 times to the first token, from the whole round', () => {
   let [tally, chance] = [emptyTally(0), 0.5]
   for (let ms = 0; ms < 1_000; ms += 1) {
     chance = (chance * 7.77) % 1
@@ -133,26 +137,35 @@ test('of many first tokens 32 are told, of the whole round', () => {
   }
   const { firstsMs } = takeLoad(tally, { nowMs: 1, waiting: 0, most: 9, gen: 1 }).load
   assert.equal(firstsMs.length, 32)
-  assert.ok(firstsMs.some((ms) => ms > 500) && firstsMs.some((ms) => ms < 500))
+  assert.ok(
+    firstsMs.some((ms) => ms > 500),
+    firstsMs.join(' '),
+  )
+  assert.ok(
+    firstsMs.some((ms) => ms < 500),
+    firstsMs.join(' '),
+  )
 })
 
-test('a row: what a pod told before the row knew it is not counted, nor what nobody led', () => {
+test('a row counts neither the calls of a new pod nor those of a time without a leader', () => {
   const load = { gen: 0, inFlight: 9, peak: 9, want: 9, most: 20, ok: 1_000, refused: 50, firstsMs: [] }
   const first = nextRow(undefined, [{ pod: 1, at: 0, load }], 0)
-  assert.deepEqual([first.capacity, first.safe, first.shares[1]!.share], [null, 1, 20])
+  assert.equal(first.capacity, null)
+  assert.equal(first.safe, 1)
+  assert.equal(first.shares[1]!.share, 20)
   const more = { ...load, ok: 1_050, refused: 60 }
-  assert.ok(Math.abs(nextRow(first, [{ pod: 1, at: 900, load: more }], 1_000).capacity! - 8.73) < 1e-9)
+  near(nextRow(first, [{ pod: 1, at: 900, load: more }], 1_000).capacity, 8.73)
   assert.equal(nextRow(first, [{ pod: 1, at: 15_900, load: more }], 16_000).capacity, null)
   assert.equal(isNews(first, nextRow(first, [{ pod: 1, at: 900, load }], 1_000), 1_000), false)
   assert.equal(isNews(first, nextRow(first, [{ pod: 1, at: 900, load: more }], 1_000), 1_000), true)
   assert.equal(
     isNews(first, nextRow(first, [{ pod: 1, at: 6_000, load }], 6_000), 6_000),
     true,
-    'to be renewed',
+    'the lease must be renewed',
   )
 })
 
-/** After 300 rounds of eight pods, of which two have so many calls to send, one behind the other; none is refused. */
+/** The row after 300 rounds of eight pods. Two of them always have `calls` calls to send; no call is refused. */
 function rowAfter(capacity: number, calls: number): LedgerRow {
   let row: LedgerRow = { ...of(capacity), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
   for (let nowMs = 1_000; nowMs <= 300_000; nowMs += 1_000) {
@@ -171,16 +184,20 @@ function rowAfter(capacity: number, calls: number): LedgerRow {
   return row
 }
 
-test('a capacity grows while those who need it use what they may, however many are idle beside them', () => {
+test('a capacity grows while the pods that need it use their shares, however many other pods are idle', () => {
   for (const capacity of [10, 4]) {
     const { shares, capacity: grown } = rowAfter(capacity, 20)
-    assert.ok(shares[1]!.share >= 20 && shares[2]!.share >= 20, `from ${capacity}`)
-    assert.ok(grown! <= 60, 'and no longer than they need it')
+    for (const pod of [1, 2]) {
+      const { share } = shares[pod]!
+      assert.ok(share >= 20, `from ${capacity}: pod ${pod} has ${share}`)
+    }
+    assert.ok(grown! <= 60, `from ${capacity}: grown to ${grown}, more than they need`)
   }
-  assert.deepEqual([rowAfter(10, 1).capacity, rowAfter(4, 1).capacity], [10, 4], 'nobody lacks any')
+  assert.equal(rowAfter(10, 1).capacity, 10, 'no pod lacks any')
+  assert.equal(rowAfter(4, 1).capacity, 4, 'no pod lacks any')
 })
 
-test('what a pod had that has stopped goes to others at once', () => {
+test('the share of a pod that stops goes to others at once', () => {
   const load = { gen: 0, inFlight: 9, peak: 9, want: 9, most: 20, ok: 0, refused: 0, firstsMs: [] }
   const row: LedgerRow = { ...of(10), gen: 0, shares: {}, safe: 1, expiresMs: 15_000 }
   const one = nextRow(row, [{ pod: 1, at: 0, load }], 0)
@@ -189,10 +206,8 @@ test('what a pod had that has stopped goes to others at once', () => {
     { pod: 2, at: 900, load },
   ]
   const next = nextRow(one, both, 1_000)
-  assert.deepEqual([one.shares[1]!.share, next.shares[1], next.shares[2]!.share], [10, undefined, 10])
-  assert.equal(
-    nextRow(one, both.slice(1), 1_000).shares[2]!.share,
-    0,
-    'one of which nothing is heard still has it',
-  )
+  assert.equal(one.shares[1]!.share, 10)
+  assert.equal(next.shares[1], undefined)
+  assert.equal(next.shares[2]!.share, 10)
+  assert.equal(nextRow(one, both.slice(1), 1_000).shares[2]!.share, 0, 'a silent pod keeps its share')
 })

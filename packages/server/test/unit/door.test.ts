@@ -1,4 +1,4 @@
-// S2, S18, S21: what a door refuses to open over, and how it answers what it refuses.
+// S2, S18, S21: which routes keep a door shut, and how a door answers the requests that it refuses.
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { test, type TestContext } from 'node:test'
@@ -72,7 +72,7 @@ function ask(routes: readonly Route[], options: object, lines: string[] = []) {
 
 const POST_ECHO = { method: 'POST', url: '/v1/things/one', payload: { text: 'hello' } }
 
-test('S2: a route that does not declare its access, or declares it wrongly, keeps the door shut and is named', () => {
+test('S2: a route with missing or wrong access keeps the door shut, and the error names it', () => {
   const cases: readonly (readonly [access: unknown, reason: RegExp])[] = [
     [undefined, /POST \/v1\/things\/:id does not declare who may call it/],
     [{ tenant: 'none' }, /does not declare who may call it/],
@@ -88,20 +88,20 @@ test('S2: a route that does not declare its access, or declares it wrongly, keep
   assert.doesNotThrow(() => createDoor(depsOf([ECHO])))
 })
 
-test('S2: a route that somebody adds beside the table keeps the door shut', () => {
+test('S2: a route that is added outside the table of routes is rejected', () => {
   const server = buildServer(depsOf([ECHO]), new AbortController().signal)
   assert.throws(() => server.get('/v1/back', () => 'open'), /GET \/v1\/back is in no table of routes/)
   assert.throws(() => server.head('/v1/things/:id', () => ''), /HEAD \/v1\/things\/:id is in no table/)
 })
 
-test('a handler gets parsed input and the tenant, and only the declared answer leaves', async () => {
+test('a handler gets parsed input and the tenant, and only declared fields of its answer are sent', async () => {
   const answer = await ask([ECHO], POST_ECHO)
   assert.equal(answer.statusCode, 200)
   assert.deepEqual(answer.json(), { heard: 'one hello', tenant: 'dev' })
   assert.match(String(answer.headers['x-request-id']), /^req_[\w-]{16}$/)
 })
 
-test('S21: every refusal has one shape, a code, a request id, and nothing from inside', async () => {
+test('S21: every refusal has the same shape with a code and a request id, and reveals nothing internal', async () => {
   const canary = new Error('select secret from canary')
   const cases: readonly (readonly [
     routes: readonly Route[],
@@ -141,18 +141,19 @@ test('S21: every refusal has one shape, a code, a request id, and nothing from i
   }
 })
 
-test('S18: a body that is nested too deep is refused before it is parsed, one that may be stored is not', async () => {
+test('S18: a body that is nested too deep is refused before it is parsed, a body that may be stored is accepted', async () => {
   const nested = (depth: number) => `{"text":"hello","more":${'['.repeat(depth)}${']'.repeat(depth)}}`
   const answerTo = (payload: string) =>
     ask([ECHO], { ...POST_ECHO, payload, headers: { 'content-type': 'application/json' } })
   assert.equal((await answerTo(nested(65))).statusCode, 200)
   for (const body of [nested(100), '['.repeat(1_000)]) {
     const { error } = refusalSchema.parse((await answerTo(body)).json())
-    assert.deepEqual([error.code, error.text], ['invalid', 'The body is nested deeper than 72.'])
+    assert.equal(error.code, 'invalid')
+    assert.equal(error.text, 'The body is nested deeper than 72.')
   }
 })
 
-test('S22: a failure is logged with its request id, a request without what it carried', async () => {
+test('S22: a failure is logged with its request id, and without the content of the request', async () => {
   const lines: string[] = []
   const answer = await ask(
     [failing(new Error('told in the log alone'))],
@@ -168,7 +169,7 @@ test('S22: a failure is logged with its request id, a request without what it ca
   assert.ok(!lines.join('').includes('canary'))
 })
 
-test('a request that asks for another host, or comes from another page, is refused', async () => {
+test('a request for another host, or from another site, is refused', async () => {
   const refused: readonly object[] = [
     { host: 'evil.example' },
     { host: 'localhost.evil.example:4400' },
@@ -207,7 +208,7 @@ async function sayRaw(port: number, text: string): Promise<string> {
   return heard
 }
 
-test('S18, S21: what is not HTTP, and headers without end, are answered in the same shape and closed', async (t) => {
+test('S18, S21: broken HTTP and endless headers get an answer of the same shape, and the connection is closed', async (t) => {
   const port = await openDoor(t)
   const cases: readonly (readonly [text: string, status: string, code: string])[] = [
     ['nonsense\r\n\r\n', '400', 'invalid'],
@@ -220,14 +221,14 @@ test('S18, S21: what is not HTTP, and headers without end, are answered in the s
   }
 })
 
-test('a port that is taken is told by its number', async (t) => {
+test('the error for a port that is in use names the port', async (t) => {
   const port = await openDoor(t)
   const second = createDoor({ ...depsOf([ECHO]), port })
   atEnd(t, () => second.stop())
   await assert.rejects(second.start(), new RegExp(`Port ${port} of 127.0.0.1 is taken`))
 })
 
-test('a reader who was told that it took too long gets no stream, and its source is let go', async (t) => {
+test('a reader whose request has timed out gets no stream, and its source is released', async (t) => {
   const opening = Promise.withResolvers<void>()
   const asked: boolean[] = []
   const slow = route({
@@ -253,11 +254,11 @@ test('a reader who was told that it took too long gets no stream, and its source
   const answer = await fetch(`http://127.0.0.1:${door.port()}/v1/slow`)
   assert.equal(refusalSchema.parse(await answer.json()).error.code, 'unavailable')
   opening.resolve()
-  await eventually(() => assert.deepEqual(asked, [true]), { what: 'the source to be let go' })
+  await eventually(() => assert.deepEqual(asked, [true]), { what: 'the source to be released' })
   assert.ok(!lines.some((line) => line.includes('stream failed')), lines.join(''))
 })
 
-test('the OpenAPI document says what the table says', () => {
+test('the OpenAPI document describes the parameters of the table of routes', () => {
   const document = openapiOf([ECHO], { title: 'T', version: '1' }) as {
     openapi: string
     paths: Record<string, Record<string, { parameters: { name: string; in: string; required: boolean }[] }>>
@@ -265,10 +266,10 @@ test('the OpenAPI document says what the table says', () => {
   assert.equal(document.openapi, '3.1.0')
   const { parameters } = document.paths['/v1/things/{id}']!['post']!
   assert.deepEqual(
-    parameters.map(({ name, in: place, required }) => [name, place, required]),
+    parameters.map(({ name, in: place, required }) => ({ name, place, required })),
     [
-      ['id', 'path', true],
-      ['limit', 'query', false],
+      { name: 'id', place: 'path', required: true },
+      { name: 'limit', place: 'query', required: false },
     ],
   )
 })

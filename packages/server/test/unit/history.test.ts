@@ -1,4 +1,4 @@
-// M2: the checkers can fail, each in each of its ways.
+// The checkers of histories can fail, each in each of its ways.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { brokenByLog, brokenByReading, type Entry, type Log, type Op } from '../support/history.ts'
@@ -19,12 +19,12 @@ function log(entries: readonly Entry[], head = entries.length): Log {
   return { head, entries }
 }
 
-test('a good history has no violation, whether or not an unanswered message is there', () => {
+test('a good history has no violation, whether or not an unanswered message is stored', () => {
   assert.deepEqual(brokenByLog(OPS, log(ENTRIES)), [])
   assert.deepEqual(brokenByLog(OPS, log([...ENTRIES, { seq: 3, id: 'c', digest: '3' }])), [])
 })
 
-test('every way to break the log is told by its number', () => {
+test('every way to break the log is reported with the code of its invariant', () => {
   const swapped: readonly Op[] = [
     { id: 'a', digest: '1', sentAt: 1, heardAt: 2, ok: 2 },
     { id: 'b', digest: '2', sentAt: 3, heardAt: 4, ok: 1 },
@@ -43,7 +43,7 @@ test('every way to break the log is told by its number', () => {
       ]),
     ],
     [
-      'L3', // sent after 2 was heard; the answer was lost, and the repeat is told 1
+      'L3', // sent after seq 2 was acknowledged; the answer was lost, and the repeat is acknowledged at seq 1
       [OPS[1]!, { id: 'c', digest: '3', sentAt: 5 }, { id: 'c', digest: '3', sentAt: 6, heardAt: 7, ok: 1 }],
       log([{ seq: 1, id: 'c', digest: '3' }, ENTRIES[1]!]),
     ],
@@ -59,7 +59,7 @@ test('every way to break the log is told by its number', () => {
     )
 })
 
-test('the check of readers names a hole, a repeat, what was never stored, and another message at a seq', () => {
+test('the check of readers finds a hole, a repeat, a message that was never stored, and another message at a seq', () => {
   const entries = ['a', 'b', 'c'].map((id, index) => ({ seq: index + 1, id, digest: id }))
   const told = (text: string) => [...text].map((id) => ({ seq: 'abcd'.indexOf(id) + 1, id }))
   const broken = (after: number, items: { seq: number; id: string }[]) =>

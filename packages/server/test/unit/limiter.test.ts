@@ -17,7 +17,7 @@ function downstream(options?: DownstreamOptions) {
   return { clock, to, settled, permits: downstreams.permits }
 }
 
-/** A body that ends when it is told to. */
+/** A body that ends when the test ends it. */
 function held() {
   const { promise, resolve, reject } = Promise.withResolvers<string>()
   let call: Call | undefined
@@ -34,7 +34,7 @@ const refused = (waitMs?: number) =>
     headers: waitMs ? { 'retry-after-ms': String(waitMs) } : {},
   })
 
-test('as many as may be; the next waits for a permit, the first first', async () => {
+test('calls up to the limit are sent, and the others wait for a permit in order', async () => {
   const { clock, to, settled } = downstream({ maxPerPod: 4 })
   const calls = Array.from({ length: 7 }, held)
   const runs = calls.map((one) => to.run(one.body))
@@ -57,7 +57,9 @@ test('as many as may be; the next waits for a permit, the first first', async ()
   for (const one of calls) one.done()
   await Promise.allSettled(runs)
   await settled()
-  assert.deepEqual([to.standing().held, to.standing().waiting, clock.sleepers], [0, 0, 0])
+  assert.equal(to.standing().held, 0)
+  assert.equal(to.standing().waiting, 0)
+  assert.equal(clock.sleepers, 0)
 })
 
 test('T5: a permit comes back once after a return, a throw, an abort, a deadline, and a throw before any await', async () => {
@@ -80,18 +82,19 @@ test('T5: a permit comes back once after a return, a throw, an abort, a deadline
   await clock.advance(10_000)
   await assert.rejects(runs[3]!, /longer than 10000 ms/)
   assert.equal(late.call()!.signal.aborted, true)
-  late.done() // what comes after the deadline changes nothing
+  late.done() // a result after the deadline changes nothing
   await Promise.allSettled(runs)
   const now = () => {
     throw new Error('at once')
   }
   await assert.rejects(to.run(now), { message: 'at once' })
   await settled()
-  assert.deepEqual([to.standing().held, clock.sleepers], [0, 0], 'no permit out, no timer left')
-  assert.equal(to.standing().limit, 1, 'one that said nothing until its deadline teaches')
+  assert.equal(to.standing().held, 0, 'no permit is out')
+  assert.equal(clock.sleepers, 0, 'no timer is left')
+  assert.equal(to.standing().limit, 1, 'a call that was silent until its deadline lowers the limit')
 })
 
-test('an answer that is still being said at its deadline teaches nothing', async () => {
+test('an answer that is still arriving at its deadline does not change the limit', async () => {
   const { clock, to, settled } = downstream({ deadline: '10s' })
   const long = held()
   const run = to.run(long.body)
@@ -103,30 +106,31 @@ test('an answer that is still being said at its deadline teaches nothing', async
   assert.equal(to.standing().limit, 8)
 })
 
-test('T3: who is woken passes the whole test again: no call goes out inside a Retry-After', async () => {
+test('T3: a woken caller is checked again, so no call is sent inside a Retry-After', async () => {
   const { clock, to, settled } = downstream({ maxPerPod: 1 })
   const first = held()
   const run = to.run(first.body)
   await settled()
-  const starts: (readonly [who: number, atMs: number])[] = []
-  const go = (who: number) => to.run(async () => void starts.push([who, clock.monotonicMs()]))
+  const starts: { readonly who: number; readonly atMs: number }[] = []
+  const go = (who: number) => to.run(async () => void starts.push({ who, atMs: clock.monotonicMs() }))
   const newcomer = clock.sleep(3_000).then(() => go(3)) // at the end of the pause, before anybody is woken
   const waiting = [1, 2].map(go)
   first.fail(refused(3_000))
   await assert.rejects(run)
   await clock.advance(2_999)
-  assert.deepEqual([starts, to.standing().waiting], [[], 2])
+  assert.deepEqual(starts, [])
+  assert.equal(to.standing().waiting, 2)
   assert.equal(to.standing().pausedUntil?.getTime(), clock.now() + 1)
   await clock.advance(1)
   await Promise.all([...waiting, newcomer])
   assert.deepEqual(
     starts,
-    [1, 2, 3].map((who) => [who, 3_000]),
-    'the first first',
+    [1, 2, 3].map((who) => ({ who, atMs: 3_000 })),
+    'in order of arrival',
   )
 })
 
-test('without a permit in time nothing is sent, and the error says when to come again', async () => {
+test('without a permit in time nothing is sent, and the error says when to try again', async () => {
   const { clock, to, settled } = downstream({ maxPerPod: 1, maxWait: '2s' })
   const first = held()
   const run = to.run(first.body)
@@ -136,7 +140,9 @@ test('without a permit in time nothing is sent, and the error says when to come 
   await settled()
   await clock.advance(2_000)
   await assert.rejects(waiter, (error) => {
-    assert.ok(error instanceof Retry && error.code === 'rate_limited' && error.fields['key'] === KEY)
+    assert.ok(error instanceof Retry, String(error))
+    assert.equal(error.code, 'rate_limited')
+    assert.equal(error.fields['key'], KEY)
     assert.equal(error.at?.getTime(), clock.now() + 1_000)
     assert.match(error.message, /provider\/account: no permit within 2000 ms; nothing was sent/)
     return true
@@ -149,10 +155,11 @@ test('without a permit in time nothing is sent, and the error says when to come 
   assert.equal(second.call(), undefined)
   first.done()
   await run
-  assert.deepEqual([to.standing().held, to.standing().waiting], [0, 0])
+  assert.equal(to.standing().held, 0)
+  assert.equal(to.standing().waiting, 0)
 })
 
-test('a pause is kept however long nobody calls; what is said of a key that is in use is refused', async () => {
+test('a pause is kept however long nobody calls, and a key in use takes no new options', async () => {
   const clock = manualClock()
   const downstreams = downstreamsOn(clock)
   const to = downstreams.get(KEY)
@@ -168,7 +175,7 @@ test('a pause is kept however long nobody calls; what is said of a key that is i
   assert.equal(downstreams.inUse().size, 0)
 })
 
-test('a refusal that is thrown counts beside another status that was told before', async () => {
+test('a refusal that is thrown counts even if another status was reported before', async () => {
   const { to } = downstream()
   const twice = to.run(async (call) => {
     call.response(404)
@@ -178,7 +185,7 @@ test('a refusal that is thrown counts beside another status that was told before
   assert.equal(to.standing().limit, 1)
 })
 
-test('who gives up inside a pause leaves no timer behind', async () => {
+test('a caller that gives up inside a pause leaves no timer behind', async () => {
   const { clock, to, settled } = downstream({ maxWait: '2s', maxPerPod: 1 })
   const first = held()
   const run = to.run(first.body)
@@ -193,16 +200,20 @@ test('who gives up inside a pause leaves no timer behind', async () => {
   assert.equal(clock.sleepers, 0)
 })
 
-test('a refusal that the body only tells counts like one that it throws; its own cancel does not', async () => {
+test('a refusal that the body only reports counts like one that it throws', async () => {
   const { to } = downstream()
   const told = await to.run(async (call) => {
     call.response(429, new Headers({ 'retry-after': '0' }))
     return 'told'
   })
-  assert.deepEqual([told, to.standing().limit], ['told', 1])
-  const fresh = downstream().to
+  assert.equal(told, 'told')
+  assert.equal(to.standing().limit, 1)
+})
+
+test('a call that its caller cancels does not count as refused', async () => {
+  const { to } = downstream()
   const stop = new AbortController()
-  const cancelled = fresh.run(
+  const cancelled = to.run(
     async () => {
       stop.abort(refused())
       throw stop.signal.reason as Error
@@ -210,10 +221,10 @@ test('a refusal that the body only tells counts like one that it throws; its own
     { signal: stop.signal },
   )
   await assert.rejects(cancelled)
-  assert.equal(fresh.standing().limit, 8)
+  assert.equal(to.standing().limit, 8)
 })
 
-test('a key and its options are checked, and said once', () => {
+test('a key and its options are validated, and options are set once', () => {
   const downstreams = downstreamsOn(manualClock())
   for (const key of ['', 'UPPER', 'a//b', 'a/b/c/d/e', '/a', 'a b', `a${'b'.repeat(128)}`])
     assert.throws(() => downstreams.get(key), Rejected, key)
@@ -227,8 +238,8 @@ test('a key and its options are checked, and said once', () => {
   assert.throws(() => downstreams.get(KEY, { maxPerPod: 4 }), /has other options already/)
 })
 
-test('what is said of a key holds for who had it before; no wait is longer than a day', async () => {
-  const { clock, to, settled } = downstream()
+test('the options of a key apply to callers that had it before', async () => {
+  const { clock, settled } = downstream()
   const downstreams = downstreamsOn(clock)
   const early = downstreams.get(KEY)
   downstreams.get(KEY, { maxPerPod: 1, maxWait: '5ms' })
@@ -240,11 +251,15 @@ test('what is said of a key holds for who had it before; no wait is longer than 
   await settled()
   await clock.advance(5)
   await waits
+})
+
+test('a caller may wait for a day at most', async () => {
+  const { to } = downstream()
   const tooLong = to.run(async () => assert.fail('sent'), { maxWait: '25h' })
   await assert.rejects(tooLong, /maxWait: must be a day at most/)
 })
 
-test('who stands in a queue waits for a permit if he may go next; else he comes again, one after the other', async () => {
+test('a task from the queue waits for a permit if it can go next; the others are asked to return one after another', async () => {
   const clock = manualClock()
   const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 2 } })
   const { signal } = new AbortController()
@@ -252,10 +267,13 @@ test('who stands in a queue waits for a permit if he may go next; else he comes 
   const ask = () => downstreams.permits.run(KEY, () => new Promise(() => undefined), limits)
   for (let n = 0; n < 4; n += 1) ask().catch(() => undefined)
   const { held: out, waiting } = downstreams.get(KEY).standing()
-  assert.deepEqual([out, waiting, downstreams.permits.roomFor(KEY, 0)], [2, 2, 0])
+  assert.equal(out, 2)
+  assert.equal(waiting, 2)
+  assert.equal(downstreams.permits.roomFor(KEY, 0), 0)
   const again: number[] = []
   const turnedAway = (error: unknown) => {
-    assert.ok(error instanceof Retry && /2 calls wait already; nothing was sent/.test(error.message))
+    assert.ok(error instanceof Retry, String(error))
+    assert.match(error.message, /2 calls wait already; nothing was sent/)
     again.push(error.at!.getTime() - clock.now())
     return true
   }
@@ -265,10 +283,10 @@ test('who stands in a queue waits for a permit if he may go next; else he comes 
   const other = downstreams.get(KEY).run(async () => undefined)
   other.catch(() => undefined)
   await clock.advance(0)
-  assert.equal(downstreams.get(KEY).standing().waiting, 3, 'who stands in none may wait')
+  assert.equal(downstreams.get(KEY).standing().waiting, 3, 'a caller outside the queue may wait')
 })
 
-test('who stands in no queue does not keep out who does, nor keeps the pod from claiming one', async () => {
+test('callers outside the queue neither shut out a task nor keep the pod from claiming one', async () => {
   const clock = manualClock()
   const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 2 } })
   const { signal } = new AbortController()
@@ -281,14 +299,16 @@ test('who stands in no queue does not keep out who does, nor keeps the pod from 
   for (let n = 0; n < 6; n += 1) void downstreams.get(KEY).run(call('own'))
   await clock.advance(0)
   const { permits } = downstreams
-  assert.deepEqual([permits.roomFor(KEY, 0), permits.roomFor(KEY, 1)], [1, 0], 'one, behind the others')
+  assert.equal(permits.roomFor(KEY, 0), 1, 'there is room for one task, behind the others')
+  assert.equal(permits.roomFor(KEY, 1), 0, 'there is no room for a second task')
   const queued = permits.run(KEY, call('queued'), limits)
   await clock.advance(0)
   assert.equal(permits.roomFor(KEY, 0), 0)
   for (let n = 0; n < 6; n += 1) void downstreams.get(KEY).run(call('own'))
   await clock.advance(1_000)
   await queued
-  assert.deepEqual([order.indexOf('queued'), order.length], [6, 13])
+  assert.equal(order.indexOf('queued'), 6)
+  assert.equal(order.length, 13)
   for (let n = 0; n < 3; n += 1) {
     for (let more = 0; more < 3; more += 1) void downstreams.get(KEY).run(call('own'))
     const again = permits.run(KEY, call('queued'), limits)
@@ -302,11 +322,8 @@ test('who stands in no queue does not keep out who does, nor keeps the pod from 
     .run(call('own'))
     .catch(() => undefined)
   await clock.advance(0)
-  assert.deepEqual(
-    [none.get(KEY).standing().waiting, none.permits.roomFor(KEY, 0)],
-    [1, 0],
-    'no share, no room',
-  )
+  assert.equal(none.get(KEY).standing().waiting, 1)
+  assert.equal(none.permits.roomFor(KEY, 0), 0, 'without a share there is no room')
 })
 
 test('T5: a permit comes back from a call whose error cannot be read', async () => {
@@ -317,16 +334,17 @@ test('T5: a permit comes back from a call whose error cannot be read', async () 
   assert.equal(to.standing().held, 0)
 })
 
-test('a refusal of another limiter teaches nothing', async () => {
+test('a rejection by another limiter changes nothing', async () => {
   const downstreams = downstreamsOn(manualClock())
   const [outer, inner] = [downstreams.get('outer'), downstreams.get('inner')]
   await assert.rejects(inner.run(() => Promise.reject(refused(60_000))))
   const nested = outer.run(() => inner.run(async () => assert.fail('sent')))
   await assert.rejects(nested, /inner: it pauses for longer/)
-  assert.deepEqual([outer.standing().limit, outer.standing().pausedUntil], [8, undefined])
+  assert.equal(outer.standing().limit, 8)
+  assert.equal(outer.standing().pausedUntil, undefined)
 })
 
-test('T5: after any mix of ends, aborts and impatience, no permit is out and nobody waits', async () => {
+test('T5: after any mix of ends, aborts and short waits, no permit is out and nobody waits', async () => {
   const call = fc.record({
     afterMs: fc.nat(2_000),
     how: fc.constantFrom('return', 'throw', 'refuse', 'refuse later', 'ignore', 'abort'),
@@ -352,12 +370,12 @@ test('T5: after any mix of ends, aborts and impatience, no permit is out and nob
     await all
     await settled()
     const { held: out, waiting } = to.standing()
-    assert.deepEqual([out, waiting], [0, 0])
+    assert.deepEqual({ out, waiting }, { out: 0, waiting: 0 })
   })
   await fc.assert(property, { seed: 22, numRuns: 40 })
 })
 
-test('a pod has a thousand in use: one more takes the place of who was idle for longest, and of nobody who is called', async () => {
+test('one downstream more than a thousand replaces the one that was idle for longest, and never one in use', async () => {
   const clock = manualClock()
   const downstreams = downstreamsOn(clock)
   const once = (key: string) => downstreams.get(key).run(async () => undefined)
@@ -366,14 +384,16 @@ test('a pod has a thousand in use: one more takes the place of who was idle for 
   await once('k/0')
   await once('k/new')
   const keys = [...downstreams.inUse().keys()]
-  assert.deepEqual([keys.length, keys.slice(0, 2), keys.at(-1)], [1_000, ['k/0', 'k/2'], 'k/new'])
+  assert.equal(keys.length, 1_000)
+  assert.deepEqual(keys.slice(0, 2), ['k/0', 'k/2'])
+  assert.equal(keys.at(-1), 'k/new')
   for (const key of keys) void downstreams.get(key).run(() => new Promise(() => undefined))
   const message = '1000 other downstreams are in use by this pod'
   await assert.rejects(once('k/1'), { code: 'rate_limited', message })
   assert.equal(downstreams.inUse().size, 1_000)
 })
 
-test('agents that pause shut nobody out: one more takes the place of one of the tenant with most of them', async () => {
+test('paused agents shut nobody out: a new downstream replaces an agent of the tenant that has most of them', async () => {
   const clock = manualClock()
   const downstreams = downstreamsOn(clock)
   const { signal } = new AbortController()
@@ -386,11 +406,12 @@ test('agents that pause shut nobody out: one more takes the place of one of the 
   await once('agent/3/new', async () => undefined)
   const keys = downstreams.inUse()
   assert.equal(keys.size, 1_000)
-  assert.ok(keys.has('agent/2/theirs') && keys.has('agent/3/new'))
-  assert.ok(!keys.has('agent/1/a200'), 'whose pause ends first')
+  assert.ok(keys.has('agent/2/theirs'), 'the agent of the other tenant stays')
+  assert.ok(keys.has('agent/3/new'), 'the new agent is there')
+  assert.ok(!keys.has('agent/1/a200'), 'the agent whose pause ends first is replaced')
 })
 
-test('nobody waits longer than a second for a downstream that has never said no; who is awaited does not wait', async () => {
+test('before the first refusal nobody waits longer than a second, and awaited calls do not wait', async () => {
   const { clock, to, settled, permits } = downstream()
   const background = Array.from({ length: 100 }, held)
   const runs = background.map((one) => to.run(one.body))
@@ -401,16 +422,18 @@ test('nobody waits longer than a second for a downstream that has never said no;
   const awaited = Array.from({ length: 50 }, held)
   const replies = awaited.map((one) => permits.run(KEY, one.body, limits))
   await settled()
-  assert.ok(awaited.every((one) => one.call() !== undefined))
-  assert.deepEqual([to.standing().held, to.standing().waiting], [58, 92])
+  assert.equal(awaited.filter((one) => one.call() === undefined).length, 0, 'no awaited call waits')
+  assert.equal(to.standing().held, 58)
+  assert.equal(to.standing().waiting, 92)
   await clock.advance(1_000)
-  assert.ok(background.every((one) => one.call() !== undefined))
+  assert.equal(background.filter((one) => one.call() === undefined).length, 0, 'no other call waits')
   for (const one of [...background, ...awaited]) one.done()
   await Promise.all([...runs, ...replies])
-  assert.deepEqual([to.standing().held, clock.sleepers], [0, 0])
+  assert.equal(to.standing().held, 0)
+  assert.equal(clock.sleepers, 0)
 })
 
-test('from the first sign on, who is awaited waits like everybody', async () => {
+test('after the first refusal an awaited call waits like all others', async () => {
   const { clock, to, settled, permits } = downstream()
   await assert.rejects(to.run(() => Promise.reject(refused())))
   await clock.advance(2_000)

@@ -1,4 +1,4 @@
-// Machines as values and as types: what compiles, what is refused where it is written, and the way through one.
+// Machines as values and as types: what compiles, which definitions are rejected, and how a machine runs.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { TaskState } from '@fleetline/protocol'
@@ -6,6 +6,7 @@ import { z } from 'zod'
 import type { Config } from '../../src/config.ts'
 import { createSlots } from '../../src/lib/waiters.ts'
 import { findKeptPositions } from '../../src/machine/shape-fit.ts'
+import type { Json } from '../../src/machine/context.ts'
 import { machine, task, type Free } from '../../src/machine/definition.ts'
 import { abort, hold } from '../../src/machine/outcomes.ts'
 import { createPod, type Pod } from '../../src/pod.ts'
@@ -19,6 +20,16 @@ import { around, CLAIM } from '../support/machines.ts'
 const In = z.object({ key: z.string() })
 const Out = z.object({ dir: z.string(), bytes: z.number() })
 const image = { input: In, output: Out }
+
+interface Folder {
+  path: string
+  owner?: string
+  files: { name: string; bytes: number }[]
+}
+interface Dated {
+  path: string
+  at: Date
+}
 
 /** Types alone: this is compiled, not called. */
 export async function typed(pod: Pod, config: Config, anyName: string): Promise<void> {
@@ -63,6 +74,37 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
     .to('next', async (c) => (c.out.list.of.length > 0 ? c.handoff(c.out.list) : undefined))
     .end((c) => c.out.list)
   createPod(config, { tasks: [listing] })
+  const folder: Folder = { path: 'p', files: [] }
+  const folders = lists
+    .to('folder', () => folder)
+    .check('waits.for.nothing', () => undefined)
+    .to('all', async (): Promise<Folder[]> => [folder])
+    .end((c) => ({ files: c.out.folder.files.map(({ name }) => `${name} of ${c.out.all.length}`) }))
+  const asked: Machine<unknown, Folder> = task('folder', (): Folder => folder)
+  createPod(config, { tasks: [folders, asked] })
+  const text: Json = JSON.parse('1') as Json
+  const loose = () => JSON.parse('{}') // any: nobody can tell
+  const wide = lists
+    .to('id', (c) => c.id)
+    .to('json', () => text)
+    .to('either', (c) => (c.attempt > 1 ? 'x' : 3))
+    .to('union', async (c): Promise<Folder | string | null> => (c.attempt > 1 ? folder : null))
+    .to('any', async () => ({ n: loose(), id: anyName }))
+    .end((c) => ({ files: [c.out.id, `${c.out.either satisfies string | number}`] }))
+  const generic = <R extends Json>(handler: () => R) => task('generic', handler)
+  const tasks = [wide, generic(() => 1), task('id', (c) => c.id), task('json', () => text)]
+  createPod(config, { tasks })
+  machine('any', { input: In, output: z.object({ a: z.any() }) })
+  // @ts-expect-error: a field that is a function
+  begun.to('method', () => ({ run: () => 1 }))
+  // @ts-expect-error: a field that is a bigint
+  begun.to('big', () => ({ n: 1n }))
+  // @ts-expect-error: a field of which nothing is known
+  begun.to('unknown', () => ({ n: loose() as unknown }))
+  // @ts-expect-error: an interface with a Date
+  begun.to('dated', (): Dated => ({ path: 'p', at: new Date() }))
+  // @ts-expect-error: the same, in a list
+  task('dated', async (): Promise<Dated[]> => [])
   // @ts-expect-error: a name that a timeline needs
   begun.to('end', async () => 1)
   // @ts-expect-error: an output is changed
@@ -99,7 +141,7 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   begun.to('limited', async () => 1, { tries: 3 })
 }
 
-test('a machine that cannot be run is refused where it is written', () => {
+test('a machine that cannot run is rejected where it is defined', () => {
   const one = async () => 1
   const begun = machine('m', image).to('a', one)
   const at = (name: string) => begun.to(name as 'b', one)
@@ -126,7 +168,7 @@ test('a machine that cannot be run is refused where it is written', () => {
   assert.throws(() => chain(64), /at most 64 transitions/)
 })
 
-test('a shape is the names of transitions in their order: no bodies, no limits, no checks', () => {
+test('a shape is the names of the transitions in order, without bodies, limits and checks', () => {
   const result = () => ({ dir: '', bytes: 0 })
   const shape = machine('m', image)
     .to('a', async () => 1)
@@ -144,15 +186,19 @@ test('a shape is the names of transitions in their order: no bodies, no limits, 
   assert.match(shape.shape, /^[0-9a-f]{8}$/)
   assert.equal(same.shape, shape.shape)
   assert.notEqual(other.shape, shape.shape)
-  assert.deepEqual([same.transitions, same.maxAttempts, other.maxAttempts], [['a', 'b'], 9, 5])
+  assert.deepEqual(same.transitions, ['a', 'b'])
+  assert.equal(same.maxAttempts, 9)
+  assert.equal(other.maxAttempts, 5)
   assert.equal(task('plain', () => 1).shape, '')
 })
 
-/** What a passage did, in order: bodies with their keys, and records. */
+type SeenContext = { key: string; out: object; attempt: number; resumed: boolean }
+
+/** What a run did, in order: each body with its context, and the name of each recorded transition. */
 function traced(checkHandsOff = false) {
   const did: unknown[] = []
-  const step = (name: string, c: { key: string; out: object; attempt: number; resumed: boolean }) =>
-    did.push([name, c.key.split('/')[1], Object.keys(c.out), c.attempt, c.resumed])
+  const step = (body: string, { key, out, attempt, resumed }: SeenContext) =>
+    did.push({ body, key: key.split('/')[1], outs: Object.keys(out), attempt, resumed })
   const definition = machine('traced', image)
     .check('before', async (c) => void step('before', c))
     .to('a', async (c) => (step('a', c), { path: 'p' }))
@@ -170,7 +216,7 @@ function traced(checkHandsOff = false) {
 }
 const LIVED = { value: { path: 'q' }, at: '2026-11-17T00:00:00.000Z', attempt: 1, ms: 1 }
 
-test('a passage runs every step in order, and each transition begins when the one before is recorded', async () => {
+test('a run takes every step in order, and a transition begins once the one before is recorded', async () => {
   const { did, run } = traced()
   const last = { name: 'c', position: 3, value: 'null', ms: 0 }
   assert.deepEqual(await run({ attempt: 1, spent: 1 }), {
@@ -178,32 +224,56 @@ test('a passage runs every step in order, and each transition begins when the on
     result: '{"dir":"p","bytes":1}',
     last,
   })
+  const fresh = { attempt: 1, resumed: false }
   assert.deepEqual(did, [
-    ['before', 'before', [], 1, false],
-    ['a', 'a', [], 1, false],
+    { body: 'before', key: 'before', outs: [], ...fresh },
+    { body: 'a', key: 'a', outs: [], ...fresh },
     'a',
-    ['between', 'between', ['a'], 1, false],
-    ['b', 'b', ['a'], 1, false],
+    { body: 'between', key: 'between', outs: ['a'], ...fresh },
+    { body: 'b', key: 'b', outs: ['a'], ...fresh },
     'b',
-    ['c', 'c', ['a', 'b'], 1, false],
+    { body: 'c', key: 'c', outs: ['a', 'b'], ...fresh },
   ])
 })
 
-test('a resume begins behind the last record, with the checks that stand there', async () => {
+test('a resumed run begins after the last recorded transition, with the checks that follow it', async () => {
   const { did, run } = traced()
   const end = await run({ position: 1, carry: { a: LIVED } })
   assert.equal('result' in end && end.result, '{"dir":"q","bytes":1}')
-  assert.deepEqual(did.slice(0, 3), [['between', 'between', ['a'], 2, true], ['b', 'b', ['a'], 2, true], 'b'])
+  assert.deepEqual(did.slice(0, 3), [
+    { body: 'between', key: 'between', outs: ['a'], attempt: 2, resumed: true },
+    { body: 'b', key: 'b', outs: ['a'], attempt: 2, resumed: true },
+    'b',
+  ])
 })
 
-test('a check that hands off ends the task with a result of its type; what is left does not run', async () => {
+test('a check that hands off ends the task with its result, and the remaining steps do not run', async () => {
   const { did, run } = traced(true)
   const end = await run({ position: 1, carry: { a: LIVED } })
   assert.deepEqual(end, { type: 'done', result: '{"dir":"there","bytes":0}', via: 'handoff' })
-  assert.deepEqual(did, [['between', 'between', ['a'], 2, true]])
+  assert.deepEqual(did, [{ body: 'between', key: 'between', outs: ['a'], attempt: 2, resumed: true }])
 })
 
-test('a pod that drains, or does not trust itself, begins no further body', async () => {
+test('bodies may be synchronous, and what they throw ends the attempt as if they were not', async () => {
+  const of = (body: () => string) =>
+    machine('m', image)
+      .check('looks', () => undefined)
+      .to('a', body)
+      .end((c) => ({ dir: c.out.a, bytes: 0 }))
+  const run = (body: () => string) =>
+    of(body)
+      .open()
+      .run({ ...CLAIM, input: { key: 'k' } }, around())
+  const done = await run(() => 'p')
+  assert.equal('result' in done && done.result, '{"dir":"p","bytes":0}')
+  const failed = await run(() => {
+    throw new Error('out of paper')
+  })
+  assert.equal(failed.type, 'retry')
+  assert.match('error' in failed ? failed.error : '', /out of paper/)
+})
+
+test('a pod that drains, or is fenced, begins no further body', async () => {
   const ends = (did: readonly unknown[]): readonly Partial<Surroundings>[] => {
     const isOver = () => did.includes('a')
     const draining = {
@@ -220,14 +290,14 @@ test('a pod that drains, or does not trust itself, begins no further body', asyn
   }
 })
 
-test('a record that does not stand ends the attempt as it was answered', async () => {
+test('a record that is not accepted ends the attempt with the answer to it', async () => {
   const { did, run } = traced()
   const fenced = { type: 'record', answer: 'fenced' } as const
   assert.deepEqual(await run({}, { record: async () => fenced }), fenced)
-  assert.deepEqual(did.length, 2)
+  assert.equal(did.length, 2)
 })
 
-test('outputs are bounded one by one and in all, results by their schema: what does not fit is dead at once', async () => {
+test('a task is dead at once if an output, or all of them, are too large, or if its result breaks its schema', async () => {
   const wide = 'x'.repeat(60_000)
   const of = (bytes: number, maxBytes?: number) =>
     machine('m', image).to('a', async () => 'x'.repeat(bytes), maxBytes === undefined ? {} : { maxBytes })
@@ -246,18 +316,25 @@ test('outputs are bounded one by one and in all, results by their schema: what d
   const found = ends.map(async (one) => {
     const settled = await one.open().run({ ...CLAIM, input: { key: 'k' } }, around())
     const error = 'error' in settled ? (JSON.parse(settled.error) as Record<string, unknown>) : {}
-    return [settled.type, error['code'], error['transition'], error['message']]
+    const { code, transition, message } = error
+    return { type: settled.type, code, transition, message }
   })
+  const tooLarge = { type: 'dead', code: 'too_large' }
   assert.deepEqual(await Promise.all(found), [
-    ['dead', 'too_large', 'a', 'a: over 65536 bytes of JSON'],
-    ['dead', 'too_large', 'a', 'a: over 11 bytes of JSON'],
-    ['dead', 'too_large', 'e', 'e: over 22136 bytes of JSON'],
-    ['done', undefined, undefined, undefined],
-    ['dead', 'invalid', 'end', 'output.dir: Invalid input: expected string, received number'],
+    { ...tooLarge, transition: 'a', message: 'a: over 65536 bytes of JSON' },
+    { ...tooLarge, transition: 'a', message: 'a: over 11 bytes of JSON' },
+    { ...tooLarge, transition: 'e', message: 'e: over 22136 bytes of JSON' },
+    { type: 'done', code: undefined, transition: undefined, message: undefined },
+    {
+      type: 'dead',
+      code: 'invalid',
+      transition: 'end',
+      message: 'output.dir: Invalid input: expected string, received number',
+    },
   ])
 })
 
-test('abort and hold end as they ask; attempts are those of the transition, or what the caller asked for', async () => {
+test('abort and hold end as declared, and the attempts are those of the transition or those that the caller set', async () => {
   const broken = (body: () => never, attempts: number) =>
     machine('m', image)
       .to('a', async () => body(), { attempts })
@@ -279,21 +356,22 @@ test('abort and hold end as they ask; attempts are those of the transition, or w
   const found = ends.map(async ([body, attempts, claim]) => {
     const run = { ...CLAIM, input: { key: 'k' }, ...claim }
     const settled = await broken(body, attempts).open().run(run, around())
-    return [settled.type, 'error' in settled && (JSON.parse(settled.error) as { code: string }).code]
+    const code = 'error' in settled && (JSON.parse(settled.error) as { code: string }).code
+    return { type: settled.type, code }
   })
   assert.deepEqual(await Promise.all(found), [
-    ['failed', 'aborted'],
-    ['dead', 'aborted'],
-    ['held', 'hold'],
-    ['retry', 'failed'],
-    ['dead', 'failed'],
-    ['dead', 'failed'],
-    ['dead', 'failed'],
-    ['dead', 'attempts_used_up'],
+    { type: 'failed', code: 'aborted' },
+    { type: 'dead', code: 'aborted' },
+    { type: 'held', code: 'hold' },
+    { type: 'retry', code: 'failed' },
+    { type: 'dead', code: 'failed' },
+    { type: 'dead', code: 'failed' },
+    { type: 'dead', code: 'failed' },
+    { type: 'dead', code: 'attempts_used_up' },
   ])
 })
 
-test('a transition waits for its turn in the pod without a timeout; a pod that stops takes it out of the line', async () => {
+test('the timeout of a transition does not include its wait for a slot, and a pod that stops ends the wait', async () => {
   const clock = manualClock()
   const opened = Promise.withResolvers<void>()
   let inside = 0
@@ -318,14 +396,14 @@ test('a transition waits for its turn in the pod without a timeout; a pod that s
   await new Promise((resolve) => setImmediate(resolve))
   assert.equal(inside, 2)
   opened.resolve()
-  assert.equal((await second).type, 'done', 'its time began when it did')
+  assert.equal((await second).type, 'done', 'its time began when its body began')
 })
 
 async function aborted(signal: AbortSignal): Promise<void> {
   await new Promise((resolve) => signal.addEventListener('abort', resolve))
 }
 
-test('slots are taken in order, and a slot given back goes to the first that waits', async () => {
+test('slots are taken in order, and a slot that is given back goes to the first waiter', async () => {
   const slots = createSlots(1)
   const { signal } = new AbortController()
   const leave = await slots.take(signal)
@@ -339,7 +417,7 @@ test('slots are taken in order, and a slot given back goes to the first that wai
   leave()
   const sneaking = slots.take(signal).then(() => order.push(3))
   const next = await later[0]!
-  assert.deepEqual(order, [1], 'one place was left, however often its holder said so')
+  assert.deepEqual(order, [1], 'one slot is free, however often its holder gives it back')
   next()
   ;(await later[1]!)()
   await sneaking
@@ -347,18 +425,18 @@ test('slots are taken in order, and a slot given back goes to the first that wai
   await assert.rejects(slots.take(AbortSignal.abort(new Error('over'))), /over/)
 })
 
-test('a task goes on in another shape where what it did stands first and what it had to do stands in its order', () => {
+test('a task continues in a shape that begins with its finished transitions and has the others in the same order', () => {
   const kept = (from: string, to: string) => findKeptPositions([...from], [...to])
   assert.deepEqual(kept('ab', 'ab'), [0, 1, 2])
-  assert.deepEqual(kept('ab', 'axb'), [0, 1], 'one is added')
-  assert.deepEqual(kept('ab', 'xab'), [0], 'in front: only who has not begun')
-  assert.deepEqual(kept('abc', 'ac'), [], 'what is left to do is missing, or what was done')
-  assert.deepEqual(kept('ab', 'ba'), [], 'in another order')
+  assert.deepEqual(kept('ab', 'axb'), [0, 1], 'one transition is added')
+  assert.deepEqual(kept('ab', 'xab'), [0], 'one is added in front: only a task that has not begun continues')
+  assert.deepEqual(kept('abc', 'ac'), [], 'a finished or a remaining transition is missing')
+  assert.deepEqual(kept('ab', 'ba'), [], 'the order is another')
   assert.deepEqual(kept('ab', 'abc'), [0, 1, 2])
-  assert.deepEqual(kept('aab', 'ab'), [], 'however often')
+  assert.deepEqual(kept('aab', 'ab'), [], 'each name counts as often as it appears')
 })
 
-test('a timeline says of every transition what is known of it', () => {
+test('a timeline shows the state of every transition', () => {
   const names = ['a', 'b', 'c']
   const states = (state: TaskState, position: number, via: 'handoff' | null = null) =>
     timelineOf({ names, position, carry: null, state, via }).map((step) => step.state)
@@ -366,7 +444,7 @@ test('a timeline says of every transition what is known of it', () => {
   assert.deepEqual(states('claimed', 1), ['done', 'running', 'ahead'])
   assert.deepEqual(states('held', 1), ['done', 'held', 'ahead'])
   assert.deepEqual(states('dead', 2), ['done', 'done', 'dead'])
-  assert.deepEqual(states('dead', 3), ['done', 'done', 'done', 'dead'], 'its end is')
+  assert.deepEqual(states('dead', 3), ['done', 'done', 'done', 'dead'], 'its end is dead')
   assert.deepEqual(states('done', 3), ['done', 'done', 'done'])
   assert.deepEqual(states('done', 1, 'handoff'), ['done', 'skipped', 'skipped'])
   assert.deepEqual(states('failed', 1), ['done', 'failed', 'skipped'])

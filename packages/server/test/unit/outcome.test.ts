@@ -20,7 +20,7 @@ const revoked = () => {
 const is = (kind: CallFailure['kind'], waitMs?: number): CallFailure =>
   kind === 'client' ? { kind } : { kind, waitMs }
 
-test('the class of an answer: one line for each sign of a provider', () => {
+test('an answer is classified by what each provider says in it', () => {
   const answers: readonly [string, CallFailure, CallFailure][] = [
     ['any 429', seen(429), is('refused')],
     ['Groq, flexible tier', seen(498), is('refused')],
@@ -43,7 +43,7 @@ test('the class of an answer: one line for each sign of a provider', () => {
   for (const [what, found, expected] of answers) assert.deepEqual(found, expected, what)
 })
 
-test('the class of what a client threw', () => {
+test('an error that a client library threw is classified', () => {
   const gone = with_({ code: 'ECONNRESET' })
   const aws = { name: 'ThrottlingException', $metadata: { httpStatusCode: 400 } }
   const sdk = {
@@ -105,7 +105,7 @@ test('the class of what a client threw', () => {
   for (const [what, found, expected] of errors) assert.deepEqual(found, expected, what)
 })
 
-test('a wait, in all its forms; the first that can be read and is more than nothing', () => {
+test('a wait is read in all its forms, and the first readable one above 0 applies', () => {
   const waits: readonly [string, number | undefined, number | undefined][] = [
     ['milliseconds', wait({ 'retry-after-ms': '120.5' }), 120.5],
     ['Azure', wait({ 'x-ms-retry-after-ms': '900' }), 900],
@@ -137,11 +137,11 @@ test('a wait, in all its forms; the first that can be read and is more than noth
     ['words, minutes and seconds', wait({}, 'Please try again in 1m26.4s. Visit'), 86_400],
     ['words, hours', wait({}, 'try again in 1h2m3s'), 3_723_000],
     ['words, whole', wait({}, 'Retry after 2 hours 5 minutes.'), 7_500_000],
-    ['words that are none', wait({}, 'try again in 3 steps'), undefined],
-    ['the first that is more than nothing', wait({ 'retry-after-ms': '0', 'retry-after': '3' }), 3_000],
+    ['words without a time', wait({}, 'try again in 3 steps'), undefined],
+    ['the first above 0', wait({ 'retry-after-ms': '0', 'retry-after': '3' }), 3_000],
     ['the first', wait({ 'retry-after-ms': '40', 'retry-after': '3' }), 40],
     [
-      'when a bucket is full is none',
+      'the time until a bucket is full again is no wait',
       wait({
         'x-ratelimit-reset-tokens': '6m0s',
         'anthropic-ratelimit-tokens-reset': '2026-03-01T11:00:00Z',
@@ -149,18 +149,18 @@ test('a wait, in all its forms; the first that can be read and is more than noth
       undefined,
     ],
     ['nonsense', wait({ 'retry-after': '-5' }), undefined],
-    ['a lie', wait({ 'retry-after': '999999999' }), 86_400_000],
+    ['longer than a day', wait({ 'retry-after': '999999999' }), 86_400_000],
   ]
   for (const [what, found, expected] of waits) assert.equal(found, expected, what)
   for (const headers of [{ ratelimit: '"default";r=5;t=12' }, { 'ratelimit-reset': '6' }])
-    assert.deepEqual(seen(503, headers), is('server'), 'of who is ill, it tells of a bucket')
+    assert.deepEqual(seen(503, headers), is('server'), 'in a 503 they describe a bucket, not a wait')
 
   function wait(headers: object, body?: unknown): number | undefined {
     return seen(429, headers, body).waitMs
   }
 })
 
-test('R5: whatever was thrown has a class', () => {
+test('R5: every thrown value has a class', () => {
   const trap = new Proxy({}, { get: () => assert.fail('looked at'), ownKeys: () => assert.fail('looked at') })
   const ring: Record<string, unknown> = { message: 'round' }
   ring['cause'] = ring
@@ -169,8 +169,7 @@ test('R5: whatever was thrown has a class', () => {
     assert.deepEqual(thrown(odd), is('client'))
   const property = fc.property(fc.anything(), fc.anything(), (error, headers) => {
     const kinds = ['refused', 'timeout', 'server', 'client']
-    assert.ok(kinds.includes(thrown(error).kind))
-    assert.ok(kinds.includes(seen(429, headers, error).kind))
+    for (const { kind } of [thrown(error), seen(429, headers, error)]) assert.ok(kinds.includes(kind), kind)
   })
   fc.assert(property, { seed: 22, numRuns: 200 })
 })

@@ -1,4 +1,4 @@
-// An agent says why it failed: what its kit writes, and what a pod reads.
+// How an agent says why it failed: the text that its kit writes, and how a pod reads it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { APICallError, RetryError } from 'ai'
@@ -8,7 +8,7 @@ import { faultOfText } from '../../src/agent/own-error.ts'
 import { retryAfterMs, waitMs } from '../../src/agent/retry-after.ts'
 import { Retry } from '../../src/errors.ts'
 
-test('the kit says what a turn needs to know of an error of the AI SDK, and nothing else', () => {
+test('the kit reports what a turn needs of an error of the AI SDK, and nothing else', () => {
   const url = 'https://model.example/?key=secret'
   const busy = new APICallError({
     message: 'Too many',
@@ -36,29 +36,37 @@ test('the kit says what a turn needs to know of an error of the AI SDK, and noth
   }
 })
 
-test('a pod does as it is told, and tells nobody', () => {
+test('a pod follows what the text asks for, and shows nobody its code and status', () => {
   const told = (text: string) => {
     const fault = faultOfText(`fleetline:${text}`)
-    if (fault instanceof Retry) return ['later', fault.afterMs]
+    if (fault instanceof Retry) return { end: 'later', afterMs: fault.afterMs }
     assert.ok(fault instanceof AgentFault)
     assert.doesNotMatch(fault.message, /ours|503/)
-    return [fault.isFinal ? 'failed' : 'again', fault.afterMs, fault.detail]
+    return { end: fault.isFinal ? 'failed' : 'again', afterMs: fault.afterMs, detail: fault.detail }
   }
-  assert.deepEqual(told('{"status":429,"retryAfterMs":9000,"code":"ours"}'), ['later', 9_000])
-  assert.deepEqual(told('{"status":429}'), ['later', 5_000])
-  assert.deepEqual(told('{"status":429,"retryAfterMs":1}'), ['later', 1_000])
-  assert.deepEqual(told('{"status":503,"code":"ours","retryAfterMs":1e9}'), ['again', 600_000, 'ours 503'])
-  assert.deepEqual(told('{"status":400}'), ['failed', undefined, '400'])
-  assert.deepEqual(told('{"status":408}'), ['again', undefined, '408'])
-  assert.deepEqual(told('{"status":400,"retryable":true}'), ['again', undefined, '400'])
-  assert.deepEqual(told('{"retryable":false}'), ['failed', undefined, ''])
+  assert.deepEqual(told('{"status":429,"retryAfterMs":9000,"code":"ours"}'), { end: 'later', afterMs: 9_000 })
+  assert.deepEqual(told('{"status":429}'), { end: 'later', afterMs: 5_000 })
+  assert.deepEqual(told('{"status":429,"retryAfterMs":1}'), { end: 'later', afterMs: 1_000 })
+  assert.deepEqual(told('{"status":503,"code":"ours","retryAfterMs":1e9}'), {
+    end: 'again',
+    afterMs: 600_000,
+    detail: 'ours 503',
+  })
+  assert.deepEqual(told('{"status":400}'), { end: 'failed', afterMs: undefined, detail: '400' })
+  assert.deepEqual(told('{"status":408}'), { end: 'again', afterMs: undefined, detail: '408' })
+  assert.deepEqual(told('{"status":400,"retryable":true}'), {
+    end: 'again',
+    afterMs: undefined,
+    detail: '400',
+  })
+  assert.deepEqual(told('{"retryable":false}'), { end: 'failed', afterMs: undefined, detail: '' })
   const deep = `{"status":429,"code":${'['.repeat(100)}${']'.repeat(100)}}`
   for (const text of ['', 'null', '[]', 'nonsense', deep, '{"status":"429","retryAfterMs":"1","code":1}'])
-    assert.deepEqual(told(text), ['again', undefined, ''])
+    assert.deepEqual(told(text), { end: 'again', afterMs: undefined, detail: '' }, text)
   assert.equal(faultOfText('overloaded').message, 'The agent said: overloaded')
 })
 
-test('seconds, a date, or nothing; ten minutes at most', () => {
+test('Retry-After is read as seconds or as a date, and limited to ten minutes', () => {
   const now = Date.parse('2026-01-01T00:00:00Z')
   const cases = [
     ['3', 3_000],
@@ -75,6 +83,8 @@ test('seconds, a date, or nothing; ten minutes at most', () => {
   for (const [header, ms] of cases)
     assert.equal(retryAfterMs({ 'retry-after': header }, now), ms, String(header))
   const theirs = { 'retry-after': 'Thu, 01 Jan 2026 02:00:02 GMT', date: 'Thu, 01 Jan 2026 02:00:00 GMT' }
-  assert.equal(retryAfterMs(theirs, now), 2_000, 'by the clock of who says it')
-  assert.deepEqual([waitMs(Number.NaN), waitMs('1'), waitMs(-5)], [undefined, undefined, 0])
+  assert.equal(retryAfterMs(theirs, now), 2_000, 'by the clock of the sender')
+  assert.equal(waitMs(Number.NaN), undefined)
+  assert.equal(waitMs('1'), undefined)
+  assert.equal(waitMs(-5), 0)
 })

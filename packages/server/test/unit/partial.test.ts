@@ -1,4 +1,4 @@
-// What is kept of a reply that was stopped, or failed: whatever was open in it, the next turn's model may be given it.
+// What is kept of a reply that was stopped or has failed. Whatever was open in it, the model of the next turn accepts it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createAssembler, type Chunk, type Message } from '@fleetline/protocol'
@@ -34,7 +34,7 @@ function kept(stream: readonly Chunk[]): Message | undefined {
   return draft && { id: draft.id, role: 'assistant', ...(JSON.parse(draft.body) as Pick<Message, 'parts'>) }
 }
 
-test('every call ends, every text is done, and half a character is left out', async () => {
+test('in a kept reply every call has ended and every text is done, without half a character', async () => {
   const message = kept([
     { type: 'text-start', id: '1' },
     { type: 'text-start', id: '1' },
@@ -57,27 +57,27 @@ test('every call ends, every text is done, and half a character is left out', as
     decide('refused', false),
     { type: 'tool-output-available', toolCallId: 'done', output: 2 },
   ])
-  const told = message!.parts.map((part) => [
-    part['toolCallId'] ?? part['text'],
-    part['state'],
-    part['input'],
-  ])
+  const told = message!.parts.map((part) => ({
+    what: part['toolCallId'] ?? part['text'],
+    state: part['state'],
+    input: part['input'],
+  }))
   assert.deepEqual(told, [
-    ['', 'done', undefined],
-    ['so far ', 'done', undefined],
-    ['', 'done', undefined],
-    ['early', 'output-error', {}],
-    ['twice', 'output-error', 1],
-    [undefined, undefined, undefined],
-    ['ready', 'output-error', 1],
-    ['asked', 'output-denied', 1],
-    ['asked too', 'output-denied', 1],
-    ['agreed', 'output-error', 1],
-    ['refused', 'output-denied', 1],
-    ['done', 'output-available', 1],
-    ['twice', 'output-error', {}],
-    ['streaming', 'output-error', { city: 'Be' }],
-    ['text', 'output-error', {}],
+    { what: '', state: 'done', input: undefined },
+    { what: 'so far ', state: 'done', input: undefined },
+    { what: '', state: 'done', input: undefined },
+    { what: 'early', state: 'output-error', input: {} },
+    { what: 'twice', state: 'output-error', input: 1 },
+    { what: undefined, state: undefined, input: undefined },
+    { what: 'ready', state: 'output-error', input: 1 },
+    { what: 'asked', state: 'output-denied', input: 1 },
+    { what: 'asked too', state: 'output-denied', input: 1 },
+    { what: 'agreed', state: 'output-error', input: 1 },
+    { what: 'refused', state: 'output-denied', input: 1 },
+    { what: 'done', state: 'output-available', input: 1 },
+    { what: 'twice', state: 'output-error', input: {} },
+    { what: 'streaming', state: 'output-error', input: { city: 'Be' } },
+    { what: 'text', state: 'output-error', input: {} },
   ])
   const prompt = await convertToModelMessages([message as unknown as UIMessage])
   const types = prompt.flatMap(({ content }) =>
@@ -85,10 +85,10 @@ test('every call ends, every text is done, and half a character is left out', as
   )
   const count = (type: string) => types.filter((one) => one === type).length
   assert.equal(count('tool-call'), 11)
-  assert.equal(count('tool-result'), 11, 'each call has a result, which models insist on')
+  assert.equal(count('tool-result'), 11, 'each call has a result, because models require one')
 })
 
-test('nothing was said, or nothing that can be stored: nothing is kept', () => {
+test('a reply without content, or with content that cannot be stored, is not kept', () => {
   assert.equal(kept([{ type: 'start' }, { type: 'start-step' }, { type: 'text-start', id: '1' }]), undefined)
   assert.equal(kept([{ type: 'data-x', data: '\0' }]), undefined)
   assert.equal(kept([{ type: 'data-x', data: 'x'.repeat(5_000_000) }]), undefined)

@@ -1,4 +1,4 @@
-// Bodies under permits, and how much work a pod asks for, on a manual clock.
+// Bodies that run under permits, and how much work a pod asks the queue for, on a manual clock.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Retry } from '../../src/errors.ts'
@@ -35,19 +35,23 @@ const refused = (seconds: number) =>
   Object.assign(new Error('slow down'), { status: 429, headers: { 'retry-after': String(seconds) } })
 const codeOf = (end: object) =>
   'error' in end && (JSON.parse(end.error as string) as { readonly code: string }).code
+const delayOf = (end: object) => 'delayMs' in end && end.delayMs
 
-test('a body runs under a permit; without one soon, or refused, it goes back to the queue and nothing is spent', async () => {
+test('a body that gets no permit soon, or is refused, returns to the queue and spends no attempt', async () => {
   const { clock, settled, begin, permits, to } = podOf({ offer: { isLearnt: true, share: 4 } })
   const free = Promise.withResolvers<void>()
   const four = Array.from({ length: 4 }, () => begin(() => free.promise))
   await settled()
-  assert.deepEqual([to.standing().held, permits.roomFor(KEY, 0)], [4, 0])
+  assert.equal(to.standing().held, 4)
+  assert.equal(permits.roomFor(KEY, 0), 0)
   let isSent = false
   const fifth = begin(() => (isSent = true))
   await settled()
   await clock.advance(2_000)
   const end = await fifth
-  assert.deepEqual([end.type, 'delayMs' in end && end.delayMs, codeOf(end)], ['later', 1_000, 'rate_limited'])
+  assert.equal(end.type, 'later')
+  assert.equal(delayOf(end), 1_000)
+  assert.equal(codeOf(end), 'rate_limited')
   assert.equal(isSent, false)
   free.resolve()
   assert.deepEqual(
@@ -55,16 +59,17 @@ test('a body runs under a permit; without one soon, or refused, it goes back to 
     ['done', 'done', 'done', 'done'],
   )
   const told = await begin(() => Promise.reject(refused(30)))
-  assert.deepEqual(
-    [told.type, 'delayMs' in told && told.delayMs, codeOf(told)],
-    ['later', 30_000, 'rate_limited'],
-  )
-  assert.deepEqual([to.standing().held, permits.roomFor(KEY, 0)], [0, 0], 'no room in a pause')
+  assert.equal(told.type, 'later')
+  assert.equal(delayOf(told), 30_000)
+  assert.equal(codeOf(told), 'rate_limited')
+  assert.equal(to.standing().held, 0)
+  assert.equal(permits.roomFor(KEY, 0), 0, 'there is no room in a pause')
   await clock.advance(30_000)
-  assert.ok(permits.roomFor(KEY, 0) > 0)
+  const room = permits.roomFor(KEY, 0)
+  assert.ok(room > 0, `room for ${room}`)
 })
 
-test('T5: no permit is out after a throw, a timeout, an abort, a fence, or a drain while it waits', async () => {
+test('T5: no permit is out after a throw, a timeout, an abort, a fence, or a drain during the wait', async () => {
   const { clock, settled, begin, to } = podOf()
   assert.equal((await begin(() => Promise.reject(new Error('mine')))).type, 'retry')
   const late = begin(never, {}, { timeout: '10s' })
@@ -72,11 +77,8 @@ test('T5: no permit is out after a throw, a timeout, an abort, a fence, or a dra
   await clock.advance(10_000)
   await clock.advance(2_000) // its grace
   assert.equal((await late).type, 'retry')
-  assert.deepEqual(
-    [to.standing().held, to.standing().limit],
-    [0, 1],
-    'silent until its time was over: it teaches',
-  )
+  assert.equal(to.standing().held, 0)
+  assert.equal(to.standing().limit, 1, 'a call that was silent until its timeout lowers the limit')
 
   const spoken = begin(({ call }) => (call.firstToken(), never()), {}, { timeout: '10s' })
   const ending = new AbortController()
@@ -97,11 +99,13 @@ test('T5: no permit is out after a throw, a timeout, an abort, a fence, or a dra
   ending.abort(new Error('fenced'))
   await settled()
   await clock.advance(2_000)
-  assert.deepEqual([(await fenced).type, to.standing().held, to.standing().waiting], ['back', 0, 0])
+  assert.equal((await fenced).type, 'back')
+  assert.equal(to.standing().held, 0)
+  assert.equal(to.standing().waiting, 0)
   assert.equal(clock.sleepers, 0)
 })
 
-test('the wait for a permit is no part of a body’s time; a drain lets a body that was sent go on', async () => {
+test('the timeout of a body does not include its wait for a permit, and a drain lets a body that was sent finish', async () => {
   const { clock, settled, begin } = podOf({ offer: { isLearnt: true, share: 1 } })
   const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const draining = new AbortController()
@@ -118,7 +122,7 @@ test('the wait for a permit is no part of a body’s time; a drain lets a body t
   assert.equal((await waits).type, 'done')
 })
 
-test('a refusal costs no attempt while the pod drains, either; what the body decides by itself holds beside one', async () => {
+test('a refusal costs no attempt while the pod drains, either', async () => {
   const { begin } = podOf()
   const draining = new AbortController()
   const late = await begin(
@@ -129,7 +133,11 @@ test('a refusal costs no attempt while the pod drains, either; what the body dec
     { draining: draining.signal },
     { attempts: 1 },
   )
-  assert.deepEqual([late.type, codeOf(late)], ['later', 'rate_limited'])
+  assert.equal(late.type, 'later')
+  assert.equal(codeOf(late), 'rate_limited')
+})
+
+test('after a refusal hold, abort and retryAfter still apply, and any other error waits as the provider asked', async () => {
   const decided: [() => never, string][] = [
     [() => hold('no credit'), 'held'],
     [() => abort('never'), 'failed'],
@@ -138,24 +146,25 @@ test('a refusal costs no attempt while the pod drains, either; what the body dec
     [() => assert.fail(new Retry('rate_limited', 'another limit', { afterMs: 1_000 })), 'later'],
   ]
   for (const [end, type] of decided) {
-    const { begin: beginAnew } = podOf()
-    const settled = await beginAnew(({ call }) => {
+    const { begin } = podOf()
+    const settled = await begin(({ call }) => {
       call.response(429, { 'retry-after': '30' })
       end()
     })
     assert.equal(settled.type, type)
     if (type === 'later') {
       const isOwn = end === decided[2]![0]
-      assert.equal('delayMs' in settled && settled.delayMs, isOwn ? 3_600_000 : 30_000)
+      assert.equal(delayOf(settled), isOwn ? 3_600_000 : 30_000)
     }
   }
 })
 
-test('a transition may name another downstream; a check calls none, and claims ask for the machine’s', async () => {
+test('a transition may name another downstream than its machine, and a check calls none', async () => {
   const { clock, to, permits } = podOf()
   const other = downstreamsOn(clock)
   const held: unknown[] = []
-  const look = async () => void held.push([to.standing().held, other.get('other').standing().held])
+  const look = async () =>
+    void held.push({ own: to.standing().held, other: other.get('other').standing().held })
   const both = {
     ...permits,
     run: ((key, ...rest) => (key === KEY ? permits : other.permits).run(key, ...rest)) as typeof permits.run,
@@ -166,23 +175,28 @@ test('a transition may name another downstream; a check calls none, and claims a
     .to('two', look, { downstream: 'other' })
     .end(() => null)
   const runner = definition.open()
-  assert.equal(runner.downstream, KEY)
+  assert.equal(runner.downstream, KEY, 'claims ask for the downstream of the machine')
   assert.equal((await runner.run(CLAIM, around({ clock, permits: both }))).type, 'done')
   assert.deepEqual(held, [
-    [0, 0],
-    [1, 0],
-    [0, 1],
+    { own: 0, other: 0 },
+    { own: 1, other: 0 },
+    { own: 0, other: 1 },
   ])
+})
+
+test('a downstream that is no key is rejected where the task is defined', () => {
   assert.throws(() => task('work', () => null, { downstream: 'No Key' }), /provider\/account\/model/)
 })
 
-test('observe: every rule runs, nothing waits, and what would have is counted; off: nothing runs at all', async () => {
+test('in observe mode all rules run but nothing waits, and calls that would have waited are counted', async () => {
   const metrics = createMetrics()
   const { settled, begin, permits, to } = podOf({ throttle: 'observe', metrics })
   const free = Promise.withResolvers<void>()
   const six = Array.from({ length: 6 }, () => begin(() => free.promise))
   await settled()
-  assert.deepEqual([to.standing().held, to.standing().limit, permits.roomFor(KEY, 6)], [6, 8, Infinity])
+  assert.equal(to.standing().held, 6)
+  assert.equal(to.standing().limit, 8)
+  assert.equal(permits.roomFor(KEY, 6), Infinity)
   await begin(() => Promise.reject(refused(30)))
   assert.ok(to.standing().pausedUntil)
   assert.equal((await begin(() => undefined)).type, 'done', 'inside a pause')
@@ -196,13 +210,16 @@ test('observe: every rule runs, nothing waits, and what would have is counted; o
   )
   assert.match(text, /fleetline_downstream_cuts_total\{downstream="provider\/account",reason="refused"\} 1/)
   assert.match(text, /fleetline_downstream_in_flight\{downstream="provider\/account"\} 0/)
-
-  const off = podOf({ throttle: 'off' })
-  assert.equal((await off.begin(() => Promise.reject(refused(30)))).type, 'retry')
-  assert.deepEqual([off.to.standing().limit, off.permits.roomFor(KEY, 9)], [1, Infinity])
 })
 
-test('a pod asks for no more of a group than its downstream has room for, and knows which came full', () => {
+test('in off mode no rule runs', async () => {
+  const off = podOf({ throttle: 'off' })
+  assert.equal((await off.begin(() => Promise.reject(refused(30)))).type, 'retry')
+  assert.equal(off.to.standing().limit, 1)
+  assert.equal(off.permits.roomFor(KEY, 9), Infinity)
+})
+
+test('a pod asks for no more tasks of a group than its downstream has room for, and knows which groups came full', () => {
   const runners = new Map([
     [1, {}],
     [2, { downstream: 'a' }],
@@ -224,7 +241,7 @@ test('a pod asks for no more of a group than its downstream has room for, and kn
   ])
 })
 
-test('who has claimed as much as it had room for wants more than it holds', async () => {
+test('a pod that claimed as many tasks as it had room for wants more than it holds', async () => {
   const clock = manualClock()
   const { signal } = new AbortController()
   const wantOf = (offer: object) => {
@@ -236,7 +253,8 @@ test('who has claimed as much as it had room for wants more than it holds', asyn
     }
   }
   const want = wantOf({ isLearnt: true, share: 8 })
-  assert.equal(want(true), 2.4, '1, then .7 of the way to one in flight and a quarter of its share')
-  assert.ok(want(false) < 2.4)
-  assert.equal(wantOf({})(true), 2.4, 'while nothing is learnt, a quarter of its own limit')
+  assert.equal(want(true), 2.4, 'from 1, .7 of the way to one call in flight and a quarter of its share')
+  const less = want(false)
+  assert.ok(less < 2.4, `${less}`)
+  assert.equal(wantOf({})(true), 2.4, 'while nothing is learnt, a quarter of its own limit counts')
 })

@@ -39,7 +39,7 @@ function logged(text: string, more: Partial<Item> = {}): Frame {
   return { type: 'messages', session: SESSION, items: [item], head: item.seq }
 }
 
-/** What is printed, and how it ends; the frames behind the end are not asked for. */
+/** What is printed, and how it ends. Frames after the end are not read. */
 function printing(...frames: readonly Frame[]) {
   const [printed, notes]: [string[], string[]] = [[], []]
   const reply = createReply(SEQ, { text: (piece) => printed.push(piece), note: (text) => notes.push(text) })
@@ -51,7 +51,7 @@ function printing(...frames: readonly Frame[]) {
   return { printed, notes, end: end?.type }
 }
 
-test('words are printed as they are said, and the rest with the message; its end is that of its turn', () => {
+test('words are printed as they arrive and the rest with the message, and the reply ends with its turn', () => {
   const told = printing(
     turn('queued', 0, { from: 4, to: null }),
     turn('running', 1, { from: 4, to: null }),
@@ -77,7 +77,7 @@ test('a later attempt that says the same is printed from where the earlier one e
   assert.deepEqual(ended.printed, ['one two', '\n'])
 })
 
-test('one that says something else is printed from its beginning, with a note; so is a message that is shorter', () => {
+test('a later attempt with other words is printed from its beginning, with a note, and so is a shorter message', () => {
   const running = [turn('running', 1), said(1, 0, 'one two')]
   const other = printing(...running, turn('running', 2), said(2, 0, 'one'), said(2, 3, ' or more'))
   assert.deepEqual(other.printed, ['one two', '\none or more'])
@@ -86,7 +86,7 @@ test('one that says something else is printed from its beginning, with a note; s
   assert.deepEqual(shorter.printed, ['one two', '\none\n'])
 })
 
-test('of two parts that are open at once, the second waits for the first', () => {
+test('of two open parts, the second is printed after the first', () => {
   const chunks = [
     { type: 'text-start', id: '2' },
     { type: 'text-delta', id: '2', delta: 'B' },
@@ -95,7 +95,8 @@ test('of two parts that are open at once, the second waits for the first', () =>
   ] as const
   const both: Frame = { type: 'chunks', session: SESSION, turn: TURN, attempt: 1, index: 3, count: 4, chunks }
   const { printed, notes } = printing(turn('running', 1), said(1, 0, 'A'), both)
-  assert.deepEqual([printed, notes.length], [['A', 'a\nB'], 1])
+  assert.deepEqual(printed, ['A', 'a\nB'])
+  assert.equal(notes.length, 1)
 })
 
 test('half of a character is not printed', () => {
@@ -103,20 +104,21 @@ test('half of a character is not printed', () => {
   assert.deepEqual(printed, ['a', '\u{1F600}'])
 })
 
-test('words of a turn that does not read the message are not its reply, nor is its end the end', () => {
+test('a turn that does not read the message neither replies to it nor ends its reply', () => {
   const before = { from: 3, to: 4 }
   const words = [turn('running', 1, before), said(1, 0, 'not for you'), logged('not for you', { answers: 4 })]
-  assert.deepEqual(printing(...words, turn('done', 1, before)).end, undefined)
+  assert.equal(printing(...words, turn('done', 1, before)).end, undefined)
   assert.deepEqual(printing(...words).printed, [])
-  assert.deepEqual(printing(turn('failed', 3, before)).end, undefined)
+  assert.equal(printing(turn('failed', 3, before)).end, undefined)
 })
 
-test('a turn that fails, has nothing to say, or begins behind the message', () => {
+test('a reply can end as failed, as silent, as untold, without any text, or with an error after a gap', () => {
   assert.equal(printing(turn('failed', 3)).end, 'failed')
   assert.equal(printing(turn('done', 1)).end, 'silent')
   assert.equal(printing(turn('running', 1, { from: 6, to: null })).end, 'untold')
   const data = printing(logged(''), turn('done', 1))
-  assert.deepEqual([data.printed, data.notes], [[], ['The reply has no text: [data-card]']])
+  assert.deepEqual(data.printed, [])
+  assert.deepEqual(data.notes, ['The reply has no text: [data-card]'])
   const gap = { type: 'gap', session: SESSION, reason: 'diverged', from: 6, to: 0 } as const
   assert.throws(() => printing(gap), /another history/)
 })

@@ -7,23 +7,28 @@ import { createBell } from '../../src/lib/bell.ts'
 import { durationMs } from '../../src/lib/duration.ts'
 import type { Pod } from '../../src/pod.ts'
 import { task } from '../../src/machine/definition.ts'
-import { faultOf, readThrown, retryMs } from '../../src/task/fault.ts'
+import { faultFields, faultOf, readThrown, retryMs } from '../../src/task/fault.ts'
 import { isMachine, type Machine } from '../../src/task/machine.ts'
 import { countFreeSlots } from '../../src/task/free-slots.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { manualClock } from '../support/clock.ts'
 import { around, CLAIM } from '../support/machines.ts'
 
-test('a pod takes its free slots, fewer as its loop passes 80 %, and a tenth at least if it runs nothing', () => {
+test('a pod takes its free slots, but fewer once its event loop is over 80 % busy', () => {
   const room = (slots: number, running: number, utilisation: number) =>
     countFreeSlots({ slots, running, utilisation })
-  assert.deepEqual([room(50, 0, 0), room(50, 20, 0.8), room(50, 60, 0)], [50, 30, 0])
-  assert.deepEqual([room(50, 10, 0.9), room(50, 10, 0.95), room(50, 10, 1)], [20, 10, 0])
-  assert.deepEqual([room(50, 0, 1), room(1, 0, 1)], [5, 1], 'work that keeps the loop busy goes on')
-  assert.equal(room(10_000, 0, 0), 500, 'of one claim')
+  assert.equal(room(50, 0, 0), 50)
+  assert.equal(room(50, 20, 0.8), 30)
+  assert.equal(room(50, 60, 0), 0)
+  assert.equal(room(50, 10, 0.9), 20)
+  assert.equal(room(50, 10, 0.95), 10)
+  assert.equal(room(50, 10, 1), 0)
+  assert.equal(room(50, 0, 1), 5, 'a pod that runs nothing takes a tenth, so busy work continues')
+  assert.equal(room(1, 0, 1), 1, 'a pod that runs nothing takes at least one task')
+  assert.equal(room(10_000, 0, 0), 500, 'the most in one claim')
 })
 
-test('a retry comes after half of its step to all of it, and the steps double up to 15 minutes', () => {
+test('a retry waits for half of its step to all of it, and the steps double up to 15 minutes', () => {
   const at = (unit: number) => ({ unit: () => unit, bytes: () => new Uint8Array() })
   assert.deepEqual(
     [1, 2, 3, 4, 11, 900].map((spent) => retryMs(spent, at(1))),
@@ -32,7 +37,7 @@ test('a retry comes after half of its step to all of it, and the steps double up
   assert.equal(retryMs(3, at(0)), 2_000)
 })
 
-test('lengths of time are written as people write them, and nothing else is taken', () => {
+test('a length of time is a whole number with a unit, and nothing else is accepted', () => {
   const written = ['500ms', '30s', '5m', '2h', '1d']
   assert.deepEqual(
     written.map((text) => durationMs('timeout', text)),
@@ -42,7 +47,7 @@ test('lengths of time are written as people write them, and nothing else is take
     assert.throws(() => durationMs('timeout', text), /timeout: must be a length of time/)
 })
 
-test('a bell rung while nobody waits wakes the next who does', async () => {
+test('a bell that rings while nobody waits wakes the next waiter', async () => {
   const clock = manualClock()
   const bell = createBell(clock)
   bell.ring()
@@ -50,13 +55,13 @@ test('a bell rung while nobody waits wakes the next who does', async () => {
   assert.equal(await bell.wait(1_000), true)
   const waited = bell.wait(1_000)
   await clock.advance(1_000)
-  assert.equal(await waited, false, 'two rings were one')
+  assert.equal(await waited, false, 'two rings count as one')
   const woken = bell.wait(1_000)
   bell.ring()
   assert.equal(await woken, true)
 })
 
-test('a definition that cannot be run is refused where it is written', () => {
+test('a task that cannot run is rejected where it is defined', () => {
   const run = async () => undefined
   assert.throws(() => task('with space', run), /its name must match/)
   assert.throws(() => task('mail', run, { queue: '' }), /queue must match/)
@@ -68,7 +73,7 @@ test('a definition that cannot be run is refused where it is written', () => {
   assert.deepEqual([{}, null, 'mail', run].filter(isMachine), [])
 })
 
-test('whatever was thrown becomes an error that can be stored', () => {
+test('every thrown value becomes an error that can be stored', () => {
   const clock = manualClock()
   const revoked = Proxy.revocable({}, {})
   revoked.revoke()
@@ -90,8 +95,9 @@ test('whatever was thrown becomes an error that can be stored', () => {
   ]
   for (const error of thrown) {
     const text = faultOf({ ...readThrown(error, clock), attempt: 1, clock })
-    assert.ok(Buffer.byteLength(text) <= TASK_LIMITS.errorBytes)
-    assert.ok(!text.includes('\\u0000') && !/\\ud800/i.test(text), text)
+    assert.ok(Buffer.byteLength(text) <= TASK_LIMITS.errorBytes, `${Buffer.byteLength(text)} bytes`)
+    assert.ok(!text.includes('\\u0000'), text)
+    assert.doesNotMatch(text, /\\ud800/i)
     assert.match((JSON.parse(text) as { code: string }).code, /^(failed|unavailable)$/)
     assert.equal(readThrown(error, clock).delayMs, undefined)
   }
@@ -122,7 +128,7 @@ export async function typed(pod: Pod): Promise<void> {
   task('date', () => ({ at: new Date() }))
 }
 
-test('an attempt whose time is over is aborted and tried again, also if its handler returns because of that', async () => {
+test('an attempt that times out is aborted and retried, even if its handler then returns', async () => {
   const clock = manualClock()
   const polite = task('polite', async (c) => {
     await new Promise((resolve) => c.signal.addEventListener('abort', resolve))
@@ -133,14 +139,14 @@ test('an attempt whose time is over is aborted and tried again, also if its hand
     const settled = definition.open().run(CLAIM, around({ clock }))
     await new Promise((resolve) => setImmediate(resolve))
     await clock.advance(300_000)
-    await clock.advance(2_000) // the grace of one that does not listen
+    await clock.advance(2_000) // the grace for a handler that ignores its signal
     const settlement = await settled
     assert.equal(settlement.type, 'retry')
     assert.match(JSON.stringify(settlement), /"delayMs":2000.*took too long/)
   }
 })
 
-test('an attempt that the pod ends is handed back, whatever its handler makes of it', async () => {
+test('an attempt that the pod ends is handed back, whether its handler returns or throws', async () => {
   const stop = new Error('drain')
   const ends: readonly (() => string)[] = [
     () => 'half done',
@@ -161,9 +167,9 @@ test('an attempt that the pod ends is handed back, whatever its handler makes of
   }
 })
 
-test('a schema that never answers is cut off by the timeout; one that refuses makes the task dead', async () => {
+test('a schema that hangs or throws makes its task retry, and one that rejects the input makes it dead', async () => {
   const clock = manualClock()
-  const run = () => assert.fail('it does not come to that')
+  const run = () => assert.fail('the body must not run')
   const schema = (validate: () => Promise<never>) => ({ input: { '~standard': { validate } } })
   const hangs = task(
     'hangs',
@@ -183,7 +189,7 @@ test('a schema that never answers is cut off by the timeout; one that refuses ma
   assert.equal((await broken.open().run(CLAIM, around({ clock }))).type, 'retry')
 })
 
-test('what a handler logs is a fixed phrase and bounded data; nothing of it ends the attempt', async () => {
+test('a handler logs a fixed phrase with limited data, and logging never ends its attempt', async () => {
   const lines: string[] = []
   const circle: Record<string, never> = {}
   Object.assign(circle, { circle })
@@ -198,11 +204,23 @@ test('what a handler logs is a fixed phrase and bounded data; nothing of it ends
   const said = lines.map((line) => JSON.parse(line) as { msg: string; data: unknown })
   const hidden = 'not shown: over 4096 bytes, or no JSON'
   assert.deepEqual(
-    said.map(({ msg, data }) => [msg, data]),
+    said.map(({ msg, data }) => ({ msg, data })),
     [
-      ['page read', { page: 1 }],
-      ['too much', hidden],
-      ['no JSON', hidden],
+      { msg: 'page read', data: { page: 1 } },
+      { msg: 'too much', data: hidden },
+      { msg: 'no JSON', data: hidden },
     ],
   )
+})
+
+test('S22: the log has what a handler threw and where, but not a value that PostgreSQL quotes', () => {
+  const clock = manualClock()
+  const fieldsOf = (error: unknown) => faultFields(faultOf({ ...readThrown(error), attempt: 1, clock }))
+  const plain = fieldsOf(new Error('out of paper'))
+  assert.equal(plain.code, 'failed')
+  assert.match(plain.stack!, /^Error: out of paper\n {4}at .*task\.test\.ts/)
+  const quoting = fieldsOf(Object.assign(new Error('invalid: "canary\nmore"'), { code: '22P02' }))
+  assert.equal(quoting.code, '22P02')
+  assert.match(quoting.stack!, /^ {4}at .*task\.test\.ts/)
+  assert.deepEqual(fieldsOf('out of ink'), { code: 'failed', reason: 'out of ink' })
 })

@@ -14,6 +14,8 @@ export type OnEvent = (event: FleetEvent) => void
 
 type Panel = {
   readonly version: string
+  /** How to call this program again. */
+  readonly command: string
   readonly page: string
   readonly api: string
   readonly operator: string
@@ -64,7 +66,9 @@ export function showPanel(output: Output, panel: Panel): void {
   output.line(`fleetline ${panel.version}   dev fleet, not for production`)
   for (const [name, value, hint] of rows)
     output.line(`  ${name.padEnd(10)}${value.padEnd(width + 3)}${hint}`.trimEnd())
-  output.line(`try   fleetline sessions send ${panel.session} "write a long poem"${whereOf(panel.api)}`)
+  output.line(
+    `try   ${panel.command} sessions send ${panel.session} "write a long poem"${whereOf(panel.api)}`,
+  )
   output.line(
     `try   kill -9 $(cat ${panel.pids.replace('N', '1')})   # meanwhile, if it says that pod-1 runs it`,
   )
@@ -72,9 +76,11 @@ export function showPanel(output: Output, panel: Panel): void {
 
 export function showEvent(output: Output, { time, source, level, message, fields }: FleetEvent): void {
   if (output.isJson) return output.one({ time, source, level, message, ...fields })
-  const words = Object.entries(fields).map(([name, value]) => `${name}=${textOf(value)}`)
+  const { stack, ...rest } = fields
+  const words = Object.entries(flat(rest)).map(([name, value]) => `${textOf(name)}=${textOf(value)}`)
   const mark = level === 'info' ? [] : [level]
   output.line([time.slice(11, 19), source.padEnd(7), ...mark, message, ...words].join('  '))
+  if (typeof stack === 'string') for (const line of stack.split('\n')) output.line(`          ${line}`)
 }
 
 /** Empty if commands use this address by default. */
@@ -83,6 +89,15 @@ function whereOf(api: string): string {
   return origin === SETTINGS.apiUrl.fallback ? '' : ` --url ${origin}`
 }
 
+/** With the fields of `data` in its place. They hide none of ours. */
+function flat({ data, ...rest }: FleetEvent['fields']): FleetEvent['fields'] {
+  if (data === undefined) return rest
+  return typeof data === 'object' && data !== null && !Array.isArray(data)
+    ? { ...data, ...rest }
+    : { ...rest, data }
+}
+
 function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value)
+  if (Array.isArray(value)) return value.map(textOf).join(',')
+  return typeof value === 'string' && !/\p{Cc}/u.test(value) ? value : JSON.stringify(value) // one line, whatever it says
 }

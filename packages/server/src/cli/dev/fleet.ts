@@ -2,7 +2,14 @@
 // of the pods' two doors, the page, the pods, and an agent to talk to.
 import { join } from 'node:path'
 import { newSecret } from '../../agent/signature.ts'
-import { describeConfig, loadConfig, type Config, type Described, type Flags } from '../../config.ts'
+import {
+  describeConfig,
+  invocationOf,
+  loadConfig,
+  type Config,
+  type Described,
+  type Flags,
+} from '../../config.ts'
 import { Rejected } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { hostOf } from '../../lib/hosts.ts'
@@ -11,6 +18,7 @@ import { systemRandom, type Random } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
 import { migrateUp } from '../../store/migrate.ts'
 import type { Output } from '../output.ts'
+import { createAppWatch } from './app-watch.ts'
 import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
 import { createFolder, shortPath, type Folder } from './folder.ts'
 import { createFront } from './front.ts'
@@ -88,6 +96,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
   const panel = () =>
     showPanel(output, {
       version: ownVersion(),
+      command: invocationOf(),
       page: pageOf(originOf(page), answerer),
       api: `${originOf(gateway)}/v1`,
       operator: originOf(admin),
@@ -108,6 +117,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
     shown,
     ...behind,
     pods,
+    ...(app === undefined ? [] : [createAppWatch({ app, pods: pods.all, clock, onEvent })]),
     talk,
   ])
 }

@@ -1,9 +1,10 @@
 // The pods of a dev fleet, and what a person can do to them: kill, pause, wake, restart. Each process is a `fleetline start`
 // with its own log file.
 //   state      becomes
-//   starting   ready, when the pod says so; waiting, when the process ends. If it was never ready, the fleet's start fails
-//   ready      paused or ending, on request; waiting, when the process ends
-//   paused     ready, when it is woken; ending, on request; waiting, when the process ends
+//   starting   ready, when the pod says so; ending, on request, if it was ready before; waiting, when the process ends. If it was
+//              never ready, the fleet's start fails
+//   ready      paused or ending, on request; waiting, when it is killed or the process ends
+//   paused     ready, when it is woken; ending, on request; waiting, when it is killed or the process ends
 //   ending     waiting, when the process ends
 //   waiting    starting, after a wait that grows while the pod keeps ending soon, or at once on request
 //   any        ended, when the fleet stops: SIGTERM, and SIGKILL if that takes too long
@@ -78,11 +79,13 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): DevPod & Se
   const [ready, bell] = [Promise.withResolvers<void>(), createBell(clock)]
   let standing: PodState = { state: 'starting' }
   let [process, kept]: [PodProcess?, Promise<void>?] = []
+  let wasReady = false
 
   const tell: Tell = (message, reason) =>
     onEvent(eventOf(plan.name, message, { level: 'warn', reason, now: clock.now() }))
   const onReady = (ports: Ports) => {
     standing = { state: 'ready', ports, sinceMs: clock.now() }
+    wasReady = true
     ready.resolve()
   }
   const live = async (log: WriteStream): Promise<string> => {
@@ -104,7 +107,14 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): DevPod & Se
   return {
     name: plan.name,
     standing: now,
-    ...controlsOf({ now, process: () => process!, bell, clock, become: (next) => (standing = next) }),
+    ...controlsOf({
+      now,
+      wasReady: () => wasReady,
+      process: () => process!,
+      bell,
+      clock,
+      become: (next) => (standing = next),
+    }),
     start: async () => {
       kept ??= keepAlive(plan, { clock, tell, live, onEnd, stopping: stopping.signal })
       await Promise.race([ready.promise, kept])
@@ -122,6 +132,8 @@ type Tell = (message: string, reason: string) => void
 
 type Controlled = {
   readonly now: () => PodState
+  /** Since the fleet started. */
+  readonly wasReady: () => boolean
   readonly process: () => PodProcess
   readonly bell: Bell
   readonly clock: Clock
@@ -130,6 +142,7 @@ type Controlled = {
 
 function controlsOf({
   now,
+  wasReady,
   process,
   bell,
   clock,
@@ -139,8 +152,10 @@ function controlsOf({
   return {
     kill: () => {
       const can = isOne('ready', 'paused') // not 'starting': a click must not make the fleet's first start fail
-      if (can) process().kill()
-      return can
+      if (!can) return false
+      become({ state: 'waiting', sinceMs: clock.now(), how: 'SIGKILL' })
+      process().kill()
+      return true
     },
     pause: () => {
       const was = now()
@@ -158,7 +173,7 @@ function controlsOf({
       return can
     },
     restart: () => {
-      const can = isOne('ready', 'paused', 'waiting')
+      const can = isOne('ready', 'paused', 'waiting') || (isOne('starting') && wasReady())
       if (!can) return false
       bell.ring()
       if (isOne('waiting')) return true

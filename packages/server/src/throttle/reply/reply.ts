@@ -2,6 +2,7 @@
 // `responseHeaders`, `responseBody`), OpenAI and Anthropic (`status`, `headers`, `error`), AWS (`name`, `$metadata`,
 // `$response`), Node's `code`s, and an error inside a stream after a 200. Never throws: a thrown value is not trusted, and
 // even reading one of its fields may fail.
+import { kindOf, statusOf } from '../../errors.ts'
 
 export type ProviderReply = {
   /** Undefined if there was no status or the client did not keep it. */
@@ -60,8 +61,20 @@ function levelsOf(value: unknown, deepest: number): Level[] {
 }
 
 function copyReadable(value: object): Level {
-  const fields = [...INSIDE, ...NAMES, ...STATUS, ...HEADERS, ...TEXTS]
-  return Object.fromEntries(fields.map((field) => [field, fieldOf(value, field)]))
+  const all = [...INSIDE, ...NAMES, ...STATUS, ...HEADERS, ...TEXTS]
+  const level = Object.fromEntries(all.map((field) => [field, fieldOf(value, field)]))
+  // The status that our own errors have by their code is what we would answer, not what a provider did.
+  return isOurs(value) && level['status'] === statusOf(level['code'])
+    ? { ...level, status: undefined }
+    : level
+}
+
+function isOurs(value: object): boolean {
+  try {
+    return kindOf(value) !== undefined
+  } catch {
+    return false // not even that can be read
+  }
 }
 
 function fieldOf(value: object, field: string): unknown {

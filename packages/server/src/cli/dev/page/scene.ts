@@ -65,7 +65,8 @@ export function createScene({ clock, pods, scoring, readPods, isChaos, about }: 
     },
     take: ({ time: at, source, level, message, fields }) => {
       taken += 1
-      events = [...events, { number: taken, at, source, level, message, fields }].slice(-EVENTS)
+      const shown = { ...fields, stack: undefined } // long, and in the terminal
+      events = [...events, { number: taken, at, source, level, message, fields: shown }].slice(-EVENTS)
       if (message === 'leads the fleet') term = { pod: fields['pod'], term: Number(fields['term']) }
     },
   }

@@ -1,0 +1,132 @@
+// Sessions for a program that has the pod in its own process. Each call runs the handler of an HTTP route, with the same
+// validation, so that both behave alike. Errors are the library's own, with a `code` and a `status`.
+import type { Ack, Frame, Metadata, Page, Part, Role, Session, StopAck, Turn } from '@fleetline/protocol'
+import type { Events } from '../door/events.ts'
+import { nameOf, parserOf, type Principal, type Route } from '../door/route.ts'
+import { Bug, kindOf, Rejected, Retry } from '../errors.ts'
+
+export type PodSessions = {
+  /** With an alias that exists: the session that has it. */
+  create(wanted?: NewSession): Promise<Session>
+  /** Takes an id or an alias. */
+  get(session: string): Promise<Session | undefined>
+  /** The newest first. */
+  list(range?: { readonly before?: string; readonly limit?: number }): Promise<readonly Session[]>
+  /** Resolves when the message is committed. In a session with an agent, the acknowledgement names the turn that replies. */
+  send(session: string, content: string | NewMessage, options?: SendOptions): Promise<Ack>
+  /** A page of the log; without a range, the last messages. */
+  read(session: string, range?: ReadRange): Promise<Page>
+  turn(id: string): Promise<Turn | undefined>
+  /** Stops this turn, wherever it runs. `stopped: false`: it is not the live one any more. */
+  stop(session: string, turn: { readonly turn: string; readonly epoch: number }): Promise<StopAck>
+  /** What is stored after a seq, and then what comes, until the signal is aborted or the pod stops. A reader that is too slow gets
+   *  a `Retry`. */
+  follow(session: string, options?: FollowOptions): AsyncIterable<Frame>
+}
+type NewSession = { readonly alias?: string; readonly title?: string; readonly agent?: string }
+type NewMessage = {
+  readonly id?: string
+  readonly role?: Role
+  readonly parts: readonly Part[]
+  readonly metadata?: Metadata
+}
+type SendOptions = {
+  /** Who says it. */
+  readonly author?: string
+  /** Rejects the message if the log has another head by now. */
+  readonly ifHead?: number
+  /** False: the agent does not reply to this message. */
+  readonly reply?: boolean
+}
+type ReadRange = { readonly after?: number; readonly before?: number; readonly limit?: number }
+type FollowOptions = { readonly after?: number; readonly epoch?: number; readonly signal?: AbortSignal }
+type Input = { readonly params?: object; readonly query?: object; readonly body?: object }
+
+type Deps = {
+  readonly routes: readonly Route[]
+  readonly principal: Principal
+  /** Aborted when the pod stops: followers end. */
+  readonly stopping: AbortSignal
+}
+
+export function createPodSessions({ routes, principal, stopping }: Deps): PodSessions {
+  const byName = new Map(routes.map((route) => [nameOf(route), route]))
+  const call = async <Body>(name: string, input: Input): Promise<Body> => {
+    const route = byName.get(name)
+    if (!route) throw new Bug(`There is no route ${name}`)
+    const { body } = await (route.handle as (call: object) => ReturnType<Route['handle']>)({
+      principal,
+      requestId: 'in-process',
+      params: parsed(route.params, 'params', input.params ?? {}),
+      query: parsed(route.query, 'query', texts(input.query ?? {})),
+      headers: {},
+      body: parsed(route.body, 'body', asJson(input.body ?? {})),
+    })
+    return body as Body
+  }
+  return {
+    create: (wanted = {}) => call('POST /v1/sessions', { body: wanted }),
+    get: (session) => orUndefined(call<Session>('GET /v1/sessions/:session', { params: { session } })),
+    list: async (range = {}) =>
+      (await call<{ sessions: Session[] }>('GET /v1/sessions', { query: range })).sessions,
+    send: (session, content, options = {}) => {
+      const said = typeof content === 'string' ? { text: content } : { message: content }
+      return call('POST /v1/sessions/:session/messages', {
+        params: { session },
+        body: { ...said, ...options },
+      })
+    },
+    read: (session, range = {}) =>
+      call('GET /v1/sessions/:session/messages', { params: { session }, query: range }),
+    turn: (turn) => orUndefined(call<Turn>('GET /v1/turns/:turn', { params: { turn } })),
+    stop: (session, turn) => call('POST /v1/sessions/:session/stop', { params: { session }, body: turn }),
+    follow: async function* (session, { signal, ...query } = {}) {
+      const events = await call<Events>('GET /v1/sessions/:session/events', { params: { session }, query })
+      const over = new AbortController()
+      const any = AbortSignal.any([...(signal ? [signal] : []), over.signal, stopping])
+      const slow = new Retry('unavailable', 'This follower reads too slowly: follow again from the last seq')
+      const cut = () => {
+        over.abort(slow)
+        void source.return?.() // frees what it holds, also while the reader is busy elsewhere
+      }
+      const source = events({ signal: any, cut })[Symbol.asyncIterator]()
+      try {
+        for await (const { data } of { [Symbol.asyncIterator]: () => source }) yield data as Frame
+        if (over.signal.aborted) throw slow
+      } finally {
+        over.abort()
+      }
+    },
+  }
+}
+
+function parsed(schema: Route['body'], part: string, value: object): unknown {
+  if (!schema) return undefined
+  const result = parserOf(schema, part)(value)
+  if ('error' in result) throw result.error
+  return result.value
+}
+
+/** As HTTP would deliver it. */
+function asJson(body: object): object {
+  try {
+    return JSON.parse(JSON.stringify(body)) as object
+  } catch (cause) {
+    throw new Rejected('invalid', 'A message must be JSON', { cause })
+  }
+}
+
+/** As they stand in an address. */
+function texts(query: object): Record<string, string> {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(given.map(([name, value]) => [name, String(value)]))
+}
+
+async function orUndefined<Value>(found: Promise<Value>): Promise<Value | undefined> {
+  try {
+    return await found
+  } catch (error) {
+    if (kindOf(error) === 'Rejected' && (error as Rejected).code === 'not_found') return undefined
+    throw error
+  }
+}

@@ -1,0 +1,77 @@
+// What a newcomer meets in the first hour, as a person runs it.
+import assert from 'node:assert/strict'
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { databaseFor } from '../support/database.ts'
+import { ended, homeFor, PATIENCE_MS, ready, runDev, saidBy, type Said } from '../support/dev-fleet.ts'
+import { eventually } from '../support/eventually.ts'
+import { call } from '../support/http.ts'
+import { runCli, runProgram } from '../support/program.ts'
+
+const INDEX = join(import.meta.dirname, '../../src/index.ts')
+const BIN = join(import.meta.dirname, '../../bin/fleetline.js')
+
+function appOf(names: readonly string[]): string {
+  const tasks = names.map((name) => `export const ${name} = task('${name}', fails, { attempts: 1 })`)
+  return `import { task } from ${JSON.stringify(INDEX)}
+function fails() { throw new Error('The printer is out of paper') }
+${tasks.join('\n')}
+`
+}
+
+test('a dev fleet names what its app exports, shows an exception with its stack, and loads an edited app', async (t) => {
+  const home = homeFor(t)
+  const app = join(home.path, 'app.ts')
+  writeFileSync(app, appOf(['first']))
+  const fleet = runDev(t, home, '--database-url', await databaseFor(t), '--pods', '1', 'app.ts')
+  const [{ api }] = (await ready(fleet)) as [Said, ...Said[]]
+  const loaded = () => saidBy(fleet).flatMap((said) => (said.message === 'loaded' ? [said.data] : []))
+  assert.deepEqual(loaded(), [{ tasks: ['first'] }])
+
+  await call('POST', `${api}/tasks`, { machine: 'first' })
+  const options = { patienceMs: PATIENCE_MS, details: fleet.output }
+  const isShown = () => {
+    const dead = saidBy(fleet).find(({ message }) => message === 'a task is dead')
+    assert.match(dead?.stack ?? '', /The printer is out of paper\n[^]*app\.ts:2/)
+  }
+  await eventually(isShown, { what: 'the exception', ...options })
+
+  writeFileSync(app, 'this is no program')
+  const isRefused = () =>
+    assert.ok(saidBy(fleet).some(({ message }) => message?.startsWith('the app does not start')))
+  await eventually(isRefused, { what: 'the broken app', ...options })
+
+  writeFileSync(app, appOf(['first', 'second']))
+  const isLoaded = () => assert.deepEqual(loaded().at(-1), { tasks: ['first', 'second'] })
+  await eventually(isLoaded, { what: 'the edited app', ...options })
+  fleet.kill('SIGINT')
+  assert.equal(await ended(fleet), 0, fleet.output())
+})
+
+test('an app that does not exist is named before anything starts', async (t) => {
+  const home = homeFor(t)
+  const fleet = runDev(t, home, 'nope.ts')
+  assert.equal(await ended(fleet), 2)
+  assert.match(fleet.output(), /nope\.ts does not exist/)
+  assert.ok(!existsSync(join(home.path, '.fleetline')))
+})
+
+test('a Node.js that is too old is told so in one line', async (t) => {
+  const older = `data:text/javascript,Object.defineProperty(process,'versions',{value:{node:'20.19.1'}})`
+  const program = runProgram(t, BIN, { by: [process.execPath, '--import', older], args: ['pods', 'ls'] })
+  assert.equal(await ended(program), 2)
+  assert.match(program.output(), /^fleetline: needs Node\.js 24\.12 or newer, this is v[^\n]*\n$/)
+})
+
+test('a command that finds no fleet names the flag of its own URL', async (t) => {
+  const env = { FLEETLINE_URL: 'http://127.0.0.1:9', FLEETLINE_OPERATOR_URL: 'http://127.0.0.1:9' }
+  for (const [words, flag] of [
+    [['sessions', 'ls'], '--url'],
+    [['pods', 'ls'], '--operator-url'],
+  ] as const) {
+    const program = runCli(t, words, env)
+    assert.equal(await ended(program), 5)
+    assert.ok(program.output().includes(`Use ${flag} to name another`), program.output())
+  }
+})
