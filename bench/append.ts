@@ -1,6 +1,6 @@
-// Appends over HTTP through one pod, against the same batched statements bare: 64 writers, fsync on. The writers are in
-// this process; so is the bare engine with its driver, while ours runs in the pod's. Afterwards every acknowledged
-// message is looked for in the log.
+// Appends over HTTP through one pod, compared with the same batched statements on the bare engine: 64 writers, fsync on. The
+// writers run in this process. So does the bare engine with its driver; ours runs in the pod's process. Afterwards the bench
+// looks for every acknowledged message in the log.
 import { randomBytes } from 'node:crypto'
 import { formatId, uuidV7 } from '@fleetline/protocol'
 import { migrateUp } from '../packages/server/src/store/migrate.ts'
@@ -91,7 +91,7 @@ async function bare(url: string, pod: RunningPod, run: Run): Promise<Result> {
   }
 }
 
-/** How many cores the pod and this process kept busy. */
+/** Also measures how many cores the pod and this process kept busy. */
 async function withCores(pod: RunningPod, work: () => Promise<Measured>): Promise<Result> {
   const [startMs, podS, own] = [performance.now(), await cpuSecondsOf(pod), process.cpuUsage()]
   const measured = await work()
@@ -144,7 +144,7 @@ function rowOf(name: string, rounds: readonly Result[]): (string | number)[] {
   ]
 }
 
-/** Acknowledged, and not in the log at the seq of its acknowledgement. */
+/** How many acknowledged messages are not in the log at the acknowledged seq. */
 async function lostOf(cluster: Cluster, acked: readonly Acked[]): Promise<number> {
   const { rows } = await cluster.admin(
     `select concat_ws(' ', session, id, seq) as entry from fleetline.messages where seq > ${STORED_EACH}`,

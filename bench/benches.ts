@@ -1,4 +1,4 @@
-// Every bench by its name: what `npm run bench` knows, the evening runs, and the gate tries at its smallest size.
+// Every bench by its name. `npm run bench` and the evening run them, and the gate tries each at its smallest size.
 import { appendBench } from './append.ts'
 import { machineBench } from './machine.ts'
 import { queueBench } from './queue.ts'

@@ -1,7 +1,7 @@
-// Machines against the bare engine and against DBOS: tasks of three transitions that return at once, 64 at a time, in one
-// process each. From the first that is enqueued, which ours and bare do in lists and DBOS one by one, until SQL shows none
-// unfinished. Then, for ours, what a resume costs: tasks that stand at transition 30 beside those that stand at transition 3,
-// which are taken over and end there. Every step that ran is counted by number, and statements by PostgreSQL itself.
+// Compares machines with the bare engine and with DBOS: tasks of three transitions that return at once, 64 at a time, in one
+// process for each system. The time runs from the first enqueue until SQL shows no unfinished task. Ours and bare enqueue in
+// lists, DBOS one by one. Then the bench measures what a resume costs, for ours alone. A pod takes over tasks at transition 30,
+// or at transition 3, and they end there. Every step that ran is counted by number, and PostgreSQL counts the statements.
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -32,11 +32,11 @@ const SIZES: Readonly<Record<BenchSize, Size>> = {
 }
 
 type Result = {
-  /** Of transitions, or of tasks that were resumed, in a second. */
+  /** Transitions, or resumed tasks, per second. */
   readonly rate: number
   readonly lost: number
   readonly duplicated: number
-  /** All that the server was asked for meanwhile, but by this bench. */
+  /** All statements that the server ran meanwhile, except those of this bench. */
   readonly statements: number
   readonly walBytes: number
 }
@@ -80,7 +80,7 @@ async function pass(scope: Scope, { cluster, tasks, ...place }: Cell): Promise<R
   const field = await openField(scope, cluster, place)
   const [worker] = await field.start(1)
   await worker!.order('work', 'drain')
-  await worker!.order('enqueueAll', -100, 100) // connections are opened, plans are made
+  await worker!.order('enqueueAll', -100, 100) // warm-up: opens connections and makes plans
   await field.untilEmpty()
   await field.tidy()
   const spent = await spending(cluster, place.database)
@@ -97,7 +97,7 @@ async function pass(scope: Scope, { cluster, tasks, ...place }: Cell): Promise<R
   return { rate: steps / (ms / 1_000), ...missed(counted, steps), ...costs }
 }
 
-/** From the first that runs to none that is unfinished: how long a pod takes to start is not in it. */
+/** Measures from the first task that runs until none is unfinished. The start of the pod is not included. */
 async function resume(scope: Scope, { cluster, tasks, ...place }: Cell, position: number): Promise<Result> {
   const field = await openField(scope, cluster, place)
   await cluster.admin(standing(tasks, position), place.database)
@@ -119,10 +119,10 @@ async function drained(field: Field): Promise<{ readonly ran: number[]; readonly
   return { ran, ms: endMs - atMs[0]! }
 }
 
-/** Tasks of the long machine with so many transitions behind them, each with an output of some size. */
+/** Tasks of the long machine that have `position` transitions behind them, each with an output of some size. */
 function standing(tasks: number, position: number): string {
   const entry = () => ({
-    value: { number: 1, text: randomBytes(25).toString('hex') }, // which is not compressed away
+    value: { number: 1, text: randomBytes(25).toString('hex') }, // random, so that it is not compressed away
     at: '2026-01-01T00:00:00.000Z',
     attempt: 1,
     ms: 1,
@@ -140,7 +140,7 @@ const CALLS = `
     from pg_stat_statements s join pg_database d on d.oid = s.dbid
    where s.query not like '%unfinished' and d.datname = `
 
-/** Answers with what was spent since. */
+/** Resolves to a function that reads what was spent since. */
 async function spending(
   cluster: Cluster,
   database: string,
@@ -187,7 +187,7 @@ function statementsOf(rounds: readonly Result[], units: number): number {
 
 const HEAD = ['cell', 'a second', 'least–most', 'statements each', 'WAL bytes each', 'lost', 'duplicated']
 
-/** Each transition, or each task that was resumed. */
+/** Costs are per transition, or per resumed task. */
 function rowOf(name: string, rounds: readonly Result[], tasks: number): (string | number)[] {
   const units = ENTRANTS.some((entrant) => entrant.name === name) ? tasks * STEPS.length : tasks
   const rates = rounds.map(({ rate }) => Math.round(rate))

@@ -1,7 +1,7 @@
-// The queue against the bare engine and against graphile-worker and pg-boss in their best settings: enqueued in bulk, by
-// 64 callers singly, drained by several processes, and the time from an enqueue in one process to the run in another.
-// Every cell has a server of the same settings, a fresh database, a checkpoint and a vacuum before it. A drain is over
-// when SQL shows nothing unfinished; what ran is counted by number, so that losses and repeats are seen.
+// Compares the queue with the bare engine, and with graphile-worker and pg-boss in their best settings. It measures enqueues in
+// bulk, single enqueues by 64 callers, drains by several processes, and the time from an enqueue in one process to the run in
+// another. Every cell has a server with the same settings and a fresh database, with a vacuum and a checkpoint before it. A
+// drain is over when SQL shows nothing unfinished. Runs are counted by task number, which shows losses and repeats.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Scope } from '../packages/server/test/support/cleanup.ts'
@@ -24,7 +24,7 @@ type Entrant = (typeof ENTRANTS)[number]
 
 type Size = {
   readonly rounds: number
-  /** Of one contestant, at most. */
+  /** The most that one contestant may have. */
   readonly processes: number
   readonly backlog: number
   readonly singlyMs: number
@@ -42,7 +42,7 @@ type Result = {
   readonly walBytesPerTask: number
   readonly lost: number
   readonly duplicated: number
-  /** 0, and no latencies, for the bare engine: it makes no batches of several callers, and nobody wakes it. */
+  /** The bare engine has 0, and no latencies: it does not batch several callers, and nothing wakes it. */
   readonly singleRate: number
   readonly latenciesMs: readonly number[]
 }
@@ -91,7 +91,7 @@ async function measure(scope: Scope, { cluster, size, entrant, round }: Round): 
   return { bulkRate, singleRate, latenciesMs, walBytesPerTask, ...drained }
 }
 
-/** From the call in one process to the run in another. */
+/** Measures from the enqueue in one process to the run in another. */
 async function latency(
   field: Field,
   { steady: { count, perSecond } }: Size,
@@ -99,7 +99,7 @@ async function latency(
 ): Promise<number[]> {
   const [worker] = (await field.start(1)) as [ContestantProcess]
   await worker.order('work', 'latency')
-  await enqueuer.order('enqueueSteadily', -count, count, perSecond) // connections are opened, plans are made
+  await enqueuer.order('enqueueSteadily', -count, count, perSecond) // warm-up: opens connections and makes plans
   const { startedMs } = await enqueuer.order('enqueueSteadily', 0, count, perSecond)
   await field.untilEmpty()
   const { ran, atMs } = await worker.order('stop')
@@ -108,7 +108,7 @@ async function latency(
   return startedMs.map((fromMs, number) => (runAt.get(number) ?? Infinity) - fromMs)
 }
 
-/** From the first task that runs to none that is unfinished: how long a process takes to start is not in it. */
+/** Measures from the first task that runs until none is unfinished. The start of the processes is not included. */
 async function drain(
   field: Field,
   { backlog }: Size,
@@ -146,7 +146,7 @@ function reportOf(results: ReadonlyMap<string, readonly Result[]>, postgres: str
 
 function ratiosOf(results: ReadonlyMap<string, readonly Result[]>): Report['ratios'] {
   const of = (name: string, value: (result: Result) => number) => results.get(name)!.map(value)
-  /** Against the better of the peers in each round. */
+  /** Compares ours with the better peer of each round. */
   const vsPeers = (value: (result: Result) => number, better: (...values: number[]) => number) => {
     const peers = PEERS.map((peer) => of(peer, value))
     const [ours, best] = [

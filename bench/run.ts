@@ -1,6 +1,6 @@
-// npm run bench -- NAME [--quick] [--json]: ours against the bare engine and the peers, interleaved in one run. Loopback only, bounded
-// in count and time; what it started it ends. Rates are published, never judged: only what was lost makes it red.
-// With --json the last line is one JSON object.
+// npm run bench -- NAME [--quick] [--json]: compares ours with the bare engine and the peers, interleaved in one run. It uses
+// loopback only, is bounded in count and time, and ends everything that it started. Rates are published, never judged. Only
+// faults, such as a lost message, make it red. With --json the last line is one JSON object.
 import { parseArgs } from 'node:util'
 import { atEnd } from '../packages/server/test/support/cleanup.ts'
 import { startCluster } from '../packages/server/test/support/cluster.ts'

@@ -1,7 +1,7 @@
-// How well a fleet uses a provider whose limit nobody told it: a simulator in virtual time over the functions of the
-// product, beside a limit that is fixed and plain AIMD in each pod. Goodput is what was done as a part of what an oracle had
-// done with the same calls. Seeds 1 to 10 are for who changes the rules; what is published are others. Charts are of the
-// first of those.
+// Measures how well a fleet uses a provider whose limit it does not know. A simulator in virtual time runs the product's own
+// functions, and compares them with a fixed limit and with plain AIMD in each pod. Goodput is the number of completed calls,
+// divided by the number that an oracle completes with the same calls. Use seeds 1 to 10 while you change the rules: the
+// published results come from other seeds. The charts show the first of those.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { rounded, type Bench, type Report } from './support/report.ts'
@@ -24,7 +24,7 @@ type Cell = {
   readonly workload: string
   readonly variant: string
   readonly entrant: string
-  /** Of what the oracle did: one a seed. */
+  /** Relative to the oracle, one value for each seed. */
   readonly goodput: readonly number[]
   readonly refusedPercent: readonly number[]
   readonly insideRetryAfter: number
@@ -101,7 +101,7 @@ function reportOf(cells: readonly Cell[], seeds: readonly number[]): Report {
   }
 }
 
-/** Without a limit, how long the last of many waits; with one, what the first burst costs and what comes behind it. */
+/** Without a limit: how long the last of many calls waits. With one: the rejections in the first burst, and those after it. */
 function burstOf(entrant: Entrant, seeds: readonly number[]) {
   const free = seeds.map((seed) => simulateBurst(entrant, Number.POSITIVE_INFINITY, seed))
   const limited = seeds.map((seed) => simulateBurst(entrant, BURST_LIMIT, seed))
@@ -128,7 +128,7 @@ function tableOf(cells: readonly Cell[]): Report['table'] {
   return [head, ...rows]
 }
 
-/** The median, and where all are but the least and the most of forty: of fewer, all. */
+/** The median, and the range without the lowest and the highest 2.5 %. With 20 values or fewer, the range covers all. */
 function within(values: readonly number[]): string {
   const sorted = values.toSorted((a, b) => a - b)
   const at = (part: number) => rounded(sorted[Math.round(part * (sorted.length - 1))]!)

@@ -1,6 +1,6 @@
-// From a message to the first word of its reply: through one pod, with the reader on another pod, and from the agent called
-// directly over HTTP, which stores nothing. Readers of a pod are open before the message is sent, as those of a chat are; all
-// are in this process. Afterwards the log must have each acknowledged message once, and once the whole of its reply.
+// Measures the time from a message to the first word of its reply: through one pod, with the reader on another pod, and from
+// the agent called directly over HTTP, which stores nothing. Readers of a pod connect before the message is sent, as in a chat.
+// All readers are in this process. Afterwards the log must have each acknowledged message once, and its whole reply once.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import type { Frame, Page } from '@fleetline/protocol'
@@ -19,7 +19,7 @@ type Size = {
   readonly replies: number
   readonly rounds: number
   readonly warmReplies: number
-  /** At a time. */
+  /** How many run at a time. */
   readonly talks: readonly number[]
 }
 const SIZES: Readonly<Record<BenchSize, Size>> = {
@@ -28,11 +28,11 @@ const SIZES: Readonly<Record<BenchSize, Size>> = {
   smoke: { replies: 1, rounds: 1, warmReplies: 1, talks: [1] },
 }
 const DATABASE = 'turn'
-const MOST_MS = 120_000 // of one talk
+const MOST_MS = 120_000 // time limit of one talk
 const APP = join(import.meta.dirname, 'ours/turn-app.ts')
 const DIRECT = join(import.meta.dirname, 'bare/turn.ts')
 
-/** Talks, each with one message under way: from sending it to the first word, in ms. */
+/** Runs talks, each with one message under way. Resolves to the times from sending a message to the first word, in ms. */
 type Measure = (talks: number, replies: number) => Promise<readonly number[]>
 
 export const turnBench: Bench = async ({ size, startServer }, scope) => {
@@ -58,7 +58,7 @@ export const turnBench: Bench = async ({ size, startServer }, scope) => {
   const cells = Object.entries(measures).flatMap(([name, measure]) =>
     sizes.map((talks) => ({ name: `${name}, ${talks}`, run: () => measure(talks, replies) })),
   )
-  await Promise.all(Object.values(measures).map((measure) => measure(4, warmReplies))) // warm
+  await Promise.all(Object.values(measures).map((measure) => measure(4, warmReplies))) // warm-up
   const results = await runRounds(cells, rounds)
   const lost = await lostIn(runs.gateway, acked)
   return {
@@ -78,7 +78,7 @@ export const turnBench: Bench = async ({ size, startServer }, scope) => {
   }
 }
 
-/** Of `ours` over direct, round by round: how much later the first word comes. */
+/** How much later the first word comes through a pod than directly: the median of the differences of all rounds. */
 function addedAt(results: ReadonlyMap<string, readonly (readonly number[])[]>, talks: number) {
   const medians = (name: string) => results.get(`${name}, ${talks}`)!.map(medianOf)
   const base = medians('direct')
@@ -116,7 +116,7 @@ async function direct(scope: Scope): Promise<Measure> {
 type Through = {
   readonly writer: string
   readonly reader: string
-  /** By session: how many messages. */
+  /** The number of acknowledged messages, by session. */
   readonly acked: Map<string, number>
 }
 
@@ -145,7 +145,7 @@ function ours(scope: Scope, { writer, reader, acked }: Through): Measure {
   })
 }
 
-/** All are open before the first one begins. */
+/** Opens all talks before the first one begins. */
 function allTalking(open: () => Promise<(replies: number) => Promise<number[]>>): Measure {
   return async (talks, replies) => {
     const all = await Promise.all(Array.from({ length: talks }, open))
@@ -153,7 +153,7 @@ function allTalking(open: () => Promise<(replies: number) => Promise<number[]>>)
   }
 }
 
-/** Who is late hears nothing before the reply is in the log: then that is the first word. */
+/** A late reader receives nothing until the reply is in the log. Then the stored reply counts as the first word. */
 async function untilSpoken(frames: AsyncIterator<Frame>): Promise<number> {
   await until(frames, (frame) =>
     frame.type === 'chunks'
@@ -182,7 +182,7 @@ async function* eventsOf<Event>(answer: Response): AsyncGenerator<Event, undefin
   return undefined
 }
 
-/** What is missing, what is there twice, and replies that are not what was said. */
+/** Counts messages and replies that are missing or stored twice, and replies that differ from what the agent said. */
 async function lostIn(gateway: string, acked: ReadonlyMap<string, number>): Promise<number> {
   let lost = 0
   for (const [session, count] of acked) {

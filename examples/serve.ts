@@ -1,4 +1,4 @@
-// Runs a route on Node, as Next.js and its like do: the `POST` that the module exports answers what comes to PORT (3000).
+// Runs a route on Node, as Next.js and similar frameworks do. The module's `POST` answers the requests to PORT (3000).
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { resolve } from 'node:path'
@@ -14,7 +14,7 @@ if (module === undefined)
 const { POST } = (await import(pathToFileURL(resolve(module)).href)) as Route
 
 const server = createServer(async (incoming, outgoing) => {
-  const left = new AbortController() // whoever asked has closed the connection
+  const left = new AbortController() // aborted when the client closes the connection
   outgoing.on('close', () => left.abort())
   try {
     const { status, headers, body } = await POST(requestOf(incoming, left.signal))
@@ -22,7 +22,7 @@ const server = createServer(async (incoming, outgoing) => {
     await pipeline(Readable.from(body ?? []), outgoing)
   } catch (error) {
     const { code, name } = error as { readonly code?: unknown; readonly name?: unknown }
-    if (code === 'ERR_STREAM_PREMATURE_CLOSE' || name === 'AbortError') return // nobody waits for it any more
+    if (code === 'ERR_STREAM_PREMATURE_CLOSE' || name === 'AbortError') return // the client is gone
     console.error(error)
     if (!outgoing.headersSent) outgoing.writeHead(500)
     outgoing.end()

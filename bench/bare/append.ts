@@ -1,6 +1,6 @@
-// The engine alone: the statements of session/append, on the same tables, one batch under way and the next made of all
-// that came meanwhile. No door, no check of what is sent, no metrics, nobody who listens: what PostgreSQL and its driver
-// take, and nothing else.
+// The engine alone: the statements of session/append on the same tables. One batch is under way; the next one contains all
+// items that came meanwhile. There is no HTTP, no validation, no metrics and no follower. The time is that of PostgreSQL and
+// its driver, and nothing else.
 import { createHash } from 'node:crypto'
 import pg from 'pg'
 import { SESSION_LOCK, SESSION_SEEN, SESSION_WRITE } from '../../packages/server/src/session/append.ts'
@@ -9,7 +9,7 @@ type Item = { readonly session: string; readonly id: string; readonly body: stri
 type Waiting = PromiseWithResolvers<number> & Item
 
 type BareEngine = {
-  /** Resolves with the seq, after the commit. */
+  /** Resolves to the seq, after the commit. */
   append(item: Item): Promise<number>
   close(): Promise<void>
 }
@@ -81,7 +81,7 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     batch.map(({ id }) => id),
     batch.map(() => null),
     batch.map(({ body }) => body),
-    ...[null, null, null].map((none) => batch.map(() => none)), // of no turn, which answers nothing and has no status
+    ...[null, null, null].map((none) => batch.map(() => none)), // no turn, no answered message, no status
   ])
   await client.query('commit')
   return seqs

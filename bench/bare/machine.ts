@@ -1,5 +1,5 @@
-// The engine alone: the statements of task/enqueue, task/claim and task/settle from a script, on the same tables, each in
-// a transaction of its own, one after the other, 64 tasks at a time. No pod, no bodies, no schemas.
+// The engine alone: a script runs the statements of task/enqueue, task/claim and task/settle on the same tables, each in a
+// transaction of its own, one after the other, 64 tasks at a time. There is no pod, no body of a step and no schema.
 import pg from 'pg'
 import { END, RECORD } from '../../packages/server/src/task/settle.ts'
 import { AT_A_TIME, prepare as prepareOurs, STEPS, TRIP } from '../ours/machine.ts'
@@ -8,7 +8,7 @@ import { claimAll, insertAll, joined, runAlone } from './queue.ts'
 
 export { UNFINISHED } from '../ours/machine.ts'
 
-const RECORDED = STEPS.length - 1 // the last one by its end
+const RECORDED = STEPS.length - 1 // the end of the task records the last one
 
 export const prepare: ContestantModule['prepare'] = prepareOurs
 

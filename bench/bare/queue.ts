@@ -1,5 +1,5 @@
-// The engine alone: the statements of task/enqueue, task/claim and task/settle from a script, on the same tables, each in
-// a transaction of its own, one after the other. No pod, no beat, no handler, nobody who is woken.
+// The engine alone: a script runs the statements of task/enqueue, task/claim and task/settle on the same tables, each in a
+// transaction of its own, one after the other. There is no pod, no beat, no handler and no hint that wakes anybody.
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { uuidV7 } from '@fleetline/protocol'
@@ -48,7 +48,7 @@ export async function insertAll(
       all(1),
       all('default'),
       all(machine),
-      all(null), // whichever shape is run
+      all(null), // no shape: prefers the one that a live pod runs
       all(PRIORITY),
       all(null),
       all(null),
@@ -57,7 +57,7 @@ export async function insertAll(
   }
 }
 
-/** A pod as a row, and the track of the machine. */
+/** Adds a row for a pod. Resolves to its id and the track of the machine. */
 export async function joined(client: pg.Client, machine: string): Promise<Self> {
   const { rows } = await client.query<Self>(
     `insert into fleetline.pods (name, version, tracks)
@@ -70,7 +70,7 @@ export async function joined(client: pg.Client, machine: string): Promise<Self> 
 
 type Self = { readonly pod: number; readonly track: number }
 
-/** In a transaction of its own: at most so many of the track. */
+/** Claims at most `most` tasks of the track, in a transaction of its own. */
 export async function claimAll(client: pg.Client, { pod, track }: Self, most: number): Promise<Claim[]> {
   const asks = [{ track, group: 0, room: most }]
   return inTransaction(client, (query) => claim(query, { pod, asks, most, suspects: 1, turn: 0 }))
@@ -93,7 +93,7 @@ async function drain(client: pg.Client, run: (number: number) => void, signal: A
   }
 }
 
-/** One statement in a transaction. */
+/** Runs one statement in a transaction. */
 export async function runAlone(client: pg.Client, text: string, values: readonly unknown[]): Promise<void> {
   await inTransaction(client, (query) => query(text, values))
 }

@@ -1,5 +1,5 @@
-// Fleetline as an application would run it: a whole pod, with its doors, beat and metrics, 64 tasks at a time. The machine
-// `trip` has three transitions that return at once; `long` has 32, and hands off at the first that it comes to.
+// Fleetline as an application would run it: a whole pod, with its HTTP servers, beat and metrics, 64 tasks at a time. The
+// machine `trip` has three transitions that return at once. `long` has 32, and hands off at the first one that it runs.
 import { TASK_LIMITS } from '@fleetline/protocol'
 import { z } from 'zod'
 import { createPod, loadConfig, machine, type Machine, type Pod } from '../../packages/server/src/index.ts'
@@ -48,7 +48,7 @@ function podOf(url: string, run: Run): Pod {
     databaseUrl: url,
     port: '0',
     operatorPort: '0',
-    unreadyMs: '0', // nobody waits for a balancer
+    unreadyMs: '0', // there is no load balancer to wait for
     logLevel: 'error',
     slots: String(AT_A_TIME),
   }

@@ -1,4 +1,4 @@
-// Fleetline as an application would run it: a whole pod in each process, with its doors, beat and metrics.
+// Fleetline as an application would run it: a whole pod in each process, with its HTTP servers, beat and metrics.
 import { TASK_LIMITS } from '@fleetline/protocol'
 import { createPod, loadConfig, task, type Pod, type Machine } from '../../packages/server/src/index.ts'
 import { migrateUp } from '../../packages/server/src/store/migrate.ts'
@@ -7,7 +7,7 @@ import type { ContestantModule } from '../support/contestant.ts'
 export const UNFINISHED = `select exists (select from fleetline.tasks) as unfinished`
 export const MACHINE = 'work'
 
-// A handler that returns at once: as many slots as the queue settles in one batch.
+// The handler returns at once, so a pod has as many slots as the queue settles in one batch.
 const SLOTS = '500'
 
 export const prepare: ContestantModule['prepare'] = async (url) => {
@@ -53,7 +53,7 @@ function workOf(run: (number: number) => void): Machine {
 }
 
 function podOf(url: string, tasks: readonly Machine[]): Pod {
-  const doors = { port: '0', operatorPort: '0', unreadyMs: '0' } // nobody waits for a balancer
+  const doors = { port: '0', operatorPort: '0', unreadyMs: '0' } // there is no load balancer to wait for
   const flags = { databaseUrl: url, ...doors, logLevel: 'error', slots: SLOTS }
   return createPod(loadConfig({ environment: {}, flags }), { tasks })
 }

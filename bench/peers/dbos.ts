@@ -1,5 +1,5 @@
-// DBOS: a workflow of three steps that return at once. Started and awaited 64 at a time in its own process, which spares it
-// the polling of its queues; with 20 connections.
+// DBOS: a workflow of three steps that return at once. Its own process starts and awaits 64 at a time, which spares it the
+// polling of its queues. It has 20 connections.
 import { DBOS } from '@dbos-inc/dbos-sdk'
 import type { ContestantModule } from '../support/contestant.ts'
 
@@ -33,7 +33,7 @@ export const prepare: ContestantModule['prepare'] = async (url) => {
 export const open: ContestantModule['open'] = async (url) => {
   await launched(url)
   const enqueueAll = async (numbers: readonly number[]) => {
-    const left = numbers.values() // of which each of so many takes the next
+    const left = numbers.values() // each of the 64 loops takes the next one
     const runAll = async () => {
       for (const number of left) await (await DBOS.startWorkflow(trip)(number)).getResult()
     }

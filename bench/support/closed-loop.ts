@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 
 export type Acked = { readonly session: string; readonly id: string; readonly seq: number }
-/** Resolves with the seq. */
+/** Resolves to the seq. */
 type Send = (session: string, id: string) => Promise<number>
 
 type Loop = {
@@ -11,14 +11,14 @@ type Loop = {
   readonly senders: readonly Send[]
   readonly warmMs: number
   readonly measuredMs: number
-  /** Of the message ids, so that no two loops share one. */
+  /** Begins every message id, so that no two loops share one. */
   readonly prefix: string
 }
 
 export type Measured = {
   readonly rate: number
   readonly latenciesMs: readonly number[]
-  /** Also those of the warm-up. */
+  /** Includes those of the warm-up. */
   readonly acked: readonly Acked[]
 }
 

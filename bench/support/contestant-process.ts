@@ -1,4 +1,4 @@
-// One process of a contestant: it does what it is told over the channel to its parent, one order at a time.
+// One process of a contestant. It carries out the orders that its parent sends over a channel, one at a time.
 import { flushCompileCache } from 'node:module'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Aim, Contestant, ContestantModule } from './contestant.ts'
@@ -6,12 +6,12 @@ import { nowMs } from './now.ts'
 
 export type Orders = {
   enqueueAll(from: number, count: number): { ms: number }
-  /** Callers with one task under way each, for a time. */
+  /** For `ms`, callers enqueue tasks, each with one under way. */
   enqueueSingly(from: number, callers: number, ms: number): { count: number; ms: number }
-  /** At a steady pace, whether the last is answered or not. */
+  /** Enqueues at a steady pace, without waiting for earlier answers. */
   enqueueSteadily(from: number, count: number, perSecond: number): { startedMs: number[] }
   work(aim: Aim): void
-  /** What has run since it works, and when. */
+  /** Returns the tasks that have run since `work`, and when. */
   stop(): { ran: number[]; atMs: number[] }
 }
 

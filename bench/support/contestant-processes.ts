@@ -16,7 +16,7 @@ export type ContestantProcess = {
 
 type Answer = { readonly value?: unknown; readonly error?: string }
 
-/** Answers when it is open. */
+/** Resolves when the contestant is open. */
 export async function startContestant(scope: Scope, module: string, url: string): Promise<ContestantProcess> {
   const child = fork(join(import.meta.dirname, 'contestant-process.ts'), [module, url], {
     execArgv: ['--conditions=fleetline-source'],

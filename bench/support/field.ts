@@ -9,7 +9,7 @@ import type { ContestantModule } from './contestant.ts'
 export type Field = {
   start(count: number): Promise<ContestantProcess[]>
   untilEmpty(): Promise<void>
-  /** As much is done between two cells for each: what one left behind costs the next nothing. */
+  /** Runs the same clean-up before each measurement, so that leftovers of one cost the next nothing. */
   tidy(): Promise<void>
   close(): Promise<void>
 }
@@ -21,7 +21,7 @@ type Place = {
   readonly isTidy: boolean
 }
 
-const PATIENCE_MS = 120_000 // a process died, or a task was lost
+const PATIENCE_MS = 120_000 // after this, a process has died or a task is lost
 const LOOK_MS = 20
 
 export async function openField(
@@ -33,7 +33,7 @@ export async function openField(
   const url = cluster.urlOf(database)
   await cluster.admin(`create database ${database}`)
   await prepare(url)
-  const client = new pg.Client(url) // one for all looks: a connection costs as much as some tasks
+  const client = new pg.Client(url) // one for all polls: opening a connection costs as much as some tasks
   await client.connect()
   return {
     start: (count) => Promise.all(Array.from({ length: count }, () => startContestant(scope, module, url))),
@@ -55,7 +55,7 @@ export async function openField(
   }
 }
 
-/** How many numbers did not run, and how often one ran again. */
+/** How many numbers did not run, and how many runs were repeats. */
 export function missed(
   ran: readonly number[],
   count: number,

@@ -1,5 +1,5 @@
-// One connection that sends JSON, one request under way at a time. Node's own clients cost the generator as much as the
-// request costs the pod, and both share a machine: this one writes a request and looks for the end of its answer.
+// One connection that sends JSON, one request under way at a time. With Node's own clients, a request costs the bench as much as
+// the pod, and both share a machine. So this client only writes a request and looks for the end of its answer.
 import { once } from 'node:events'
 import { connect } from 'node:net'
 

@@ -1,31 +1,31 @@
-// What a bench says: ratios, times and counts under names that tools read, a table for people, the machine and the commit.
+// What a bench reports: ratios, times and counts under names that tools read, a table for people, the machine and the commit.
 import { execFileSync } from 'node:child_process'
 import { cpus, release, totalmem } from 'node:os'
 import type { Scope } from '../../packages/server/test/support/cleanup.ts'
 import type { Cluster } from '../../packages/server/test/support/cluster.ts'
 
-/** `smoke` is for the gate: as small as can be, without peers, to see that it runs and loses nothing. */
+/** `smoke` is for the gate: the smallest size, without peers, to check that the bench runs and loses nothing. */
 export type Size = 'full' | 'quick' | 'smoke'
 export type Bench = (options: BenchOptions, scope: Scope) => Promise<Report>
 export type BenchOptions = {
   readonly size: Size
-  /** A server of production's settings and these. */
+  /** Starts a server with the settings of production and these. */
   readonly startServer: (settings?: Readonly<Record<string, string>>) => Promise<Cluster>
 }
 
 export type Report = {
   readonly ratios: Readonly<Record<string, number>>
-  /** In ms, where a ratio would say nothing. */
+  /** In ms, where a ratio would mean nothing. */
   readonly times?: Readonly<Record<string, number>>
   readonly counts: Readonly<Record<string, number>>
   readonly table: readonly (readonly (string | number)[])[]
-  /** What must not be, whatever the speed. */
+  /** What must never happen, at any speed. */
   readonly faults: readonly string[]
-  /** Whose, if there was one. */
+  /** The version of the server, if there was one. */
   readonly postgres?: string
 }
 
-/** A server of a bench: what production has, where the servers of tests differ. */
+/** The settings of a bench's server: those of production, where the servers of tests differ from it. */
 export const DURABLE = {
   fsync: 'on',
   autovacuum: 'on',
@@ -62,7 +62,7 @@ export async function versionOf(cluster: Cluster): Promise<string> {
   return String(rows[0]!['server_version']).split(' ')[0]!
 }
 
-/** Markdown, the first row above the line. */
+/** Returns a Markdown table. The first row is its head. */
 export function tableOf([head = [], ...rows]: Report['table']): string {
   return [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n')
 }

@@ -1,5 +1,5 @@
-// Cells side by side: every round runs each of them once, forwards and backwards in turn, so that a machine whose speed
-// drifts favours none; a ratio is made round by round.
+// Runs cells side by side. Every round runs each cell once, and every other round runs them backwards, so that a machine whose
+// speed drifts favours none. A ratio is computed round by round.
 
 export type Cell<Result> = { readonly name: string; readonly run: (round: number) => Promise<Result> }
 

@@ -1,22 +1,22 @@
-// W0: many calls at once, on pods that have just started, each of them long. Without a limit: how long the last one waits until
-// it is sent. With one: what the first burst costs, and what is refused behind it.
+// W0: many long calls at once, on pods that have just started. If the provider has no limit: how long the last call waits until
+// it is sent. If it has one: how many calls it rejects in the first burst, and how many after it.
 import { chanceOf } from './chance.ts'
 import type { Entrant } from './entrant.ts'
 import { createTimeline } from './timeline.ts'
 import { CALL } from './workloads.ts'
 
 type Burst = {
-  /** When the last call was sent that was not refused. */
+  /** When the last accepted call was sent. */
   readonly lastBegunMs: number
   readonly refusedAtFirst: number
-  /** Of what was sent behind the first burst. */
+  /** Of the calls sent after the first burst. */
   readonly refusedLaterPercent: number
 }
 
 const PODS = 4
 const CALLS_EACH = 200
 const WHOLE_MS = { mean: 10_000, cv: 0.2 }
-const FIRST_MS = 1_000 // of the burst
+const FIRST_MS = 1_000 // calls sent before this are the first burst
 const TICK_MS = 20
 const END_MS = 600_000
 
@@ -37,7 +37,7 @@ export function simulateBurst({ open }: Entrant, takes: number, seed: number): B
     if (!hasRoom()) {
       counts[isLater ? 'refusedLater' : 'refusedAtFirst'] += 1
       return timeline.at(sentAtMs + CALL.refusedMs, () => {
-        waiting.set(pod, waiting.get(pod)! + 1) // who was refused asks again
+        waiting.set(pod, waiting.get(pod)! + 1) // a rejected call is sent again
         fleet.ended(pod, { kind: 'refused', sentAtMs, waitMs: undefined })
       })
     }

@@ -1,4 +1,4 @@
-// Chance from a seed: the same numbers for the same seed and name, on every machine.
+// Random numbers from a seed: the same numbers for the same seed and name, on every machine.
 
 export type Chance = {
   /** From 0 to below 1. */

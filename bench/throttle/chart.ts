@@ -1,11 +1,11 @@
-// A workload as a picture: for each entrant what it would have sent, what was in flight, and what was refused, over the time.
+// A workload as a picture: for each entrant its limit, its calls in flight and its rejected calls, over time.
 import type { Run, Sample } from './simulate.ts'
 import type { Workload } from './workloads.ts'
 
 type Shown = { readonly name: string; readonly run: Run }
 
 const PANEL = { width: 300, height: 110, gap: 28, left: 44, top: 46 }
-/** What is above `clipped` is drawn at the edge: who hammers would hide the others. */
+/** Values above `clipped` are drawn at the edge. Otherwise an entrant that sends far too much would hide the others. */
 const ROWS = [
   { title: 'limit of all pods', of: ({ limit }: Sample) => limit, isOfCapacity: true, clipped: 240 },
   { title: 'in flight', of: ({ inFlight }: Sample) => inFlight, isOfCapacity: true, clipped: 240 },

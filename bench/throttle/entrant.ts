@@ -6,7 +6,7 @@ import type { Timeline } from './timeline.ts'
 export type World = {
   readonly timeline: Timeline
   readonly chance: Chance
-  /** Whether the provider would take one more: for the oracle alone. */
+  /** Whether the provider would accept one more call. Only the oracle may ask. */
   readonly hasRoom: () => boolean
 }
 export type Fleet = {
@@ -14,7 +14,7 @@ export type Fleet = {
   maySend(pod: number): boolean
   sent(pod: number): void
   ended(pod: number, end: CallEnd): void
-  /** How much all pods together would have in flight. */
+  /** How many calls all pods together may have in flight. */
   limit(): number
 }
 export type Entrant = { readonly name: string; readonly open: (world: World) => Fleet }
@@ -47,15 +47,15 @@ function eachAlone(
   return { name, open }
 }
 
-/** A number that somebody has configured, right for the steady workload. */
+/** A configured number that is right for the steady workload. */
 export const FIXED: Entrant = eachAlone('fixed', 10, (limit) => limit)
 
-/** As TCP had it first: one more a success, half at a refusal. */
+/** As in early TCP: a success raises the limit by one, a rejection halves it. */
 export const AIMD: Entrant = eachAlone('AIMD', 20, (limit, kind) =>
   kind === 'ok' ? Math.min(200, limit + 1) : kind === 'refused' ? Math.max(1, limit / 2) : limit,
 )
 
-/** Knows what the provider takes. */
+/** Knows how many calls the provider accepts. */
 export const ORACLE: Entrant = {
   name: 'oracle',
   open: ({ hasRoom }) => ({

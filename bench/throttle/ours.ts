@@ -1,7 +1,7 @@
-// Fleetline in virtual time: the gate of every pod, the load that it tells, the row that the leader makes and the lease that
-// comes of it are those of the product. What stands in for PostgreSQL is a row, a map of loads, and the time that a pod's
-// statement takes; the leader's takes none. Queue, claims and the line of those who wait are not simulated: every pod has
-// more to send than it may.
+// Fleetline in virtual time. The product's own functions compute the gate of every pod, the load that it reports, the row of
+// the leader and the lease that results. A row, a map of loads, and the time that a pod's statement takes stand in for
+// PostgreSQL; the leader's statement takes no time. The queue, claims and waiting calls are not simulated: every pod has more
+// to send than it may.
 import { createGate, type Gate } from '../../packages/server/src/throttle/pod/gate.ts'
 import { LEASE_MS } from '../../packages/server/src/throttle/fleet/lease.ts'
 import {
@@ -17,15 +17,15 @@ import type { Chance } from './chance.ts'
 import type { Entrant, Fleet, World } from './entrant.ts'
 import type { Timeline } from './timeline.ts'
 
-const WAY_MS = 5 // to the database, and from it
+const WAY_MS = 5 // to the database, and the same back
 const BACKGROUND = { start: START, most: 200 }
-const AWAITED = { start: 1_000, most: 1_000 } // an agent of its own: as many as a pod has slots for turns
+const AWAITED = { start: 1_000, most: 1_000 } // an agent's own downstream: as many calls as a pod has slots for turns
 
 type Store = { row: LedgerRow | undefined; pauseUntilMs: number; readonly told: Map<number, ToldLoad> }
 
 /** Work that nobody waits for. */
 export const OURS: Entrant = oursWith('ours', BACKGROUND)
-/** Turns of an agent. */
+/** Turns of an agent, for which people wait. */
 export const OURS_AWAITED: Entrant = oursWith('ours, awaited', AWAITED)
 
 function oursWith(name: string, rules: Rules): Entrant {
@@ -36,7 +36,7 @@ function oursWith(name: string, rules: Rules): Entrant {
     return {
       join: (pod) => void pods.set(pod, gateOf({ timeline, chance, store, pod, rules })),
       maySend: (pod) => pods.get(pod)!.waiters.tryEnter(),
-      sent: () => undefined, // what passed has its permit
+      sent: () => undefined, // `tryEnter` has taken the permit already
       ended: (pod, end) => pods.get(pod)!.end(end),
       limit: () => [...pods.values()].reduce((sum, gate) => sum + capOf(gate.window(), timeline.now()), 0),
     }
@@ -63,9 +63,9 @@ type Made = {
   readonly rules: Rules
 }
 
-/** Of a pod that tells and reads, round after round, as `throttle/fleet/rounds` does. */
+/** The gate of a pod. In each round it reports its load and reads its share, as `throttle/fleet/rounds` does. */
 function gateOf({ timeline, chance, store, pod, rules }: Made): Gate {
-  const clock = { now: timeline.now, monotonicMs: timeline.now, sleep: () => Promise.resolve() } // nobody waits in line
+  const clock = { now: timeline.now, monotonicMs: timeline.now, sleep: () => Promise.resolve() } // no call waits
   const random = { unit: chance.unit, bytes: () => new Uint8Array() }
   const meter = { asked: () => undefined, ended: () => undefined }
   let [isRung, rounds] = [false, 0]
@@ -86,14 +86,14 @@ function gateOf({ timeline, chance, store, pod, rules }: Made): Gate {
       })
     })
   }
-  /** Looks whether it was rung as often as a round may come. */
+  /** Checks for news every `LEAST_MS`, the shortest time between rounds. Runs a round on news, or at `lastMs`. */
   const waitFrom = (nth: number, lastMs: number) => {
     timeline.at(timeline.now() + LEAST_MS, () => {
       if (nth === rounds && (isRung || timeline.now() >= lastMs)) round()
       else if (nth === rounds) waitFrom(nth, lastMs)
     })
   }
-  timeline.at(timeline.now() + chance.unit() * LEAST_MS, round) // it comes into use
+  timeline.at(timeline.now() + chance.unit() * LEAST_MS, round) // the downstream comes into use
   return gate
 }
 

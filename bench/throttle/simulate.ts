@@ -1,5 +1,5 @@
-// One run: pods that always have more to send, an entrant that holds them back, a provider that takes so many at once and
-// refuses the others. The same seed gives the same bytes; the nth call that is taken on takes as long whoever sent it.
+// One run: pods that always have more to send, an entrant that limits them, and a provider that accepts a number of concurrent
+// calls and rejects the others. The same seed gives the same bytes. The nth accepted call takes equally long, whoever sent it.
 import type { CallEnd } from '../../packages/server/src/throttle/pod/window.ts'
 import { chanceOf } from './chance.ts'
 import type { Entrant } from './entrant.ts'
@@ -10,7 +10,7 @@ export type Run = {
   readonly sent: number
   readonly refused: number
   readonly done: number
-  /** By a pod that had been told to wait, before that was over. */
+  /** Calls that a pod sent before its Retry-After was over. */
   readonly insideRetryAfter: number
   readonly samples: readonly Sample[]
 }
@@ -19,11 +19,11 @@ export type Sample = {
   readonly capacity: number
   readonly limit: number
   readonly inFlight: number
-  /** Since the last sample, a second. */
+  /** Rejected calls per second, since the last sample. */
   readonly refused: number
 }
 
-const TICK_MS = 20 // time alone may open a gate
+const TICK_MS = 20 // a gate may open without an event, because time has passed
 const SAMPLE_MS = 2_000
 
 export function simulate(
@@ -75,7 +75,7 @@ export function simulate(
       fleet.join(joined.length + 1)
       joined.push(joined.length + 1)
     }
-    const first = Math.floor(timeline.now() / TICK_MS) % joined.length // nobody is always the first
+    const first = Math.floor(timeline.now() / TICK_MS) % joined.length // no pod is always the first
     for (let n = 0; n < joined.length; n += 1) fill(joined[(first + n) % joined.length]!)
     timeline.at(timeline.now() + TICK_MS, tick)
   }

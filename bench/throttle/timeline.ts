@@ -1,9 +1,9 @@
-// Virtual time: events in their order, those of one moment in the order in which they were set. No clock is read.
+// Virtual time: events run in order. Events of the same moment run in the order in which they were set. No clock is read.
 
 export type Timeline = {
   readonly now: () => number
   at(ms: number, event: () => void): void
-  /** Runs all events up to then. */
+  /** Runs all events up to this time. */
   run(untilMs: number): void
 }
 type Event = { readonly ms: number; readonly nth: number; readonly run: () => void }

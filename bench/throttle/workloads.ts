@@ -1,15 +1,15 @@
-// What is simulated: a provider whose limit on calls in flight nobody is told, and pods that have more to send than it takes.
+// The simulated workloads: a provider with an unknown limit on concurrent calls, and pods that have more to send than it accepts.
 
 export type Workload = {
   readonly name: string
   readonly what: string
   readonly endMs: number
-  /** How much the provider takes at that time. */
+  /** How many concurrent calls the provider accepts at that time. */
   readonly capacityAt: (ms: number) => number
-  /** How many pods there are at that time; they only become more. */
+  /** How many pods run at that time. The number never falls. */
   readonly podsAt: (ms: number) => number
 }
-/** What a refusal costs: nothing, or a Retry-After, which every entrant obeys by pausing the pod that was told. */
+/** What a rejection costs: nothing, or a Retry-After. Every entrant obeys it by pausing the pod that received it. */
 export type Variant = { readonly name: string; readonly retryAfterMs: number | undefined }
 
 export const CALL = {

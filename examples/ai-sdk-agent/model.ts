@@ -1,4 +1,4 @@
-// Stands where yours would, for example `openai('gpt-5-mini')` of `@ai-sdk/openai`: says again what it was told.
+// Stands in for your model, for example `openai('gpt-5-mini')` of `@ai-sdk/openai`. It repeats the message that it gets.
 import { simulateReadableStream } from 'ai'
 import { MockLanguageModelV4 } from 'ai/test'
 

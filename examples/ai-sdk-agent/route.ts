@@ -1,4 +1,4 @@
-// An agent with the AI SDK: the route of its chat pages as it is, but for `verify` and `onError`.
+// An agent with the AI SDK: the same route that its chat pages call. Only `verify` and `onError` are added.
 import { convertToModelMessages, createUIMessageStreamResponse, streamText, toUIMessageStream } from 'ai'
 import type { UIMessage } from 'ai'
 import { onError, SignatureError, verify } from 'fleetline/agent'
@@ -10,7 +10,7 @@ export async function POST(request: Request): Promise<Response> {
     const result = streamText({
       model,
       messages: await convertToModelMessages(messages as UIMessage[]),
-      abortSignal: request.signal, // of a reply that was stopped
+      abortSignal: request.signal, // aborted when the reply is stopped
     })
     return createUIMessageStreamResponse({ stream: toUIMessageStream({ stream: result.stream, onError }) })
   } catch (error) {

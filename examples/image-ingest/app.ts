@@ -1,5 +1,5 @@
-// Images from a server into a folder that all pods see. A pod may be killed at any point: a file under its own name is
-// whole, and what is still being written has a name that nobody looks for.
+// Copies images from a server into a folder that all pods see. A pod may be killed at any point: a file with its final name is
+// complete, and a file that is still being written has a temporary name.
 import { createHash, randomUUID } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { mkdir, open, readdir, readlink, rename, rm, symlink } from 'node:fs/promises'
@@ -65,13 +65,13 @@ function linkOf(name: string): string {
   return resolve(IMAGES_TO, 'active', name)
 }
 
-/** On the disk when it is closed. */
+/** The data is on the disk when the file is closed. */
 function fileOf(path: string) {
   return createWriteStream(path, { flush: true })
 }
 
-/** Every attempt writes to a name of its own, as one before it may not know yet that it is over. What that has left is
- *  removed; should it do so to ours, our rename fails, and we are tried again. */
+/** Every attempt writes to its own temporary file, because an earlier attempt may still be running. It deletes the temporary
+ *  files of earlier attempts. If an earlier attempt deletes ours, our rename fails and the step is retried. */
 async function whole(task: string, path: string, write: (part: string) => Promise<void>): Promise<void> {
   const [folder, ours] = [dirname(path), `${basename(path)}.${task}.`]
   await mkdir(folder, { recursive: true })
@@ -87,13 +87,13 @@ async function whole(task: string, path: string, write: (part: string) => Promis
   }
 }
 
-/** Its names, too: once this step is recorded, it does not run again. */
+/** Writes the file's name to the disk, too: once the step is recorded, it does not run again. */
 async function onDisk(folder: string): Promise<void> {
   const handle = await open(folder)
   await handle.sync().finally(() => handle.close())
 }
 
-/** Counts every chunk into the hash, and takes its time if it was told to. */
+/** Adds every chunk to the hash, and waits after each one if a speed is set. */
 function paced(hash: ReturnType<typeof createHash>, signal: AbortSignal) {
   return async function* (chunks: AsyncIterable<Buffer>) {
     for await (const chunk of chunks) {

@@ -1,5 +1,5 @@
-// A provider, to try permits with: it answers after 300 ms on PORT (8080), six calls at once, and tells nobody how many that
-// is. What is over it refuses with 429. GET /books tells what it did.
+// A provider to try permits with, on PORT (8080). It answers after 300 ms. It accepts six concurrent calls, tells nobody this
+// limit, and rejects further calls with 429. GET /books shows what it did.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'

@@ -135,7 +135,7 @@ function createReceipts() {
     const receipt = waiting.get(id)
     if (receipt) waiting.set(id, { ...receipt, known: { ...receipt.known, ...known } })
   }
-  /** A message that is stored was sent, whatever came after. */
+  /** Resolves instead if the message is known to be stored. */
   const reject = (id: string, error: Error) =>
     end(id, ({ resolve, reject, known: { seq, ...rest } }) =>
       seq === undefined ? reject(error) : resolve({ seq, ...rest }),

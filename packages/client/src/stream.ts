@@ -1,6 +1,6 @@
 // Follows a session's events, from whichever pod answers. If the stream ends, is lost, or is silent for 40 s (a pod sends
-// something every 20 s), it is opened again after the last event that was taken. It waits for a random time from a range that
-// doubles; when the device wakes up, it does not wait. A refusal by a pod ends it.
+// something every 20 s), it is opened again after the last event that was taken. Each retry waits for a random time from a
+// range that doubles; when the device wakes up, there is no wait. A refusal by a pod ends it.
 //
 //   connection   connecting ──▶ live ◀──▶ stale (just lost) ──▶ offline (for 5 s) ──▶ live
 //                any ──▶ refused, finally
@@ -144,7 +144,7 @@ function standingOf({ clock, onConnection }: Deps) {
     found = new AbortController()
     clock.sleep(OFFLINE_MS, found.signal).then(
       () => become('offline'),
-      () => undefined, // found
+      () => undefined, // live again, or ended
     )
   }
   seek()

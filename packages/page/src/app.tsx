@@ -1,4 +1,4 @@
-// The page: the fleet above, two devices below, and beside them what happened.
+// The page: the pods on top, two devices below, and beside them the fleet's work and the list of events.
 import { Chat } from './chat.tsx'
 import { replyOf, type Device } from './device.ts'
 import { Events } from './events.tsx'
@@ -6,6 +6,7 @@ import { Fleet } from './fleet.tsx'
 import type { Stage } from './scene.ts'
 import { useStore } from './store.ts'
 import { Top } from './top.tsx'
+import { Work } from './work.tsx'
 
 type Props = { readonly stage: Stage; readonly devices: readonly [Device, Device] }
 
@@ -27,7 +28,15 @@ export function App({ stage, devices }: Props) {
           const home = scene?.pods[index % scene.pods.length]?.name
           return <Chat key={device.name} device={device} home={home} pods={scene?.pods ?? []} />
         })}
-        <Events events={scene?.events ?? []} laptop={laptop.lines} phone={phone.lines} />
+        <aside>
+          <Work work={scene?.work ?? null} />
+          <Events
+            events={scene?.events ?? []}
+            laptop={laptop.lines}
+            phone={phone.lines}
+            stopped={laptop.snapshot.turn?.state === 'stopped' ? laptop.snapshot.turn.id : null}
+          />
+        </aside>
       </main>
     </>
   )

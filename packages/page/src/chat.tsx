@@ -1,12 +1,12 @@
-// A device as it is shown: through which pod it hears, the conversation, and where to write.
+// A device on the page: the pod through which it reads, the conversation, and the box for messages.
 import type { Status } from '@fleetline/client'
 import { useState } from 'preact/hooks'
 import type { ScenePod } from '../../server/src/cli/dev/page/wire.ts'
 import { replyOf, type Device, type DeviceView } from './device.ts'
-import { Attempts, MessageRow } from './message.tsx'
-import { usePinned } from './pinned.ts'
+import { Asked, Attempts, MessageRow } from './message.tsx'
+import { usePinned, type Pinned } from './pinned.ts'
 import { useStore } from './store.ts'
-import { haltWords, linkWords } from './words.ts'
+import { haltWords, linkWords, waitWords } from './words.ts'
 
 type Props = {
   readonly device: Device
@@ -26,6 +26,7 @@ const LIVE: ReadonlySet<Status> = new Set<Status>(['waiting', 'working', 'stream
 export function Chat({ device, home, pods }: Props) {
   const view = useStore(device)
   const [tone, text] = linkWords(view.snapshot, view.pod, home)
+  const pinned = usePinned<HTMLDivElement>(view)
   return (
     <section class="device" aria-label={`Ann's ${device.name}`}>
       <header>
@@ -35,58 +36,96 @@ export function Chat({ device, home, pods }: Props) {
           {text}
         </div>
       </header>
-      <Log device={device} view={view} pods={pods} />
-      <Composer device={device} isLive={LIVE.has(view.snapshot.status)} />
+      <Log device={device} view={view} pods={pods} pinned={pinned} />
+      <Composer device={device} isLive={LIVE.has(view.snapshot.status)} onSend={pinned.toEnd} />
     </section>
   )
 }
 
-type LogProps = Pick<Props, 'device' | 'pods'> & { readonly view: DeviceView }
+type LogProps = Pick<Props, 'device' | 'pods'> & {
+  readonly view: DeviceView
+  readonly pinned: Pinned<HTMLDivElement>
+}
 
-function Log({ device, view, pods }: LogProps) {
-  const { messages, trails } = view
-  const { turn, status } = view.snapshot
-  const halt = haltWords(replyOf(view), pods)
-  const hidden = Math.max(0, messages.length - SHOWN)
-  const isSilent = LIVE.has(status) && messages.at(-1)?.delivery !== 'open'
-  const { ref, onScroll } = usePinned<HTMLDivElement>(view)
-  const label = `What is said, on Ann's ${device.name}`
+function Log({ device, view, pods, pinned }: LogProps) {
+  const { ref, onScroll, isAtEnd, toEnd } = pinned
+  const jump = () => {
+    toEnd()
+    ref.current?.focus() // the button goes away
+  }
   return (
-    <div
-      class="log"
-      role="log"
-      aria-label={label}
-      aria-busy={LIVE.has(status)}
-      tabIndex={0}
-      ref={ref}
-      onScroll={onScroll}
-    >
-      {hidden > 0 && <p class="hint">… and what was said before: {hidden} in the log</p>}
-      {messages.length === 0 && <p class="hint">Say something, on either device. Then kill a pod.</p>}
-      {messages.slice(hidden).map((message) => {
-        const halted = message.delivery === 'open' ? halt : null
-        const trail = message.turn === undefined ? undefined : trails.get(message.turn)
-        return <MessageRow key={message.id} message={message} trail={trail} device={device} halt={halted} />
-      })}
-      {isSilent && turn && (
-        <div class="reply">
-          <div class="text open" />
-          <Attempts trail={trails.get(turn.id)} halt={halt} />
-        </div>
-      )}
-      {status === 'failed' && (
-        <p class="refusal">The reply has failed: {turn?.error?.message ?? 'it does not say why'}</p>
+    <div class="log-frame">
+      <div
+        class="log"
+        role="log"
+        aria-label={`What is said, on Ann's ${device.name}`}
+        aria-busy={LIVE.has(view.snapshot.status)}
+        tabIndex={0}
+        ref={ref}
+        onScroll={onScroll}
+      >
+        <Conversation device={device} view={view} pods={pods} />
+      </div>
+      {!isAtEnd && (
+        <button class="latest" onClick={jump}>
+          Jump to latest ↓
+        </button>
       )}
     </div>
   )
 }
 
-type ComposerProps = { readonly device: Device; readonly isLive: boolean }
+function Conversation({ device, view, pods }: Omit<LogProps, 'pinned'>) {
+  const { messages, trails } = view
+  const { turn, status } = view.snapshot
+  const nowMs = Date.now()
+  const halt = haltWords(replyOf(view), pods, nowMs)
+  const hidden = Math.max(0, messages.length - SHOWN)
+  const isSilent = LIVE.has(status) && messages.at(-1)?.delivery !== 'open'
+  const shown = messages.slice(hidden)
+  const asked = (seq: number | undefined) =>
+    seq === undefined
+      ? undefined
+      : shown.findLast((one) => one.role === 'user' && one.seq !== null && one.seq <= seq)
+  const askedNow = turn ? (turn.answers.to ?? turn.answers.from) : undefined
+  return (
+    <>
+      {hidden > 0 && <p class="hint">… and what was said before: {hidden} in the log</p>}
+      {messages.length === 0 && <p class="hint">Say something, on either device. Then kill a pod.</p>}
+      {shown.map((message) => {
+        const halted = message.delivery === 'open' ? halt : null
+        const trail = message.turn === undefined ? undefined : trails.get(message.turn)
+        const answers = message.delivery === 'open' ? askedNow : message.answers
+        const row = { message, trail, device, halt: halted, asked: asked(answers) }
+        return <MessageRow key={message.id} {...row} />
+      })}
+      {isSilent && turn && (
+        <div class="reply">
+          <Asked message={asked(askedNow)} device={device} />
+          <div class="text open" />
+          <Attempts trail={trails.get(turn.id)} halt={halt} wait={waitWords(turn, nowMs)} />
+        </div>
+      )}
+      {status === 'failed' && (
+        <p class="refusal">The reply has failed: {turn?.error?.message ?? 'it does not say why'}</p>
+      )}
+    </>
+  )
+}
 
-function Composer({ device, isLive }: ComposerProps) {
+type ComposerProps = {
+  readonly device: Device
+  readonly isLive: boolean
+  readonly onSend: () => void
+}
+
+function Composer({ device, isLive, onSend }: ComposerProps) {
   const [draft, setDraft] = useState('')
-  const stop = () => void device.stop().catch(() => undefined) // what is shown tells
-  const send = (text: string) => void device.send(text).sent.catch(() => undefined) // its row tells
+  const stop = () => void device.stop().catch(() => undefined) // the page shows the outcome
+  const send = (text: string) => {
+    onSend() // scrolls to the end, so that senders see their own message
+    device.send(text).sent.catch(() => undefined) // the row of the message shows the outcome
+  }
   const sendDraft = () => {
     if (draft.trim() === '') return
     send(draft)

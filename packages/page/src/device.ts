@@ -3,6 +3,7 @@
 import { createClient, type Message, type Session, type Snapshot } from '@fleetline/client'
 import { createCell, type Store } from './store.ts'
 import { linesOf, type Line } from './lines.ts'
+import { keepTrails, recallTrails } from './memory.ts'
 import { steady } from './steady.ts'
 import { follow, type Trail } from './trail.ts'
 import type { Reply } from './words.ts'
@@ -28,6 +29,7 @@ const [MOST_TRAILS, MOST_LINES] = [50, 80]
 const EVENTS = 'text/event-stream'
 
 export function createDevice(name: DeviceName, sessionName: string, now: () => number): Device {
+  const kept = `${sessionName} ${name}`
   let pod: string | null = null
   const hear: typeof fetch = async (input, init) => {
     const answer = await globalThis.fetch(input, init)
@@ -40,11 +42,12 @@ export function createDevice(name: DeviceName, sessionName: string, now: () => n
     snapshot: session.get(),
     messages: [],
     pod,
-    trails: new Map(),
+    trails: recallTrails(kept),
     openedMs: now(),
     lines: [],
   }
   const cell = createCell(first)
+  globalThis.addEventListener('pagehide', () => keepTrails(kept, cell.get().trails))
   session.subscribe(() => cell.set(next(cell.get(), { snapshot: session.get(), pod, name, nowMs: now() })))
   const { send, retry, discard, stop } = session
   return { name, get: cell.get, subscribe: cell.subscribe, send, retry, discard, stop }

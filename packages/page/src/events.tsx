@@ -1,24 +1,25 @@
-// What happens, a line each: to the fleet, to the session, and to either device.
+// The list of events, one line each: of the fleet, of the session, and of both devices.
 import type { SceneEvent } from '../../server/src/cli/dev/page/wire.ts'
-import { lineOf, merged, type Line } from './lines.ts'
+import { lineOf, merged, worthTelling, type Line } from './lines.ts'
 import { usePinned } from './pinned.ts'
 
 type Props = {
   readonly events: readonly SceneEvent[]
-  /** Of the devices. */
+  /** The lines of the two devices. */
   readonly laptop: readonly Line[]
   readonly phone: readonly Line[]
+  /** The id of the last turn, if it was stopped. */
+  readonly stopped: string | null
 }
 
 const LINES = 60
 
-export function Events({ events, laptop, phone }: Props) {
-  const told = events.filter(({ message }) => message !== 'ready') // it has joined, which is told
-  const own = phone.filter(({ about }) => about === 'device') // the rest is what the laptop hears, too
-  const shown = merged(LINES, told.map(lineOf), laptop, own)
+export function Events({ events, laptop, phone, stopped }: Props) {
+  const own = phone.filter(({ about }) => about === 'device') // the laptop receives all other lines, too
+  const shown = merged(LINES, worthTelling(events, stopped).map(lineOf), laptop, own)
   const { ref, onScroll } = usePinned<HTMLOListElement>(shown.at(-1)?.key)
   return (
-    <aside class="events">
+    <section class="events" aria-label="What happens">
       <h2>
         What happens <span>live</span>
       </h2>
@@ -30,6 +31,6 @@ export function Events({ events, laptop, phone }: Props) {
           </li>
         ))}
       </ol>
-    </aside>
+    </section>
   )
 }

@@ -1,4 +1,4 @@
-// The pods: how each stands, which leads, which writes the reply, and what one may do to them.
+// The pods: the state of each, which one leads, which one writes the reply, and buttons to kill, pause and restart them.
 import type { Act, Scene, ScenePod } from '../../server/src/cli/dev/page/wire.ts'
 import type { Stage } from './scene.ts'
 import { isWriting, podWords, type Reply } from './words.ts'
@@ -7,7 +7,7 @@ type Props = {
   readonly scene: Scene
   readonly stage: Stage
   readonly reply: Reply
-  /** Through which pod each device hears. */
+  /** By device: the pod through which it reads. */
   readonly hears: Readonly<Record<string, string | null>>
 }
 
@@ -53,7 +53,7 @@ function PodCard({ pod, scene: { ttlMs, pauseMs }, reply, devices, act }: CardPr
 
 type ActsProps = { readonly pod: ScenePod; readonly pauseMs: number; readonly act: Stage['act'] }
 
-/** Always the same three, so that none goes from under a finger or the focus. */
+/** Always the same three buttons, so that none disappears under a finger or loses the focus. */
 function Acts({ pod: { name, state }, pauseMs, act }: ActsProps) {
   const isPaused = state === 'paused'
   const isUp = state === 'ready' || isPaused

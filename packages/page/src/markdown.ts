@@ -2,6 +2,7 @@
 // the web or nowhere.
 import { lexer, type Token, type Tokens } from 'marked'
 import { h, type ComponentChild, type ComponentChildren } from 'preact'
+import { Code } from './code.ts'
 
 export function markdown(text: string): ComponentChildren {
   try {
@@ -22,7 +23,7 @@ const DRAW: Readonly<Record<string, Draw>> = {
   heading: ({ depth, tokens }: Tokens.Heading, inner) => h(`h${Math.min(depth + 2, 6)}`, null, inner(tokens)),
   paragraph: ({ tokens }: Tokens.Paragraph, inner) => h('p', null, inner(tokens)),
   blockquote: ({ tokens }: Tokens.Blockquote, inner) => h('blockquote', null, inner(tokens)),
-  code: ({ text }: Tokens.Code) => h('pre', null, h('code', null, text)),
+  code: ({ text, lang }: Tokens.Code) => h(Code, { text, language: lang?.split(' ')[0] ?? '' }),
   list: ({ ordered, start, items }: Tokens.List, inner) =>
     h(ordered ? 'ol' : 'ul', start === '' ? null : { start }, inner(items)),
   list_item: ({ tokens, task, checked }: Tokens.ListItem, inner) =>

@@ -1,6 +1,7 @@
 // One message on a device: what a person said, or a reply with the attempts it took.
 import type { Message } from '@fleetline/client'
 import { Fragment } from 'preact'
+import { Copy } from './code.ts'
 import type { Device } from './device.ts'
 import { Parts } from './parts.tsx'
 import { marksOf, type Trail } from './trail.ts'
@@ -9,18 +10,21 @@ type Props = {
   readonly message: Message
   readonly trail: Trail | undefined
   readonly device: Device
-  /** Of a reply that is being said: why it does not go on right now, if it does not. */
+  /** Why a reply that is under way has halted. Null if it has not. */
   readonly halt: string | null
+  /** The message that a reply answers. */
+  readonly asked: Message | undefined
 }
 
-export function MessageRow({ message, trail, device, halt }: Props) {
+export function MessageRow({ message, trail, device, halt, asked }: Props) {
   return message.role === 'user' ? (
-    <div class={`user ${message.delivery}`}>
+    <div class={`user ${message.delivery}`} id={rowOf(device, message)}>
       <div class="said">{textOf(message)}</div>
       <Delivery message={message} device={device} />
     </div>
   ) : (
     <div class="reply">
+      <Asked message={asked} device={device} />
       <Parts parts={message.parts} isOpen={message.delivery === 'open' && halt === null} />
       <Attempts trail={trail} message={message} halt={halt} />
     </div>
@@ -39,7 +43,21 @@ function Delivery({ message: { id, seq, delivery, refusal }, device }: { message
   return <span class="seq">{seq === null ? 'not stored yet' : `seq ${seq}`}</span>
 }
 
-export function Attempts({ trail, message, halt }: Pick<Props, 'trail' | 'halt'> & { message?: Message }) {
+/** Names the message that a reply answers; a click shows it. */
+export function Asked({ message, device }: { message: Message | undefined; device: Device }) {
+  if (!message) return null
+  const show = () => document.getElementById(rowOf(device, message))?.scrollIntoView({ block: 'center' })
+  return (
+    <button class="asked" title="Show the message that this answers" onClick={show}>
+      ↳ {textOf(message)}
+    </button>
+  )
+}
+
+type AttemptsProps = Pick<Props, 'trail' | 'halt'> & { message?: Message; wait?: string | undefined }
+
+/** `wait`: what a reply without words waits for. */
+export function Attempts({ trail, message, halt, wait }: AttemptsProps) {
   const marks = trail ? marksOf(trail, halt !== null) : []
   return (
     <div class="trail">
@@ -50,12 +68,26 @@ export function Attempts({ trail, message, halt }: Pick<Props, 'trail' | 'halt'>
           <b class={isLost ? 'lost' : 'now'}>{text}</b>
         </Fragment>
       ))}
-      {halt !== null && <span>{halt}</span>}
-      {message && message.seq !== null && <span class="seq">seq {message.seq}</span>}
+      {(halt ?? wait) !== undefined && <span>{halt ?? wait}</span>}
+      {message && message.seq !== null && (
+        <>
+          <span class="seq">seq {message.seq}</span>
+          <Copy text={wordsOf(message)} what={`the reply, seq ${message.seq}`} />
+        </>
+      )}
     </div>
   )
 }
 
 function textOf({ parts }: Message): string {
   return parts.map((part) => (typeof part['text'] === 'string' ? part['text'] : `[${part.type}]`)).join('\n')
+}
+
+/** What the agent said, without its reasoning and its tools. */
+function wordsOf({ parts }: Message): string {
+  return parts.flatMap((part) => (part.type === 'text' ? [String(part['text'])] : [])).join('\n\n')
+}
+
+function rowOf({ name }: Device, { id }: Message): string {
+  return `${name} ${id}`
 }

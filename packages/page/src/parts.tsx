@@ -1,7 +1,8 @@
-// What a message says, part by part. A part of a kind that is not known here is shown as data.
+// The content of a message, part by part. A part of an unknown kind is shown as data.
 import type { Message } from '@fleetline/client'
 import type { ComponentChild } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
+import { Growing } from './code.ts'
 import { markdown } from './markdown.ts'
 
 type Part = Message['parts'][number]
@@ -29,11 +30,15 @@ function PartView({ part, isOpen }: PartProps) {
 
 function Text({ text, isOpen }: { text: string; isOpen: boolean }) {
   const drawn = useMemo(() => markdown(text), [text])
-  return <div class={isOpen ? 'text open' : 'text'}>{drawn}</div>
+  return (
+    <div class={isOpen ? 'text open' : 'text'}>
+      <Growing.Provider value={isOpen}>{drawn}</Growing.Provider>
+    </div>
+  )
 }
 
 function Reasoning({ text, isOpen }: { text: string; isOpen: boolean }) {
-  const [wasOpen] = useState(isOpen) // who saw it come keeps it in sight
+  const [wasOpen] = useState(isOpen) // a reader who saw it arrive keeps seeing it
   return (
     <details class="reasoning" open={wasOpen}>
       <summary>{isOpen ? 'Thinks' : 'Thought'}</summary>

@@ -1,4 +1,5 @@
-// What it is, what the log has lost or doubled, and the switch that tries to make it.
+// The top of the page: its name, how many messages the log has acknowledged, lost and doubled, and the switch for chaos, which
+// kills pods to try to lose or double some.
 import type { Scene, Score } from '../../server/src/cli/dev/page/wire.ts'
 import type { Known, Stage } from './scene.ts'
 

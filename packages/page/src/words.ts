@@ -37,14 +37,25 @@ export function isWriting({ name, state, readySinceMs }: ScenePod, { turn, since
 }
 
 /** Why the live turn does not continue right now; null if it does, or if there is none. */
-export function haltWords(reply: Reply, pods: readonly ScenePod[]): string | null {
+export function haltWords(reply: Reply, pods: readonly ScenePod[], nowMs: number): string | null {
   const { turn } = reply
   if (!turn || turn.endedAt !== null) return null
-  if (turn.state === 'queued') return turn.attempt === 0 ? null : 'waits for a pod'
+  if (turn.state === 'queued') return turn.attempt === 0 ? null : waitWords(turn, nowMs)
   const pod = pods.find(({ name }) => name === turn.pod)
   if (!pod || isWriting(pod, reply) || pod.state === 'ending') return null
   const what = pod.state === 'paused' ? 'is paused' : 'is gone'
   return `${what}: the turn waits until it is counted as dead`
+}
+
+/** What a live turn that says nothing waits for. */
+export function waitWords(turn: NonNullable<Reply['turn']>, nowMs: number): string {
+  const { state, agent, waitsFor, retryAt } = turn
+  if (state === 'running') return `waits for the first words of the agent ${agent}`
+  const again = retryAt === null ? '' : ` · next attempt in ${seconds(Date.parse(retryAt) - nowMs)}`
+  if (waitsFor === null) return 'waits for a pod'
+  if (waitsFor === 'agent_unknown') return `waits: no pod has the agent ${agent}${again}`
+  if (waitsFor === 'rate_limited') return `waits: the agent ${agent} is at its limit${again}`
+  return `waits after an error (${waitsFor})${again}`
 }
 
 export function linkWords(

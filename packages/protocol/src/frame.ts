@@ -1,7 +1,7 @@
 // The frames that a follower of a session receives, in order. Over server-sent events a frame is the `data:` of an event of the
-// same type. The `id:` is the position to resume from: sent back as Last-Event-ID, nothing is missed. The frames of a turn are
-// turn (queued), turn (running), chunks …, messages (with its item), turn (done, failed or stopped). A turn that was stopped
-// while it ran is sent once more when it has halted, unless the next turn has begun by then.
+// same type. The `id:` is the position to resume from: a reader that sends it back as Last-Event-ID misses nothing. The frames of
+// a turn are turn (queued), turn (running), chunks …, messages (with its item), turn (done, failed or stopped). A turn that was
+// stopped while it ran is sent once more when it has halted, unless the next turn has begun by then.
 import type { Chunk } from './chunk.ts'
 import type { Id } from './ids.ts'
 import type { Item } from './message.ts'

@@ -1,5 +1,6 @@
-// The value of a JSON text that has not ended yet: that of its longest beginning that can be closed. A string, number or word
-// that is incomplete counts as far as it goes. A field counts from the first character of its value.
+// Computes the value of a JSON text that has not ended yet. It cuts the text to the longest beginning that can be closed, and
+// closes that. An incomplete string, number or word counts as far as it goes. A field counts from the first character of its
+// value.
 import { JSON_LIMITS } from './json.ts'
 
 const WORDS = ['true', 'false', 'null']

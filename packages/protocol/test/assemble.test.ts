@@ -1,7 +1,7 @@
 // Compares our assembler with the AI SDK's own reducer, over generated streams. These mistakes make the tests fail (all were
-// tried): a delta loses what the provider said; metadata replaces instead of merging; reset-step keeps what was open; an output
+// tried): a delta loses the provider's metadata; metadata replaces instead of merging; reset-step keeps open parts; an output
 // looks for its call in this step alone; a new part of a call keeps its older input; the decoder drops the rest of a line, or
-// decodes each piece of bytes for itself.
+// decodes each piece of bytes on its own.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parsePartialJson } from 'ai'
@@ -84,7 +84,7 @@ test('any beginning of a JSON text has the value that the AI SDK reads from it',
   )
 })
 
-/** Leaves out texts that are refused here, and exponents with a sign and names with a quote, which the AI SDK cuts off. */
+/** Leaves out texts that we reject, and exponents with a sign and names with a quote, which the AI SDK cuts off. */
 function isTelling(text: string): boolean {
   return jsonFault(JSON.parse(text)) === undefined && !/[eE]\+|\\[u"]/.test(text)
 }

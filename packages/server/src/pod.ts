@@ -179,7 +179,16 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   }) // sessions and their followers
   const self = () => fleet.self()?.id
   const rounds: Rounds = createRounds({ database, clock, log, reporters: downstreams.inUse, self }) // this pod's shares
-  const halts = createHalts({ database, clock, random, metrics, log, self, everyMs: config.hintPollMs }) // ends of stopped turns
+  const halts = createHalts({
+    ...pick(config, 'cell'),
+    database,
+    clock,
+    random,
+    metrics,
+    log,
+    self,
+    everyMs: config.hintPollMs,
+  }) // ends of stopped turns
   const limitsOfAgents = pick(config, 'cell', 'agentFirstMs', 'agentSilenceMs')
   const answering = { ...limitsOfAgents, database, sessions, agents, halts, clock, random, metrics }
   const turns = options.agents || config.demoAgent ? createTurnMachines(answering, defined.keys()) : [] // turns of agents

@@ -17,7 +17,7 @@ export type Setting<Value> = {
   /** What it controls. */
   readonly purpose: string
   readonly env: string
-  /** If it is not its name: `databaseUrl` is `--database-url`. */
+  /** Set only if the flag differs from the setting's name. The flag of `databaseUrl` is `--database-url`. */
   readonly flag?: string
   readonly parse: (text: string) => Value | undefined
   readonly expects: string

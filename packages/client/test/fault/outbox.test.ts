@@ -1,4 +1,4 @@
-// What a device sends while its fleet dies, is down and returns. The pods are OS processes behind one address.
+// A device sends messages while its fleet dies, is down and returns. The pods are OS processes behind one address.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { createClient, type Session } from '@fleetline/client'

@@ -28,8 +28,8 @@ type Happening =
 
 const HAPPENINGS = [
   'other', // somebody else's message
-  'send', // one of this device
-  'store', // the oldest of these that is not stored
+  'send', // a message of this device
+  'store', // the oldest of these messages that is not stored yet
   'ack',
   'claim',
   'say',
@@ -74,7 +74,7 @@ const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
   error: null,
 }
 
-/** What is stored, and what a connection is told of it. */
+/** The stored session, and the frames that a connection gets. */
 function createServer() {
   let [log, ended, turn, chunks]: [Item[], Turn[], Turn | undefined, Chunk[]] = [[], [], undefined, []]
   let [epoch, count, restores]: [number, number, number] = [0, 0, 0]
@@ -378,6 +378,6 @@ const mutants: Readonly<Record<string, Stepped>> = {
 for (const [name, mutant] of Object.entries(mutants))
   test(`mutant, ${name}: turns red`, () => {
     const rules = fc.property(happenings, (happened) => broken(happened, mutant).length === 0)
-    const { failed } = fc.check(rules, RUNS) // the same orders each time: one of them turns it red
+    const { failed } = fc.check(rules, RUNS) // the same orders each time; one of them breaks a rule
     assert.ok(failed, 'no history broke a rule')
   })

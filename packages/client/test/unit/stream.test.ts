@@ -1,4 +1,4 @@
-// When a device connects again, on a clock that the test moves. A real server on loopback gives the answers of the test.
+// When a device connects again, on a clock that the test moves. A real server on loopback answers as the test tells it.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -99,7 +99,7 @@ test('each connection that is lost soon doubles the range of the pause, up to 30
 test('a stream with a missing event begins again at its path, and a failure that may pass is retried', async (t) => {
   const answers = [
     saying(event('1', 'one') + event('2', 'hole') + event('3', 'three')),
-    refusing(408, 'invalid', false), // a connection that nobody had used
+    refusing(408, 'invalid', false), // the answer on a connection that was idle
     refusing(404, 'of another server'),
     saying(event('4', 'four')),
   ]
@@ -109,7 +109,7 @@ test('a stream with a missing event begins again at its path, and a failure that
     [2, 500],
     [3, 1_000],
   ] as const) {
-    await until('the pause', () => asked.length === nth && clock.sleepers === 2) // the other timer runs until it is offline
+    await until('the pause', () => asked.length === nth && clock.sleepers === 2) // the other timer reports the device offline
     await clock.advance(pauseMs)
   }
   await until('the fourth', () => told.length === 3)

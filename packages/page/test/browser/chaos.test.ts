@@ -10,7 +10,7 @@ import { openChromium, openPage } from '../support/chromium.ts'
 import { onDevice } from '../support/device.ts'
 
 const CHAOS_MS = 60_000
-const PATIENCE = { patienceMs: 120_000 } // the last pod died a moment ago, and others wait for their replies
+const PATIENCE = { patienceMs: 120_000 } // a pod died a moment ago, and several messages still wait for replies
 const FILLER =
   'and a pod that dies meanwhile takes none of these words with it, nor does it say one of them twice'
 

@@ -80,7 +80,7 @@ async function aReplyOutlivesItsPod(scene: Scene): Promise<void> {
   assert.deepEqual(fellBack, [], `shown text was taken back to: ${fellBack.join(' | ')}`)
 }
 
-/** Except for the words that say how a device is connected. */
+/** Nothing moves, except for the words about a device's connection and numbers or words in bold. */
 async function nothingJumpsAtFirst(chromium: Browser, port: string): Promise<void> {
   for (const viewport of [undefined, NARROW]) {
     const page = await openPage(chromium, port, viewport)
@@ -93,7 +93,7 @@ async function nothingJumpsAtFirst(chromium: Browser, port: string): Promise<voi
   }
 }
 
-/** Neither around a reply that grows, nor above it. */
+/** Nothing moves around a growing reply, or above it. */
 async function nothingMoves(scene: Scene): Promise<void> {
   const { page, laptop } = scene
   const boxes = () =>
@@ -108,7 +108,7 @@ async function nothingMoves(scene: Scene): Promise<void> {
   await movedOn(page)
   await streams(scene, 30)
   assert.deepEqual(await boxes(), before)
-  const moved = (await movedOn(page)).filter((name) => name !== 'div.trail') // it is below the text
+  const moved = (await movedOn(page)).filter((name) => name !== 'div.trail') // below the growing text
   assert.deepEqual(moved, [])
 }
 
@@ -136,7 +136,7 @@ async function aToolIsShown(scene: Scene): Promise<void> {
   )
 }
 
-/** The text that came word by word, from two pods, is what is stored: a reloaded page shows the same. */
+/** The text that came word by word from two pods equals the stored text: a reloaded page shows the same. */
 async function showsTheLog({ page, laptop, phone }: Scene): Promise<void> {
   const pieced = await laptop.read()
   await page.reload()
@@ -160,7 +160,7 @@ test('on the page of a new fleet a reply on two devices outlives its pod', async
   const [laptop, phone] = [onDevice(page, 'laptop'), onDevice(page, 'phone')]
   const scene = { page, api: fleet.api, laptop, phone }
 
-  const beside = await openPage(chromium, fleet.page) // for pictures of the same while it is filmed
+  const beside = await openPage(chromium, fleet.page) // a second page for pictures, while the first is filmed
   const keepClip = await film(t, page)
   await laptop.say('good morning')
   const saidMs = performance.now()

@@ -1,5 +1,5 @@
-// The page of a fleet in a real Chromium, with a profile of its own. It hangs on a pipe of this process and ends with it at the
-// latest, although it is in no process group of ours. An error that the page throws ends the test.
+// Opens the page of a fleet in a real Chromium with a profile of its own. Chromium is in no process group of ours. A pipe
+// connects it to this process, so it ends with this process at the latest. An error that the page throws ends the test.
 import type { TestContext } from 'node:test'
 import { chromium, type Browser, type Page } from 'playwright-core'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
@@ -12,16 +12,17 @@ const EXECUTABLE = process.env['CHROMIUM'] ?? '/usr/bin/chromium' // Debian: apt
 export async function openChromium(t: TestContext): Promise<Browser> {
   const browser = await chromium.launch({
     executablePath: EXECUTABLE,
-    chromiumSandbox: false, // the page is ours, and a container's root has no other way
-    args: ['--disable-gpu', '--disable-quic'], // nothing here has either
+    chromiumSandbox: false, // the page is ours, and root in a container cannot use the sandbox
+    args: ['--disable-gpu', '--disable-quic'], // neither is available here
   })
   atEnd(t, () => browser.close())
   return browser
 }
 
-/** With both devices live, of which a narrow page shows one. */
+/** Opens the page and waits until both devices are live. A narrow page shows only one of them. */
 export async function openPage(browser: Browser, port: string, viewport = WIDE): Promise<Page> {
-  const page = await browser.newPage({ viewport, colorScheme: 'light' })
+  const context = await browser.newContext({ viewport, colorScheme: 'light' })
+  const page = await context.newPage()
   page.on('pageerror', (error) => {
     throw error
   })
@@ -32,7 +33,7 @@ export async function openPage(browser: Browser, port: string, viewport = WIDE):
   return page
 }
 
-/** The elements that moved since they were asked for last, although nobody had touched the page. The caret is none. */
+/** Resolves to the elements that moved since the last call although nobody touched the page. The caret does not count. */
 export function movedOn(page: Page): Promise<string[]> {
   return page.evaluate(() => (globalThis as unknown as Watched).moved.splice(0))
 }
@@ -40,7 +41,7 @@ export function movedOn(page: Page): Promise<string[]> {
 type Watched = { readonly moved: string[] }
 type Shift = PerformanceEntry & {
   readonly hadRecentInput: boolean
-  /** Null: of what the style draws. */
+  /** `node` is null for what the style draws, such as the caret. */
   readonly sources: readonly { readonly node: Node | null }[]
 }
 

@@ -1,11 +1,11 @@
-// What a person does on a device of the page, and reads there.
+// Types, clicks and reads on a device of the page, as a person does.
 import type { Page } from 'playwright-core'
 
 export type OnDevice = {
-  /** Types it, and presses Enter. */
+  /** Types the text and presses Enter. */
   say(text: string): Promise<void>
   press(chip: string): Promise<void>
-  /** What is said, in its order; a reply in one entry, its parts joined. */
+  /** Resolves to the shown messages in order. A reply is one entry, with its parts joined. */
   read(): Promise<string[]>
 }
 

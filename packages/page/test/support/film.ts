@@ -1,4 +1,4 @@
-// A recording of a page, as a picture that moves and that any README shows. ffmpeg makes it (Debian: apt-get install ffmpeg).
+// Records a page as an animated picture that any README can show. ffmpeg makes it (Debian: apt-get install ffmpeg).
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ type Frame = { readonly path: string; readonly atS: number }
 const FRAMES_PER_S = 10
 const WIDTH = 1120
 
-/** From now on; what it answers ends it, and writes it. It lasts as long as what it shows did. */
+/** Starts to record. The returned function ends the recording and writes it to a file. The film plays in real time. */
 export async function film(t: TestContext, page: Page): Promise<(path: string) => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-film-'))
   atEnd(t, () => rmSync(folder, { recursive: true, force: true }))
@@ -22,7 +22,7 @@ export async function film(t: TestContext, page: Page): Promise<(path: string) =
     const path = join(folder, `${frames.length}.png`)
     writeFileSync(path, Buffer.from(data, 'base64'))
     frames.push({ path, atS: metadata.timestamp! })
-    void chromium.send('Page.screencastFrameAck', { sessionId }).catch(() => undefined) // the page is closed
+    void chromium.send('Page.screencastFrameAck', { sessionId }).catch(() => undefined) // fails if the page is closed
   })
   await page.evaluate(showPointer)
   await chromium.send('Page.startScreencast', { format: 'png' })
@@ -35,8 +35,8 @@ export async function film(t: TestContext, page: Page): Promise<(path: string) =
   }
 }
 
-/** A frame comes when something changes, and stands until the next one. Chromium may send two in the wrong order, and ffmpeg takes no
- *  duration below zero. */
+/** Chromium sends a frame when something changes, and the film shows it until the next one. Frames are sorted by time, because
+ *  Chromium may send two in the wrong order, and ffmpeg accepts no duration below zero. */
 function listOf(inAnyOrder: readonly Frame[]): string {
   const frames = inAnyOrder.toSorted((a, b) => a.atS - b.atS)
   const lines = frames.map(({ path, atS }, index) => {
@@ -52,7 +52,7 @@ function ffmpegArgs(list: string, path: string): string[] {
   return [...input, '-c:v', 'libwebp_anim', '-loop', '0', '-quality', '70', '-compression_level', '4', path]
 }
 
-/** A browser without a screen draws none. */
+/** Draws a mouse pointer, because a browser without a screen draws none. */
 function showPointer(): void {
   const pointer = document.createElement('div')
   pointer.id = 'pointer'

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message, Snapshot } from '@fleetline/client'
 import type { ScenePod } from '../../../server/src/cli/dev/page/wire.ts'
-import { lineOf, linesOf, merged } from '../../src/lines.ts'
-import { haltWords, linkWords, podWords } from '../../src/words.ts'
+import { lineOf, linesOf, merged, worthTelling } from '../../src/lines.ts'
+import { haltWords, linkWords, podWords, waitWords } from '../../src/words.ts'
 
 type Turn = NonNullable<Snapshot['turn']>
 
@@ -21,7 +21,17 @@ const POD: ScenePod = {
   endedAgoMs: null,
   how: null,
 }
-const TURN = { id: 'turn_1', state: 'running', pod: 'pod-1', attempt: 2, endedAt: null } as Turn
+const TURN = {
+  id: 'turn_1',
+  state: 'running',
+  pod: 'pod-1',
+  attempt: 2,
+  agent: 'demo',
+  startedAt: '2026-01-01T00:00:11Z',
+  waitsFor: null,
+  retryAt: null,
+  endedAt: null,
+} as Turn
 
 test('a pod says what it does, or what was done to it', () => {
   const words = (change: Partial<ScenePod>, turn: Turn | null = null, devices: string[] = []) =>
@@ -40,7 +50,7 @@ test('a pod says what it does, or what was done to it', () => {
 })
 
 test('a reply says why it does not go on', () => {
-  const words = (turn: Turn, ...pods: ScenePod[]) => haltWords({ turn, sinceMs: 200 }, pods)
+  const words = (turn: Turn, ...pods: ScenePod[]) => haltWords({ turn, sinceMs: 200 }, pods, 0)
   assert.equal(words(TURN, POD), null)
   assert.match(words(TURN, { ...POD, state: 'paused' })!, /^is paused/)
   assert.match(words(TURN, { ...POD, state: 'starting', readySinceMs: null })!, /^is gone/)
@@ -48,6 +58,23 @@ test('a reply says why it does not go on', () => {
   assert.equal(words({ ...TURN, state: 'queued', pod: null }), 'waits for a pod')
   assert.equal(words({ ...TURN, state: 'queued', pod: null, attempt: 0 }), null)
   assert.equal(words({ ...TURN, endedAt: '2026-01-01T00:00:00Z' }), null)
+})
+
+test('a reply without words says what it waits for', () => {
+  const nowMs = Date.parse('2026-01-01T00:00:20Z')
+  const words = (turn: Partial<Turn>) => waitWords({ ...TURN, ...turn }, nowMs)
+  const queued = { state: 'queued', pod: null, retryAt: '2026-01-01T00:00:22Z' } as const
+  assert.equal(words({}), 'waits for the first words of the agent demo')
+  assert.equal(words({ ...queued, retryAt: null }), 'waits for a pod')
+  assert.equal(
+    words({ ...queued, waitsFor: 'rate_limited' }),
+    'waits: the agent demo is at its limit · next attempt in 2.0 s',
+  )
+  assert.equal(
+    words({ ...queued, waitsFor: 'agent_unknown', retryAt: null }),
+    'waits: no pod has the agent demo',
+  )
+  assert.match(words({ ...queued, waitsFor: 'agent_failed' }), /^waits after an error \(agent_failed\)/)
 })
 
 test('a device names the pod that it is connected to, or says why there is none', () => {
@@ -83,7 +110,7 @@ test('new events of a session are told once, and messages from before the page w
   assert.deepEqual(
     told.map(({ text }) => text),
     [
-      'the laptop hears through pod-2 now',
+      'the laptop is connected to pod-2 now',
       'seq 2: a message is committed',
       'seq 3: the reply is committed',
       'pod-1 takes the turn again, attempt 2',
@@ -95,13 +122,63 @@ test('new events of a session are told once, and messages from before the page w
   )
 })
 
-const line = (message: string, fields = {}) =>
-  lineOf({ number: 1, at: '2026-01-01T00:00:00Z', source: 'pod-2', level: 'warn', message, fields })
+test('a line has the time of its event, and a turn from before the page was opened has none', () => {
+  const at = (second: number) => `2026-01-01T00:00:${second}Z`
+  const openedMs = Date.parse(at(10))
+  const empty = { head: 0, messages: [], turn: null } as unknown as Snapshot
+  const before = { name: 'laptop', openedMs, snapshot: empty, pod: null, lines: [] }
+  const stopped = { ...TURN, state: 'stopped', endedAt: at(13) } as Turn
+  const asked = { id: 'm1', seq: 1, role: 'user', at: at(11), parts: [] } as unknown as Message
+  const snapshot = { head: 1, messages: [asked], turn: stopped } as unknown as Snapshot
+  const told = linesOf(before, { snapshot, pod: null }, Date.parse(at(59)))
+  assert.deepEqual(
+    told.map(({ atMs, text }) => [atMs, text]),
+    [
+      [Date.parse(at(11)), 'seq 1: a message is committed'],
+      [Date.parse(at(13)), 'somebody stops the turn: it can write no more'],
+    ],
+  )
+  const late = { ...before, openedMs: Date.parse(at(50)) }
+  assert.deepEqual(linesOf(late, { snapshot, pod: null }, Date.parse(at(59))), [])
+})
+
+const event = (message: string, fields = {}) => ({
+  number: 1,
+  at: '2026-01-01T00:00:00Z',
+  source: 'pod-2',
+  level: 'warn',
+  message,
+  fields,
+})
+const line = (message: string, fields = {}) => lineOf(event(message, fields))
+
+test('a stop is told as a stop, and only a takeover as a fenced write', () => {
+  const fenced = (task: string) =>
+    event('an attempt that was taken over or cancelled changed nothing', { task })
+  const halted = event('a stopped turn has halted', { task: 'tsk_1', duration_ms: 40 })
+  const told = worthTelling([fenced('tsk_1'), fenced('tsk_2'), halted, event('ready')], null)
+  assert.deepEqual(
+    told.map((event) => lineOf(event).text),
+    [
+      'pod-2 comes too late with a write: fenced, nothing changed',
+      'pod-2: the agent of the stopped turn has ended, 0.0 s after the stop',
+    ],
+  )
+  const takenOver = fenced('tsk_1')
+  const shown = worthTelling([takenOver, fenced('tsk_1')], 'turn_1')
+  assert.equal(shown.length, 1, 'a turn that the device knows to be stopped')
+  assert.equal(shown[0], takenOver)
+})
 
 test('events of the fleet become sentences, and unknown events are shown as they are', () => {
   const dead = line('counts a pod as dead', { pod: 4, term: 3, duration_ms: 5_012 })
   assert.equal(dead.tone, 'bad')
   assert.equal(dead.text, 'pod-2 counts no. 4 as dead, 5.0 s after its last beat')
+  assert.equal(line('loaded', { data: { tasks: ['a', 'b'], agents: ['c'] } }).text, 'pod-2 loads a, b, c')
+  assert.equal(
+    line('a task is dead', { machine: 'count', code: 'ENOENT' }).text,
+    'pod-2: a task of count is dead (ENOENT); the terminal shows why',
+  )
   assert.equal(line('is paused for 20 s').text, 'pod-2 is paused for 20 s')
   assert.equal(line('something new', { reason: 'why' }).text, 'pod-2: something new (why)')
   assert.equal(line('constructor').text, 'pod-2: constructor')

@@ -45,7 +45,7 @@ export type AgentCall = {
 export type AgentAnswer = AsyncIterable<{ readonly type: string; readonly [field: string]: unknown }>
 
 export type AgentOptions = {
-  /** The key of what the agent calls, if others share that limit. Without it, the fleet learns how much this agent takes. */
+  /** The key of a downstream that the agent shares with others. Without it, the fleet learns how many calls this agent takes. */
   readonly downstream?: string
 }
 

@@ -2,7 +2,7 @@
 // one, so a slow reader costs the memory of one event. A reader that takes no byte for `stallMs` is disconnected; it resumes
 // from the last event id that it has. A comment goes out every 20 s, so that no proxy takes the stream for dead. The stream
 // ends when the reader leaves, when the door stops, or when its source fails, which is logged. If the reader has left or got
-// a timeout before the stream could begin, nothing is streamed; the source is told all the same.
+// a timeout before the stream could begin, nothing is streamed, but the source is still told to release what it holds.
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../lib/clock.ts'
 

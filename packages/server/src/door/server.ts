@@ -2,7 +2,7 @@
 //   A route without declared access keeps the door closed, and the error names it. So does a route that a library adds (S2).
 //   A handler gets input that its schemas have parsed and the tenant that the door found; it gets no raw header.
 //   Every failure is JSON of one shape with a request id, even for input that is not HTTP (S21).
-//   Limits of size and time are ours, not the library's (S18). Of outside text, logs contain only method and route (S22).
+//   Limits of size and time are ours, not the library's (S18). Logs contain no text from outside except method and route (S22).
 // start() listens. stop() ends streams, lets other answers finish, and after `stopMs` closes all open connections.
 import { STATUS_CODES } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'

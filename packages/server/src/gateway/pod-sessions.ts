@@ -6,7 +6,7 @@ import { nameOf, parserOf, type Principal, type Route } from '../door/route.ts'
 import { Bug, kindOf, Rejected, Retry } from '../errors.ts'
 
 export type PodSessions = {
-  /** With an alias that exists: the session that has it. */
+  /** If the alias is taken, resolves to the session that has it. */
   create(wanted?: NewSession): Promise<Session>
   /** Takes an id or an alias. */
   get(session: string): Promise<Session | undefined>
@@ -19,8 +19,8 @@ export type PodSessions = {
   turn(id: string): Promise<Turn | undefined>
   /** Stops this turn, wherever it runs. `stopped: false`: it is not the live one any more. */
   stop(session: string, turn: { readonly turn: string; readonly epoch: number }): Promise<StopAck>
-  /** What is stored after a seq, and then what comes, until the signal is aborted or the pod stops. A reader that is too slow gets
-   *  a `Retry`. */
+  /** Yields what is stored after a seq and then everything new, until the signal is aborted or the pod stops. A reader that is
+   *  too slow gets a `Retry`. */
   follow(session: string, options?: FollowOptions): AsyncIterable<Frame>
 }
 type NewSession = { readonly alias?: string; readonly title?: string; readonly agent?: string }
@@ -31,7 +31,7 @@ type NewMessage = {
   readonly metadata?: Metadata
 }
 type SendOptions = {
-  /** Who says it. */
+  /** The id of the author. */
   readonly author?: string
   /** Rejects the message if the log has another head by now. */
   readonly ifHead?: number
@@ -107,7 +107,7 @@ function parsed(schema: Route['body'], part: string, value: object): unknown {
   return result.value
 }
 
-/** As HTTP would deliver it. */
+/** Converts a body as if it had come over HTTP. */
 function asJson(body: object): object {
   try {
     return JSON.parse(JSON.stringify(body)) as object
@@ -116,7 +116,7 @@ function asJson(body: object): object {
   }
 }
 
-/** As they stand in an address. */
+/** Converts values to text, as in the query string of a URL. */
 function texts(query: object): Record<string, string> {
   const given = Object.entries(query).filter(([, value]) => value !== undefined)
   return Object.fromEntries(given.map(([name, value]) => [name, String(value)]))

@@ -8,7 +8,7 @@ export type AttemptOutcome =
   | { readonly type: 'returned'; readonly value: unknown }
   | { readonly type: 'thrown'; readonly error: unknown }
   | { readonly type: 'timeout' }
-  /** From outside: the attempt does not count. */
+  /** Ended from outside. The attempt does not count. */
   | { readonly type: 'aborted' }
 
 type Around = { readonly clock: Clock; readonly log: Log; readonly ending: AbortController }

@@ -15,7 +15,7 @@ export type Json =
 /** A value that can be stored as JSON. Checked by its fields, so that an `interface` fits, too. */
 export type Storable<Value> = Json | (object & Plain & Fields<Value>)
 type Fields<Value> = { readonly [Key in keyof Value]: Field<Value[Key]> }
-type Field<Value> = 0 extends 1 & Value // any: nobody can tell
+type Field<Value> = 0 extends 1 & Value // `any` cannot be checked
   ? Value
   : unknown extends Value
     ? never
@@ -24,7 +24,7 @@ type Field<Value> = 0 extends 1 & Value // any: nobody can tell
       : Value extends bigint | symbol | ((...args: never[]) => unknown)
         ? never
         : Fields<Value>
-/** Neither a function nor a promise: their fields alone would not tell. */
+/** Excludes functions and promises, which a check of their fields would accept. */
 type Plain = { readonly [Symbol.hasInstance]?: never; readonly then?: never }
 
 export type TaskContext<Input> = {

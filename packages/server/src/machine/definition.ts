@@ -41,7 +41,7 @@ type Maybe<Value> = Value | Promise<Value>
 /** `Raw` is what is enqueued, and `Input` what the schema makes of it. `Given` is what bodies return as the result, and `Result`
  *  what the schema makes of that. */
 export type Chain<Raw, Input, Out, Given, Result> = {
-  /** Looks before the work. A check stores nothing, runs again at every resume before the next transition, and hands off if
+  /** Runs before the work. A check stores nothing and runs again at every resume before the next transition. It hands off if
    *  there is nothing left to do. */
   check(
     name: string,
@@ -62,7 +62,7 @@ type PlacingOptions = {
   readonly queue?: string
   /** 7 goes first, 0 last. */
   readonly priority?: number
-  /** The key of what its transitions call, if that has a limit: pods claim only as many tasks as there is room for. */
+  /** The key of the downstream that its transitions call. Pods then claim only as many tasks as the downstream has room for. */
   readonly downstream?: string
 }
 export type MachineOptions<Raw, Input, Given, Result> = PlacingOptions & {

@@ -14,7 +14,7 @@ export type TransitionLimits = {
   readonly maxBytes?: number
   /** How many may run at once on one pod. The others wait; the wait does not count toward the timeout. */
   readonly concurrency?: number
-  /** The key of what it calls, if that has a limit: it runs under a permit. The wait for it does not count toward the timeout. */
+  /** The key of the downstream that it calls. It then runs under a permit. The wait for it does not count toward the timeout. */
   readonly downstream?: string
 }
 

@@ -4,7 +4,7 @@
 //   `shape` until a pod that knows its shape comes, or an operator acts
 //   a task that a pod has claimed, that waits for its time, or that is dead is left alone until it is ready
 //   a write checks the leader's term: under an older term it changes nothing
-//   a step ends after some hundreds of rows, and the next one begins at another track: no track waits for all of another
+//   a step ends after some hundreds of rows, and the next one begins at another track: no track waits until another is done
 //   tasks that stay held are read once after each change of the running shapes, and again a minute after all were read
 //
 //   the track                                   its ready tasks and suspects      tasks held for their shape

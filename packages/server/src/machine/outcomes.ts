@@ -1,4 +1,4 @@
-// What a body may call to end, besides returning and throwing.
+// Functions that a body may call to end, instead of returning or throwing.
 import { Abort, Retry } from '../errors.ts'
 import { durationMs } from '../lib/duration.ts'
 

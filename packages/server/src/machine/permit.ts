@@ -47,17 +47,17 @@ export async function perform(
   return { outcome: tried, ms: done?.ms ?? 0 }
 }
 
-/** What a body decided itself stands, even if the provider rejected a call before. */
+/** False if the body itself decided how to end. Its decision counts, even if the provider rejected a call before. */
 function mayBeRefused(outcome: AttemptOutcome): boolean {
   if (outcome.type !== 'thrown') return false
   const { kind, delayMs, code } = readThrown(outcome.error, { now: () => 0 })
   return kind !== 'Abort' && (delayMs === undefined || code === 'rate_limited')
 }
 
-/** For a body that calls nothing with a limit. */
+/** For a body without a downstream. */
 export const UNHEARD: Omit<Call, 'signal'> = { firstToken: () => undefined, response: () => undefined }
 
-/** What the downstream is told. A timeout after the first token does not count as one: the downstream was able to answer. */
+/** The error for the downstream. After the first token a timeout is not reported as one: the downstream was able to answer. */
 function failureOf(outcome: Exclude<AttemptOutcome, { type: 'returned' }>, hasSpoken: boolean): unknown {
   if (outcome.type === 'thrown') return outcome.error
   const error = new Error(`The body ended as ${outcome.type}`)

@@ -15,7 +15,7 @@ export type Transition = {
   readonly maxBytes: number
   /** How many may run at once on one pod. Undefined: no limit. */
   readonly concurrency: number | undefined
-  /** The key of what the body calls, if that has a limit: it runs under a permit. */
+  /** The key of the downstream that the body calls, if any. The body then runs under a permit. */
   readonly downstream: string | undefined
 }
 export type Step = CheckStep | Transition

@@ -206,7 +206,7 @@ function committed<T>(outcome: Outcome<T>): T {
 
 type Locked = ReadonlyMap<string, SessionState>
 
-/** Skips items whose session somebody else has locked and answers them with HELD; stores the others. */
+/** Returns HELD for items whose session another transaction has locked; stores the others. */
 async function appendFree(
   deps: Deps,
   query: Query,

@@ -246,7 +246,7 @@ function createEntry({ readTurn, open }: EntryDeps, { tenant, turn }: TurnKey) {
         isBlind ||= !batches.every((batch) =>
           message.add(pieceOf(batch, JSON.parse(batch.body) as Chunk[], batch.body)),
         )
-      stand(JSON.stringify([now, isHalting, message.end() > 0])) // by its first chunk, the turn says which messages it answers
+      stand(JSON.stringify([now, isHalting, message.end() > 0])) // from its first chunk on, a turn says what it answers
       if (batches.length > 0) wake()
     },
   }

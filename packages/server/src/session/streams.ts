@@ -19,7 +19,7 @@ export type OwnStream = {
   readonly push: (chunk: Chunk) => Piece
   /** Resolves when there is room for more chunks. Undefined: there is room now. */
   readonly room: () => Promise<void> | undefined
-  /** The attempt may not be current any more: the next tick asks PostgreSQL, even if there is nothing to write. */
+  /** Call it if the attempt may not be current any more. The next tick asks PostgreSQL, even if there is nothing to write. */
   readonly doubt: () => void
   /** Nothing more is written, except for chunks that are already being sent. */
   readonly close: () => void

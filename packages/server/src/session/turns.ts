@@ -204,7 +204,7 @@ function claimOf({ turn, attempt, pod }: Pick<TurnEnd, 'turn' | 'attempt' | 'pod
 
 type EndedTurn = Extract<Closed, { readonly outcome: 'done' | 'failed' }> & { readonly pod: number }
 
-/** Otherwise the task ends without its claim: the turn was stopped, or its time limit has passed. */
+/** Whether the attempt that has the claim ended the turn. If not, the turn was stopped, or its time limit has passed. */
 function isByItsClaim(one: Closed): one is EndedTurn {
   return one.outcome !== 'stopped' && one.pod !== null
 }

@@ -2,13 +2,13 @@
 // instead of failing.
 //
 //   ended as        because of               then
-//   committed                                answered
-//   not committed   a lock, a deadlock       tried again
-//   not committed   a lock, `lockTimeoutMs`  answered: the caller has a better way to wait
-//   not committed   anything else            answered
-//   unknown                                  answered: the caller decides about a second try
-//   unknown         `repeatsUnknown`         tried again with `isRepeat`: the work finds out what the first try did. From
-//                                            then on only a commit is certain: at the deadline the answer is unknown
+//   committed                                returned
+//   not committed   a lock, a deadlock       retried
+//   not committed   a lock, `lockTimeoutMs`  returned: the caller has a better way to wait
+//   not committed   anything else            returned
+//   unknown                                  returned: the caller decides whether to retry
+//   unknown         `repeatsUnknown`         retried with `isRepeat`: the work finds out what the first try did. From then on
+//                                            only a commit is certain: at the deadline, `unknown` is returned
 import { backoffMs } from '../lib/backoff.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'

@@ -1,5 +1,5 @@
-// Finds and lists tasks, live and ended, and retries those that are dead or held. A task is found by its id and its tenant: a
-// task of another tenant is answered as one that does not exist. A move into the history is one commit, so one statement over
+// Finds and lists tasks, live and ended, and retries those that are dead or held. A task is found by its id and its tenant: to
+// a tenant, a task of another tenant does not exist. A move into the history is one commit, so one statement over
 // both tables sees a task once.
 import { parseId, type Task } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'

@@ -114,8 +114,8 @@ function pageOf(
 }
 
 /** The last row that was read may belong to another tenant, so its id must reveal only its position in the order. Its last 62
- *  bits, which are random, are set to their highest value. If the result is not below `before`, it keeps as many digits as that
- *  needs. */
+ *  bits, which are random, are set to their highest value. If the result would not be below `before`, it keeps the digits of the
+ *  id up to the first that differs from `before`. */
 function maskId(id: string | null, before: string): string | null {
   if (id === null) return null
   const differs = [...id].findIndex((digit, index) => digit !== before[index])

@@ -58,7 +58,7 @@ export type Permits = {
   readonly claimed: (key: string, hasMore: boolean) => void
 }
 type PermitLimits = {
-  /** Somebody waits for the answer. Such a call is not held back until there was a sign of a limit. */
+  /** Somebody waits for the answer. Such a call is not held back before the first sign of a limit. */
   readonly isAwaited?: boolean
   /** The longest wait for a permit. */
   readonly maxWaitMs: number

@@ -1,5 +1,5 @@
 // Writes how an attempt ended. Guarantees:
-//   Q3   a write for an attempt that is no longer current changes no row and is answered as fenced: the WHERE names
+//   Q3   a write for an attempt that is no longer current changes no row and returns `fenced`: the WHERE names
 //        (id, attempt, pod), and pod is set exactly while the task is claimed
 //   Q4   an ended task leaves the live table in the commit that writes its history: nothing can run it again
 //   L11  a fenced attempt, or a result that cannot be stored, changes nothing for the rest of its batch
@@ -140,9 +140,9 @@ export const RECORD = `
    where t.id = r.id and t.attempt = r.attempt and t.pod = r.pod and t.position = r.position - 1
   returning t.id, t.attempt`
 
-// Finds what an earlier try has written. A record of ours is in the row while the claim is ours. An end of ours is in the
-// history. A change of ours has given up the claim; so has the leader if it counted this pod as dead, but then the error names
-// the pod.
+// Finds what an earlier try has written. Our record of a transition is in the row while we have the claim. Our end is in the
+// history. Any other settlement of ours has given up the claim. The leader also gives it up if it has counted this pod as dead,
+// but then the error names the pod.
 const DONE_BEFORE = `
   select s.id, s.attempt
     from unnest($1::int[], $2::uuid[], $3::int[], $4::boolean[], $5::smallint[]) s(pod, id, attempt, is_end, position)

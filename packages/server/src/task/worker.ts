@@ -1,6 +1,6 @@
 // Claims as many tasks as this pod has room for, one claim after the other. Guarantees:
-//   P3   while fenced, draining or between two incarnations, it claims nothing and starts nothing. A claim that is answered
-//        then is handed back
+//   P3   while fenced, draining or between two incarnations, it claims nothing and starts nothing. If a claim returns
+//        tasks at such a time, they are handed back
 //   Q15  no claim without a holder: a claim that PostgreSQL says this pod holds, and that it does not run, is handed back. The
 //        pod checks this after a claim of unknown outcome, after a reconnect, and every two seconds
 //   Q6   of suspects (tasks whose pods died twice in a row) it runs one, and one more for each that has ended here. So a new
@@ -10,10 +10,10 @@
 //   filled the room                at once, if there is room
 //   filled it, with no room left   when a slot is free again
 //   filled a downstream's room,    when any attempt has ended
-//   or left one out that has none
+//   or left out a full one
 //   brought less, or nothing       when an enqueue here or a hint wakes it, or after `taskPollMs`
-//   brought nothing, twice in a    after a pause with full jitter, longer each time: others were faster. Without the pause
-//   row, although it was woken     if it had left a downstream out: that may be what it was woken for
+//   brought nothing, twice in a    after a pause with full jitter, longer each time: other pods were faster. No pause if the
+//   row, although it was woken     claim left out a downstream: the wake-up may have been for a task of that downstream
 //   failed                         after a pause with full jitter, up to 5 s
 import { backoffMs, spreadMs } from '../lib/backoff.ts'
 import { createBell } from '../lib/bell.ts'
@@ -95,7 +95,7 @@ export function createWorker(deps: Deps): Worker {
       running.start(pod, one, runner)
     }
   }
-  /** Returns how many came, and whether it asked for all its tracks. Notes whether there is, or may be, more to claim. */
+  /** Returns how many tasks it claimed, and whether it asked for all its tracks. Notes whether there may be more to claim. */
   const claimFor = async (pod: Incarnation, most: number) => {
     const { asks, isWhole } = planClaim(runners, most, (key) => permits.roomFor(key, running.coming(key)))
     state.isMore = true

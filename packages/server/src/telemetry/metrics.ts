@@ -1,6 +1,6 @@
 // Declares every metric once: name, kind, help and labels. docs/reference/metrics.md is generated from this table. Each pod
 // has its own registry. Label values are routes, outcomes and states from our own tables, the machines that pods run, and the
-// downstreams that code names. They are never an id, a tenant or a text from outside, so the sources limit the number of
+// downstreams that code names. They are never an id, a tenant or a text from outside, so our code limits the number of
 // series (S22).
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 

@@ -2,6 +2,7 @@
 // The turn's row names the pod that ran it. Each pod checks regularly, and at once when such a call ends. It removes its own
 // name from turns for which it has no open call, and the names of dead pods from all turns. So it does not matter how an
 // attempt ended, or whether it began.
+import { formatId } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -26,6 +27,7 @@ type Deps = {
   readonly random: Random
   readonly metrics: Metrics
   readonly log: Log
+  readonly cell: number
   /** The id under which this pod claims now. */
   readonly self: () => number | undefined
   readonly everyMs: number
@@ -42,11 +44,12 @@ const HALTED = `
   update fleetline.turns t set halting = null
     from unnest($1::int[], $2::uuid[]) h(tenant, id)
    where t.tenant = h.tenant and t.id = h.id and t.halting is not null
-  returning (extract(epoch from clock_timestamp() - t.ended_at) * 1000)::float8 as "afterMs"`
+  returning t.id, (extract(epoch from clock_timestamp() - t.ended_at) * 1000)::float8 as "afterMs"`
 
 type HaltRow = { readonly tenant: number; readonly id: string; readonly isDead: boolean }
+type Halted = { readonly id: string; readonly afterMs: number }
 
-export function createHalts({ database, clock, random, metrics, log, self, everyMs }: Deps): Halts {
+export function createHalts({ database, clock, random, metrics, log, cell, self, everyMs }: Deps): Halts {
   const calls = new Map<string, number>()
   let [looking, isAsked, hasFailed] = [undefined as Promise<void> | undefined, false, false]
   // Checks open calls after it has read the rows: a call that begins later finds its turn stopped.
@@ -54,12 +57,15 @@ export function createHalts({ database, clock, random, metrics, log, self, every
     const rows = await query<HaltRow>(HALTING, [self() ?? null])
     const over = rows.filter(({ id, isDead }) => isDead || !calls.has(id))
     if (over.length === 0) return []
-    return query<{ afterMs: number }>(HALTED, columnsOf(over, 'tenant', 'id'))
+    return query<Halted>(HALTED, columnsOf(over, 'tenant', 'id'))
   }
   const lookOnce = async () => {
     try {
       const halted = valueOf(await database.transaction(take), 'Turns that have halted cannot be told')
-      for (const { afterMs } of halted) metrics.observe('haltTime', {}, afterMs)
+      for (const { id, afterMs } of halted) {
+        metrics.observe('haltTime', {}, afterMs)
+        log.info('a stopped turn has halted', { task: formatId('task', cell, id), duration_ms: afterMs })
+      }
       hasFailed = false
     } catch (error) {
       if (!hasFailed) log.warn('whether turns have halted is not known', { error })

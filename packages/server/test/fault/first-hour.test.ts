@@ -1,4 +1,4 @@
-// What a newcomer meets in the first hour, as a person runs it.
+// What a newcomer sees in the first hour. The tests run the programs as a person does.
 import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

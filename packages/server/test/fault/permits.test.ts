@@ -16,7 +16,7 @@ import { openDatabase } from '../support/store.ts'
 
 type Shares = Readonly<Record<string, { readonly share: number }>>
 
-// As if the pod had reported its load, for which it got its share, for the last time 20 s ago.
+// Both statements make the pod's last report, for which it got its share, 20 s older.
 const AGE_LOAD = `update fleetline.downstream_loads set at = at - interval '20 s' where pod = $1`
 const AGE_SHARE = `
   update fleetline.downstreams set gen = gen + 1,

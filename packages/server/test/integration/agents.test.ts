@@ -250,7 +250,7 @@ test('T3: all turns of an agent wait for its Retry-After and say why, for about 
   assert.equal(second.waitsFor, 'rate_limited')
   for (const { retryAt } of [first, second]) {
     const ms = Date.parse(retryAt!) - Date.now()
-    // Ten minutes, up to a tenth more, and at most 30 s behind a call that was rejected before. On a slow machine, less is left.
+    // Ten minutes, up to a tenth longer, and up to 30 s after a call that was rejected before. A slow test sees less time left.
     assert.ok(ms > 300_000 && ms <= 690_000, `${ms} ms`)
   }
   assert.equal(talk.received.length, 1)
@@ -451,7 +451,7 @@ test('E8: a stop closes the agent’s connection; a turn whose agent is removed,
   assert.equal(error!.code, 'unreachable')
   assert.doesNotMatch(error!.message, /127/, 'the message names no address')
 
-  await talk.run(`update fleetline.agents set url = 'http://127.0.0.2:1/'`) // as if added when more hosts were open
+  await talk.run(`update fleetline.agents set url = 'http://127.0.0.2:1/'`) // as if added while more hosts were allowed
   const { error: blocked, attempt } = await talk.ended((await talk.send('hi')).turn!)
   assert.deepEqual({ code: blocked!.code, attempt }, { code: 'agent_blocked', attempt: 1 })
 })

@@ -13,7 +13,7 @@ import { openDatabase, withoutStandby } from '../support/store.ts'
 
 type Transactions = Pick<Database, 'transaction'>
 
-/** Four writers write through the pods. Each sends its next message after the answer to the last, and every fifth twice. */
+/** Four writers write through the pods. Each waits for an answer before its next message, and sends every fifth message twice. */
 async function write(pods: readonly Transactions[], key: SessionKey, each: number) {
   const history = createHistory()
   const appenders = pods.map((pod) => appenderOn(pod))

@@ -1,5 +1,5 @@
-// L9, on a PostgreSQL server of its own that crashes. A commit that waited for a standby is visible after the recovery.
-// A pod tells nobody of it before a later commit has succeeded.
+// L9, on a separate PostgreSQL server that the test crashes. A commit that waited for a standby is visible after the recovery.
+// A pod reads nothing until a later commit of its own has succeeded.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import pg from 'pg'

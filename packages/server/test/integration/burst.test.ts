@@ -1,4 +1,5 @@
-// Many people ask at once, on a pod that has just started. No call waits for a limit that nobody has met, or for a slow task.
+// Many people ask at once, on a pod that has just started. No call waits for a slow task. Calls wait for a limit only after
+// the provider has rejected one of them.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'

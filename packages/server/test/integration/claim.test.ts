@@ -57,7 +57,7 @@ test('Q2: pods that claim at the same time get different tasks', async (t) => {
     }
   }
   await Promise.all(pods.map(drainAll))
-  await drainAll(pods[0]!) // a claim that met only locked rows has taken nothing
+  await drainAll(pods[0]!) // once more: a claim that found only locked rows took nothing
   assert.equal(taken.length, 200)
   assert.equal(new Set(taken).size, 200)
 })

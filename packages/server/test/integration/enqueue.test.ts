@@ -324,7 +324,7 @@ test('S1: a role’s own rights count in its functions, whether another role cal
     `select fleetline.grant_enqueue('${owner}', 'other'); create schema own authorization ${owner}`,
   )
   await client.query(`grant usage on schema own to ${web}; set role ${owner}`)
-  // The superuser's ANALYZE runs own.trick as the owner of the table. A check of session_user would take it for the superuser.
+  // The superuser's ANALYZE runs own.trick as the owner of the table. A check of session_user would see the superuser.
   await client.query(`
     create function own.trick(n int) returns int immutable language plpgsql as $$ begin
       if session_user <> current_user then

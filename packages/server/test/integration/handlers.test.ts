@@ -247,7 +247,7 @@ test('P3: a fenced pod claims nothing, and hands back what it claimed just befor
           }),
         options,
       )
-      if (claims === 1) isFenced = true // while the answer was under way
+      if (claims === 1) isFenced = true // before the pod gets the answer
       return outcome
     },
   }
@@ -272,7 +272,7 @@ test('P3: a fenced pod claims nothing, and hands back what it claimed just befor
   await eventually(async () => assert.equal((await history()).length, 1), { what: 'the task to run' })
 })
 
-/** Runs seven suspects on one pod. Returns the most at once, and whether more ran than one plus those that had ended. */
+/** Runs seven suspects on one pod. `most`: the most that ran at once. `tooMany`: more ran than one plus those that had ended. */
 async function crowds(t: TestContext, runMs: number, mutate = (text: string) => text) {
   const { database, run, enqueue, newPod: joined, history } = await queueOn(t)
   await enqueue(7)

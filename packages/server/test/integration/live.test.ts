@@ -48,7 +48,7 @@ const untilEnd = (readers: readonly Reader[], turn: string, state: string) =>
     },
     { what: `the readers to see the turn ${state}` },
   )
-/** What the reader was told, in order. Repeats in a row and queued turns are left out. */
+/** The frames that the reader received, in order, without repeats in a row and without queued turns. */
 function orderOf(frames: readonly Frame[]): string[] {
   const names = frames.map((frame) =>
     frame.type === 'turn' ? `${frame.turn.state} ${frame.turn.attempt} ${frame.turn.pod}` : frame.type,
@@ -158,7 +158,7 @@ test('D4: a new attempt starts the reply again for every reader, and a failure c
 test('D4: a reader that was away learns how turns ended, from its epoch on and in order; an invalid event id is rejected', async (t) => {
   const pods = await twoPodsOn(t, async function* ({ turn: { epoch } }) {
     if (epoch === 2) yield { type: 'nonsense' }
-    yield { type: 'finish' } // it says nothing, so the head does not move
+    yield { type: 'finish' } // the agent says nothing, so the head does not move
   })
   const reader = await pods.follow('there')
   const turns: string[] = []
@@ -176,7 +176,7 @@ test('D4: a reader that was away learns how turns ended, from its epoch on and i
   ]
   await untilEnd(asked, turns[2]!, 'done')
   for (const one of asked) assert.deepEqual(ends(one), turns.slice(1))
-  const fresh = await pods.follow('there', { 'last-event-id': '3.9.1.1' }) // an id of another history: it is a new reader
+  const fresh = await pods.follow('there', { 'last-event-id': '3.9.1.1' }) // from another history: counts as a new reader
   const { turn } = await pods.send('d')
   await untilEnd([fresh, ...asked], turn!, 'done')
   assert.deepEqual(ends(fresh), [turn])
@@ -387,7 +387,7 @@ test('E1: chunks of an attempt that is not current are rejected; mutant, a flush
 
 const shown = (length: number) => ({ type: 'data-x' as const, transient: true, data: 'y'.repeat(length) })
 const MOST = 8 * 1024 * 1024
-const SMALL = { openTurnBytes: '524288', openBytes: `${MOST}` } // an eighth of a turn may be unwritten, a fourth of all
+const SMALL = { openTurnBytes: '524288', openBytes: `${MOST}` } // 1/8 of the first and 1/4 of the second may be unwritten
 
 const heapBytes = () => {
   collect()
@@ -412,7 +412,7 @@ test('48 turns of transient data: memory stays within the settings, and every wo
     const kept = await bytesOf('kept')
     assert.ok(kept <= MOST, `${kept} bytes kept`)
     const unwritten = await bytesOf('unwritten')
-    assert.ok(unwritten <= MOST / 4 + 48 * 40_100, `${unwritten} bytes unwritten`) // one chunk more for each turn
+    assert.ok(unwritten <= MOST / 4 + 48 * 40_100, `${unwritten} bytes unwritten`) // each turn may add one chunk
     assert.ok(isSaid)
   }
   await eventually(within, { what: 'all to be said' }) // 46 MB

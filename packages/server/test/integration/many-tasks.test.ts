@@ -11,7 +11,7 @@ import { queueOn, TENANT } from '../support/tasks.ts'
 const MANY = 45_000 // more than two pages can read
 const OTHER = 2
 
-// The id of row n. SPREAD: each has a time of its own. CROWDED: all have the same.
+// The id of row n. SPREAD: each id has its own time. CROWDED: all ids have the same time.
 const SPREAD = `(lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid`
 const CROWDED = `('00000001-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
 const LIVE = (id: string) => `
@@ -31,7 +31,7 @@ async function crowdOn(t: Parameters<typeof queueOn>[0], id: string) {
   const theirs = all.filter((n) => !ours.includes(n))
   await run(async (query) => {
     await query(LIVE(id), [tracks[0], OTHER, theirs])
-    await query(ENDED(id), [tracks[0], OTHER, theirs.filter((n) => n % 2 === 0)]) // half as many, so that 20,000 of them go further back
+    await query(ENDED(id), [tracks[0], OTHER, theirs.filter((n) => n % 2 === 0)]) // half as many: 20,000 rows reach further back
     await query(LIVE(id), [rare, TENANT, ours.filter((n) => n % 2 === 0)])
     await query(ENDED(id), [rare, TENANT, ours.filter((n) => n % 2 === 1)])
     await query('analyze fleetline.tasks, fleetline.task_history')

@@ -101,7 +101,7 @@ test('a task that fits a running shape continues there, with its attempts if its
   await runs(next)
   for (const [position, spent] of [
     [0, 2], // a comes next in both shapes: its attempts stay counted
-    [1, 3], // x comes next in the new shape: no attempt was made
+    [1, 3], // x comes next in the new shape: it has no attempts yet
     [2, 4], // does not fit: in the new shape x comes before b
   ] as const)
     await add({ track: old, position, spent })
@@ -139,8 +139,8 @@ test('a held task is released as it was: a suspect waits for its time again, and
   const [old, next] = [await shaped('old', ['a', 'b']), await shaped('new', ['a', 'x'])]
   await runs(next)
   await add({ track: old, position: 1, spent: 2, state: 'waiting', reason: 'suspect', losses: 2, claims: 1 }) // handed back
-  await add({ track: old, position: 1, spent: 3, reason: 'pod_lost', losses: 2 }) // with a record between the two
-  await add({ track: old, position: 1, spent: 4, losses: 2 }) // an operator let it go on
+  await add({ track: old, position: 1, spent: 3, reason: 'pod_lost', losses: 2 }) // a transition recorded between the losses
+  await add({ track: old, position: 1, spent: 4, losses: 2 }) // an operator let it continue
   await whole()
   assert.deepEqual(
     (await stand()).map(({ state, reason }) => `${state} ${reason}`),
@@ -315,7 +315,7 @@ test('plans: beside 50,000 other tasks, a step reads only those of the track tha
   assert.equal(plans.length, 3)
   for (const [index, { text, buffers }] of plans.entries()) {
     assert.doesNotMatch(text, /Seq Scan","[^}]*"Relation Name":"tasks"|tasks_pkey/)
-    const most = index === 0 ? 100 : 3_000 // about ten a task, for its row and its indexes
+    const most = index === 0 ? 100 : 3_000 // about ten pages per task, for its row and its indexes
     assert.ok(buffers < most, `${buffers} pages`)
   }
 })

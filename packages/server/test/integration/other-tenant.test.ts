@@ -1,6 +1,6 @@
 // S1: in the tables of tenants, the tenant comes first in every key. S3: a request may name something of another tenant, in its
-// path, its query or its body. The answer is the one for something that does not exist, byte for byte, apart from ids and times
-// that each request has of its own. No row of the other tenant changes. Routes and their fields are read from the table of routes.
+// path, its query or its body. It gets the answer for something that does not exist, byte for byte, apart from ids and times
+// that differ in every request. No row of the other tenant changes. Routes and their fields are read from the table of routes.
 // If you add a field, add it to FIELDS.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
@@ -72,11 +72,11 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'params.turn': ['turn'],
   'params.task': ['task'],
   'params.agent': ['agent'],
-  'params.user': 'no id', // the application's own, in a session
+  'params.user': 'no id', // the application chooses it, for one session
   'GET /v1/sessions query.before': ['session', 'alias'],
   'GET /v1/tasks query.before': ['task'],
   'query.from': 'no id',
-  'query.queue': 'no id', // the fleet's
+  'query.queue': 'no id', // queues belong to the fleet
   'query.machine': 'no id',
   'body.turn': ['turn'],
   'body.alias': ['alias'],
@@ -94,7 +94,7 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'body.queue': 'no id',
   'body.input': 'no id',
   'POST /v1/agents body.name': ['agent'],
-  // The id of a new task. One that is taken is a conflict, whichever tenant has it: all tasks share one space of ids.
+  // The id of a new task. A taken id is a conflict, whichever tenant has it: all tenants share one space of task ids.
   'POST /v1/tasks body.id': 'no id',
 }
 
@@ -206,7 +206,7 @@ async function rowsOf(query: Query, tenant: number): Promise<unknown[]> {
   return rows
 }
 
-/** Sends a request with this field set. Ids and times that every answer has of its own are left out. */
+/** Sends a request with this field set. Leaves out ids and times that differ in every answer. */
 async function answerTo(gateway: string, route: Route, field: string, value: string) {
   const known = { session: (await makeSession(gateway)).session, user: 'ada' }
   const given = field.startsWith('body.') ? JSON.stringify(value) : encodeURIComponent(value)

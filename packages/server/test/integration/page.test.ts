@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { test, type TestContext } from 'node:test'
+import { hold, task } from '../../src/index.ts'
+import { eventOf } from '../../src/cli/dev/events.ts'
 import type { Scene } from '../../src/cli/dev/page/wire.ts'
 import { createFleetPage } from '../../src/cli/dev/page/page.ts'
 import { portsOf, type DevPod, type PodState } from '../../src/cli/dev/pods.ts'
@@ -18,9 +20,11 @@ import { podOn } from '../support/pod.ts'
 import { readEvents } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
 
+const PAINT = task('paint', () => hold('no colour'))
+
 /** A pod in this process, so it cannot be killed. It records what it is asked to do. */
 async function controlled(t: TestContext, url: string, name: string) {
-  const { pod, gateway } = await podOn(t, url, { podName: name })
+  const { pod, gateway } = await podOn(t, url, { podName: name }, { tasks: [PAINT] })
   const ready = { state: 'ready', ports: pod.ports(), sinceMs: 0 } as const
   const state: { standing: PodState; asked: string[] } = { standing: ready, asked: [] }
   const ask = (what: string) => () => state.standing.state === 'ready' && state.asked.push(what) > 0
@@ -54,9 +58,11 @@ async function pageOn(t: TestContext) {
   })
   await page.start()
   atEnd(t, () => page.stop())
+  const joins = (source: string, pod: number) =>
+    page.take(eventOf(source, 'joined the fleet', { now: Date.now(), pod }))
   const origin = `http://127.0.0.1:${page.port()}`
   const scene = async () => (await call('GET', `${origin}/dev/scene`)).body as unknown as Scene
-  return { url, origin, scene, first, second, isReady }
+  return { url, origin, scene, first, second, isReady, joins }
 }
 
 const DEMO = 'v1/sessions/demo'
@@ -77,7 +83,7 @@ test('each device has a pod of its own, and another while that is not ready; the
   assert.equal((body['error'] as { code: string }).code, 'unavailable')
   first.state.standing = first.ready
   assert.deepEqual(await podOf('phone'), { status: 200, pod: 'pod-1' })
-  isReady.now = false // the session does not exist yet, and a device must not read that as an answer
+  isReady.now = false // the session does not exist yet; a device gets 503, or it would give up
   assert.deepEqual(await podOf('phone'), { status: 503, pod: null })
 })
 
@@ -110,7 +116,10 @@ test('the score is counted in the log: messages that are deleted there are lost'
 })
 
 test('the scene shows each pod as the fleet knows it; actions that are not possible are rejected', async (t) => {
-  const { origin, scene, first, second } = await pageOn(t)
+  const { origin, scene, first, second, joins } = await pageOn(t)
+  const { body } = await call('GET', `http://127.0.0.1:${first.ready.ports.admin}/v1/pods`)
+  const rows = body['pods'] as readonly { readonly name: string; readonly pod: number }[]
+  for (const { name, pod } of rows) joins(name, pod)
   const shown = await eventually(
     async () => {
       const { pods } = await scene()
@@ -129,10 +138,36 @@ test('the scene shows each pod as the fleet knows it; actions that are not possi
   assert.equal((await call('POST', `${origin}/dev/pods/pod-2/kill`)).status, 200)
   assert.deepEqual({ first: first.state.asked, second: second.state.asked }, { first: [], second: ['kill'] })
   second.state.standing = { state: 'waiting', sinceMs: Date.now(), how: 'SIGKILL' }
+  assert.equal((await scene()).pods[1]!.number, null, 'a process that has ended has no number')
   const refused = await call('POST', `${origin}/dev/pods/pod-2/pause`)
   assert.equal(refused.status, 409)
   assert.match(JSON.stringify(refused.body), /pod-2 is waiting/)
   assert.equal((await call('POST', `${origin}/dev/pods/pod-9/kill`)).status, 404)
+})
+
+test('the scene shows the newest tasks, and how many are in each queue', async (t) => {
+  const { scene, first } = await pageOn(t)
+  await call('POST', `${first.gateway}/v1/tasks`, { machine: 'paint', input: 1 })
+  const check = async () => {
+    const { work } = await scene()
+    assert.deepEqual(work?.machines, [
+      {
+        queue: 'default',
+        name: 'paint',
+        isEstimated: false,
+        ready: 0,
+        waiting: 0,
+        claimed: 0,
+        held: 1,
+        dead: 0,
+      },
+    ])
+    assert.deepEqual(
+      work.tasks.map(({ machine, state }) => ({ machine, state })),
+      [{ machine: 'paint', state: 'held' }],
+    )
+  }
+  await eventually(check, { what: 'the work' })
 })
 
 test('S24: requests with another origin or another host name are rejected, and so is every path that is not listed', async (t) => {
@@ -159,7 +194,7 @@ test('S24: requests with another origin or another host name are rejected, and s
     '/devices/tv/v1/sessions',
   ])
     assert.equal(await status('GET', path, {}), 404, path)
-  await scene() // chaos ends when nobody looks
+  await scene() // counts as watching: chaos ends when nobody watches
   assert.equal(await status('POST', '/dev/chaos/on', {}), 200)
   assert.equal((await scene()).isChaos, true)
   await call('POST', `${origin}/dev/chaos/off`)

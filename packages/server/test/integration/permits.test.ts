@@ -99,7 +99,7 @@ test('two pods finish a queue behind a hidden limit, and a rejected call spends 
   }
   const { capacity, pods } = await eventually(
     async () => {
-      await pod.enqueue({ machine: ask }) // until the limit was met
+      await pod.enqueue({ machine: ask }) // one more each time, until the limit is reached
       return listed()
     },
     { what: 'its capacity' },

@@ -1,7 +1,7 @@
 // S15 S18 S21: sends hostile values in every field of every public route: text that PostgreSQL cannot store, JSON that breaks
 // parsers, values outside the allowed range. The pod accepts each value or rejects it with a documented error code. It never
-// answers 5xx and logs no error, and later requests still work. Each route is first asked without a hostile value and must accept
-// that: otherwise a value could be rejected for another reason.
+// answers 5xx and logs no error, and later requests still work. Each route must first accept a request without a hostile value:
+// otherwise a value could be rejected for another reason.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { refusalSchema } from '../../src/door/refusal.ts'
@@ -161,7 +161,7 @@ async function podWithAll(t: TestContext) {
       }
       await eventually(isDone, { what: 'a new task and the turns of both sessions to be done' })
     },
-    /** Reads the whole answer; of a stream, until its first frame. */
+    /** Reads the whole answer, or a stream until its first frame. */
     ask: async (path: string, init: RequestInit) => {
       const answer = await fetch(`${gateway}${path}`, { ...init, signal: AbortSignal.timeout(60_000) })
       const { status, ok } = answer

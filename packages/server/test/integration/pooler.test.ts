@@ -62,7 +62,7 @@ async function settingsOn(url: string): Promise<object[][]> {
   const look = (client: pg.Client) =>
     client.query('begin').then(async () => {
       if ((inside += 1) === SIZE) all.resolve()
-      await all.promise // so that each has a connection of its own
+      await all.promise // so that each client has its own connection
       const { rows } = await client.query<object>(
         `select name, setting from pg_settings where source = 'session'`,
       )

@@ -18,7 +18,7 @@ const FORGOTTEN = 'delete from fleetline.pods where id = $1'
 const ROWS = 'select t.*, t.ctid::text from fleetline.tasks t order by id'
 const ENDS = 'select h.* from fleetline.task_history h order by id'
 
-/** A queue with a leader, and a way to end pods as they end themselves. */
+/** A queue with a leader. `end` marks a pod as dead, as a pod that stops does itself. */
 async function led(t: TestContext) {
   const queue = await queueOn(t)
   const { run, newPod } = queue

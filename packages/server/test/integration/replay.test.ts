@@ -67,7 +67,7 @@ test('a page from any seq, in both directions, ends at its item or byte limit, b
   )
 })
 
-/** Sessions as a pod has them, on a database and hints of its own. */
+/** The sessions of one pod, with their own database connections and hints. */
 async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) => Hints = (hints) => hints) {
   const [clock, random, metrics] = [systemClock(), systemRandom(), createMetrics()]
   const hints = createHints({
@@ -119,7 +119,7 @@ test('D1 D2 S4: followers on another pod reach the head by polling, even if ever
   await write(1, 7)
   const items = [
     await followed(t, reading, key),
-    await followed(t, reading, key), // what wakes one wakes its neighbour
+    await followed(t, reading, key), // each wake-up must reach both
     await followed(t, reading, key, 7),
     await followed(t, reading, other),
   ]

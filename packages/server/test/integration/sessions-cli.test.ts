@@ -18,7 +18,7 @@ import { typing } from '../support/terminal.ts'
 const type = typing(SESSIONS, 'sessions')
 
 const waiting = Promise.withResolvers<void>()
-/** Repeats the last message, except for `wait`, `fail` and `quiet`. */
+/** Repeats the last message and adds ` there`. For `wait` it waits first, for `fail` it fails, for `quiet` it says nothing. */
 const mimic = agent('mimic', async function* ({ messages }) {
   const text = messages.at(-1)!.parts[0]!['text'] as string
   if (text === 'wait') await waiting.promise

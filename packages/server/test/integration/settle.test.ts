@@ -161,7 +161,7 @@ test('L11: a settlement that is fenced or cannot be stored does not affect the r
   assert.equal((await tasks()).length, 2)
 })
 
-/** The task lost a pod in an earlier attempt. What the leader wrote then is not about the next attempt. */
+/** The task lost a pod in an earlier attempt. The error that the leader wrote then is not about the next attempt. */
 async function lostBefore(run: Awaited<ReturnType<typeof queueOn>>['run']): Promise<void> {
   const lost = `update fleetline.tasks set attempt = 1, spent = 1, reason = 'pod_lost',
     error = '{"code": "pod_lost", "pod": 1, "attempt": 1, "attempts": []}'`

@@ -183,7 +183,7 @@ test('T3: if a provider asks one pod to wait ten seconds or longer, all pods wai
       'select extract(epoch from pause_until - now())::int as left from fleetline.downstreams',
     ),
   )
-  // The row holds the wait that the provider asked for, without what pods add to it.
+  // The row contains the wait that the provider asked for, without the time that pods add to it.
   assert.ok(row!.left > 3_000 && row!.left <= 3_600, `${row!.left} s`)
 })
 
@@ -232,7 +232,7 @@ test('T6: without leader and database, calls stay within the safe share and do n
   await give(6, 3_600_000)
   const first = busy(20)
   const renew = async () => {
-    await give(6, 3_600_000) // a share is valid only while the load behind it is recent
+    await give(6, 3_600_000) // a share is valid only while the report behind it is recent
     assert.equal(first.now(), 6)
   }
   await eventually(renew, { what: 'the share to be read' })

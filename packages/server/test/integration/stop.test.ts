@@ -51,7 +51,7 @@ test('E8: a stop from another pod closes the call of the agent, and keeps only w
       await closed.promise
       yield { type: 'text-delta', id: '1', delta: ' too late' }
     } finally {
-      await wanted.promise // until then its call has not ended
+      await wanted.promise // the agent's call does not end before that
     }
   })
   const readers = await pods.readers()
@@ -172,7 +172,7 @@ async function spokenOn(t: TestContext) {
       ),
     )
   await say(claim.attempt, 0, [{ type: 'text-start', id: '1' }, delta('so far')])
-  await say(lost.attempt, 2, [delta('of the dead')]) // its own index 0 is missing
+  await say(lost.attempt, 2, [delta('of the dead')]) // this attempt has no index 0
   await say(claim.attempt, 2, [delta('\uD83D')]) // half of a character
   const reply = `select body -> 'parts' -> 0 ->> 'text' as text from fleetline.messages where seq = 2`
   return {
@@ -218,7 +218,7 @@ test('the query for turns that are halting does not read turns that are over', a
   assert.ok(plans[0]!.buffers < 100, `${plans[0]!.buffers} pages`)
 })
 
-/** A transaction of `held` waits with the lock of the session until `letGo` is called. */
+/** A transaction of `held` locks the session and then waits until `letGo` is called. */
 function holding(database: Pick<Database, 'transaction'>) {
   const [locked, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const held: Pick<Database, 'transaction'> = {

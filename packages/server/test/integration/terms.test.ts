@@ -1,6 +1,6 @@
 // P2 on real rows, in any order of beats, looks, pauses, takeovers, burials and drains. A pod acts on what it saw last, however
 // long ago that was. The test moves the clock of the pods by hand, and sets the clock of the database forward and back.
-// Two mutants below are found: a take that sets its term from what it saw, and a burial that does not name its term.
+// The checks find two mutants: a take that sets its term from what it saw, and a burial that does not name its term.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import * as fc from 'fast-check'
@@ -136,7 +136,7 @@ test('P2: mutants that take a term from an old view, or bury under any term, are
     ...of(0, 'follow'),
   ]
   const sixBeats = Array.from({ length: 6 }, () => of(1, 'beat', 'pass')).flat()
-  // The second pod sees the first beat once and then never again. The first wakes with a view in which a third was silent.
+  // The second pod sees one beat of the first and then no more. The first wakes up with a view in which a third was silent.
   const wakesLate = [
     ...of(0, 'beat', 'look', 'follow'),
     ...of(1, 'beat', 'look', 'pass-long'),

@@ -12,8 +12,8 @@ import { z } from 'zod'
 
 const KEY = 'provider/account'
 
-/** A worker with the tasks `free` and `limited`; the downstream of `limited` takes `share` at once. The test ends each run by
- *  its input. */
+/** A worker with the tasks `free` and `limited`. The downstream of `limited` takes `share` calls at once. `end` ends the run
+ *  with this input. */
 async function standing(
   t: TestContext,
   { slots, share }: { readonly slots: number; readonly share: number },
@@ -55,7 +55,7 @@ async function standing(
       slots,
     },
   )
-  atEnd(t, () => runs.forEach(({ resolve }) => resolve())) // else a drain waits for the clock
+  atEnd(t, () => runs.forEach(({ resolve }) => resolve())) // otherwise a drain waits for the clock
   return {
     told,
     /** Enqueues all at once. The first of the list has the highest priority. */
@@ -78,7 +78,7 @@ async function standing(
   }
 }
 
-/** Its second step calls another downstream, and runs until the test ends it. */
+/** A machine whose second step calls another downstream and runs until the test ends it. */
 function twoOf(runs: Map<string, PromiseWithResolvers<void>>) {
   return machine('two', { input: z.string(), output: z.null(), downstream: KEY })
     .to('first', async () => null)

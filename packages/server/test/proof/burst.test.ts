@@ -1,5 +1,5 @@
-// A provider takes ten calls at once. 200 people ask a pod that has just started, and slow tasks fill all its slots. The provider
-// rejects one burst, and after it at most one call in a hundred. How much of its time the provider is used is a figure.
+// A provider accepts ten concurrent calls. 200 people ask a pod that has just started, and slow tasks fill all its slots. The
+// provider rejects one burst, and after it at most one call in a hundred. The used part of the provider's capacity is a figure.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'

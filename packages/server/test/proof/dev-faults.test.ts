@@ -73,10 +73,10 @@ test('the page can kill, pause and restart a pod, and a fleet that stops leaves 
   await eventually(() => assert.ok(isStopped(paused)), { what: 'the pause' })
   const { headers } = await fetch(`${page}/devices/phone/v1/sessions/demo`)
   assert.equal(headers.get('x-fleetline-pod'), 'pod-1')
-  assert.equal(await act('pod-2', 'restart'), 200) // it has to run for that
+  assert.equal(await act('pod-2', 'restart'), 200) // the paused pod has to be woken for that
   await untilReady('pod-2', (pid) => pid !== paused)
 
-  assert.equal((await fetch(`${new URL(api!).origin}/dev/scene`)).status, 404) // a pod has none of this
+  assert.equal((await fetch(`${new URL(api!).origin}/dev/scene`)).status, 404) // pods do not serve the page
   assert.equal(await act('pod-2', 'pause'), 200)
   fleet.kill('SIGINT')
   assert.equal(await ended(fleet), 0, fleet.output())

@@ -24,7 +24,7 @@ test('Q6: a task that kills its pods is dead after its attempts, and the tasks b
       await release('priority < 5')
       await untilClaimed(5, details)
     }
-    await release('true') // at the third, all of them are suspects, and the killer is the first
+    await release('true') // in round 3 all tasks are suspects, and the killer is claimed first
     await eventually(() => assert.ok(program.hasEnded()), { what: 'it to be killed', details })
     assert.deepEqual(await program.ended, { code: null, signal: 'SIGKILL' })
     await bury(database, id)

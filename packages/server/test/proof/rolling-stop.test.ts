@@ -117,7 +117,7 @@ test('R1: rolling stops behind HAProxy fail no request', async (t) => {
       program.kill('SIGTERM')
       assert.deepEqual(await program.ended, { code: 0, signal: null }, program.output())
       pods[n] = await start(at)
-      await sleep(3_000) // until the balancer sends to it again
+      await sleep(3_000) // until the balancer sends requests to it again
     }
   seen.isOver = true
   await load
@@ -143,7 +143,7 @@ test('R1: a stop ends by its deadline even if PostgreSQL does not answer', async
     await sleep(1_000)
     const hole = setInterval(() => proxy.stall(), 20)
     const startMs = performance.now()
-    await pod.stop().catch(() => undefined) // it rejects with what was late
+    await pod.stop().catch(() => undefined) // the error names the parts that were late
     const seconds = (performance.now() - startMs) / 1_000
     clearInterval(hole)
     t.diagnostic(`figure stop_s_with_${running}_tasks ${seconds.toFixed(1)}`)

@@ -12,7 +12,7 @@ import { queueOn } from '../support/tasks.ts'
 
 const [PODS, KILLS, BETWEEN_MS] = [4, proofSize({ full: 6, quick: 3 }), 10_000]
 const LOAD = { tasks: 40, runMs: 6_000 }
-// Three pods have no room for all tasks, so that each of four runs some; four have room for what was lost, too.
+// Three pods have no room for all tasks, so each of the four runs some. Four pods have room for lost tasks, too.
 const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000', FLEETLINE_SLOTS: '12' }
 
 type Queue = Awaited<ReturnType<typeof queueOn>>

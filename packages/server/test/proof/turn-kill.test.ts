@@ -1,5 +1,5 @@
-// E1 E5 D4 at every named point, with the ttl and the beat of production: the pod that runs the turns of fifty conversations is
-// killed there. Another pod answers them all: each gets one reply, and every follower receives it. The time from the kill until a
+// E1 E5 D4 with the ttl and the beat of production: the pod that runs the turns of fifty conversations is killed, once at every
+// named point. Another pod answers them all: each gets one reply, and every follower receives it. The time from the kill until a
 // missing reply is stored is a figure; the test does not judge it.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
@@ -62,7 +62,7 @@ for (const [point, words] of POINTS) {
     const ends = talks.map(async (_, n) =>
       eventually(() => isWhole(n), { what: `the reply in session ${n}`, patienceMs: 120_000 }),
     )
-    // PostgreSQL stamps them by the clock of this machine.
+    // PostgreSQL runs on this machine, so `at` and `killedMs` come from the same clock.
     const seconds = (await Promise.all(ends)).map((at) => (Date.parse(at) - killedMs) / 1000)
     const later = seconds.filter((s) => s > 0)
     assert.ok(later.length > 0, `${later.length} replies were stored after the kill`)
@@ -74,7 +74,7 @@ function read(t: TestContext, gateway: string, session: string) {
   return readEvents(t, `${gateway}/v1/sessions/${session}/events`)
 }
 
-/** Sends as an application does: under one id, and through the next pod until one answers. */
+/** Sends as an application does: under one id, through one pod after the other until one answers. */
 async function send(
   gateways: readonly string[],
   { session, text }: { session: string; text: string },

@@ -22,7 +22,7 @@ function say(message: OpenMessage, chunk: Chunk): void {
   assert.ok(message.add(pieceOf({ index: message.end(), count: 1 }, [chunk], JSON.stringify(chunk))))
 }
 
-/** A reader that pulls, and what it has of the text. */
+/** A reader that pulls, and the text that it has so far. */
 function reading(message: OpenMessage) {
   let [spot, text, transient]: [Spot, string, number] = [NONE, '', 0]
   const take = (): boolean => {

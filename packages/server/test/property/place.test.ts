@@ -45,7 +45,7 @@ function saidBy(turn: string) {
   return Number(turn.slice(1)) % 2 === 0 ? textDraft(`said-${turn}`) : undefined
 }
 
-/** Stores batch after batch: what append.ts would find, and what it would keep. */
+/** Stands in for append.ts: for each batch it finds what `place` needs, and stores what `place` returns. */
 function createLogs(agent: string | null) {
   const sessions = new Map<string, SessionState>()
   const stored = new Map<string, StoredMessage>()
@@ -80,7 +80,7 @@ function createLogs(agent: string | null) {
   })
   return {
     sessions,
-    /** The end of a turn that started in an earlier batch, or one that misses it by its epoch or its session. */
+    /** The end of a turn that started in an earlier batch, or an end with a wrong epoch or session. */
     endOf: ({ nth, misses, ...wish }: EndWish): Item[] => {
       const turn = [...turns.values()].toReversed()[nth] // the turns that started last are most likely live
       if (!turn) return []

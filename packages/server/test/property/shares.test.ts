@@ -215,7 +215,7 @@ test('once all pods have reported and read, they have the whole capacity, at lea
     const it = play(capacity, order)
     const calm = { want: 3, inFlight: 0, ok: 0, refused: 0 }
     it.acts.take(it.leaders[0]!)
-    it.pass(LEASE_MS + 1) // the dead are forgotten
+    it.pass(LEASE_MS + 1) // dead pods are forgotten
     for (let round = 0; round < 6; round += 1) {
       for (const one of it.pods) {
         it.acts.lose(one)

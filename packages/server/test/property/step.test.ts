@@ -126,6 +126,6 @@ const mutants: Readonly<Record<string, Step>> = {
 for (const [name, mutant] of Object.entries(mutants))
   test(`mutant, ${name}: turns red`, () => {
     const rules = fc.property(happenings, (happened) => broken(happened, mutant).length === 0)
-    const { failed } = fc.check(rules, { numRuns: 5_000, seed: 1 }) // the same orders each time: one of them turns it red
+    const { failed } = fc.check(rules, { numRuns: 5_000, seed: 1 }) // the same orders each time; one of them breaks a rule
     assert.ok(failed, 'no order of events broke a rule')
   })

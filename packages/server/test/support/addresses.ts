@@ -1,4 +1,4 @@
-// How else this machine, and what is inside a network, may be written.
+// Different ways to write the address of this machine, and of hosts inside a network.
 
 /** All of them mean this machine. */
 export const LOOPBACK = wordsOf(`

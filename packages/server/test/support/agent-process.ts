@@ -1,5 +1,5 @@
-// An agent as a process of its own. Says where it listens, and what it is called with. With the word `holds` it goes silent in
-// the middle of its words.
+// An agent as a separate process. It prints its port, and for each call the idempotency key and the attempt. With the argument
+// `holds` it goes silent in the middle of its reply and leaves the response open.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { verify } from 'fleetline/agent'

@@ -1,4 +1,4 @@
-// An agent behind a URL, in the test's own process: what it was sent, and a hand on every answer.
+// An agent behind a URL, in the test's own process. It records every request, and the test controls every response.
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -34,7 +34,7 @@ export async function agentServer(t: TestContext, answer: Answer) {
   return { received, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/api/chat?x=1` }
 }
 
-/** One chunk a line. */
+/** Responds with one chunk per line. */
 export function lines(response: ServerResponse, chunks: readonly object[] = SAID): void {
   response.writeHead(200, { 'content-type': 'application/x-ndjson' })
   response.end(chunks.map((chunk) => `${JSON.stringify(chunk)}\n`).join(''))

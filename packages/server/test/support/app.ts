@@ -1,12 +1,12 @@
-// The app of pods that tests start: what its tasks do is said in their input, what its agent says in the last message. `calls`
-// does it under a permit of a downstream.
-//   number            its double
-//   { until: file }   nothing until the file is there, then `free`; ends early when it is aborted
-//   { waitsMs: ms }   nothing for so long
-//   { kills: true }   the end of the process that runs it
+// The app of the pods that tests start. The input of a task decides what the task does. The last message decides what the agent
+// says. The task `calls` does the same as `work`, but with a permit of a downstream.
+//   number            returns its double
+//   { until: file }   waits until the file exists, then returns `free`; ends early if it is aborted
+//   { waitsMs: ms }   waits this many milliseconds
+//   { kills: true }   kills the process that runs it
 //
-//   word              the word
-//   until:file        nothing until the file is there, or the call is aborted
+//   word              says the word
+//   until:file        waits until the file exists or the call is aborted
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { z } from 'zod'

@@ -1,5 +1,5 @@
-// A clone as a stranger works in it: every command as written, but for the ports, which may be taken here. It is a directory
-// that links to this one: PostgreSQL, which may run as another user, can enter that.
+// A clone in which a test works like a newcomer. Every command runs as written, except for the ports: the usual ones may be in
+// use here. The clone is a directory of links to this one. PostgreSQL may run as another user, who can enter such a directory.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,7 +12,7 @@ import { eventually } from './eventually.ts'
 import { withoutSettings } from './program.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
-const PATIENCE_MS = 120_000 // the data of a server is made on a disk that may be busy
+const PATIENCE_MS = 120_000 // PostgreSQL creates its data on a disk that may be busy
 
 export const CLONE_ENV: NodeJS.ProcessEnv = {
   ...withoutSettings(process.env),
@@ -20,7 +20,7 @@ export const CLONE_ENV: NodeJS.ProcessEnv = {
   FLEETLINE_OPERATOR_PORT: '0',
 }
 
-/** PostgreSQL outlives a fleet that was killed for a moment, and still writes. */
+/** Retries, because PostgreSQL runs on and writes for a moment after its fleet was killed. */
 export const REMOVAL = { recursive: true, force: true, maxRetries: 10, retryDelay: 200 } as const
 
 export function cloneFor(t: TestContext): string {
@@ -32,14 +32,14 @@ export function cloneFor(t: TestContext): string {
   return path
 }
 
-/** Answers when it is ready: on which ports. */
+/** Resolves when the fleet is ready, with its ports. */
 export async function startFleet(t: TestContext, command: string, cwd: string) {
   const child = spawn('sh', ['-c', command], { cwd, env: CLONE_ENV, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const pipe of [child.stdout, child.stderr])
     pipe.setEncoding('utf8').on('data', (text: string) => (output += text))
   const closed = once(child, 'close')
-  // npm passes no signal on; the fleet's own process is in its lock.
+  // npm does not pass signals on. The lock file contains the id of the fleet's own process.
   const signal = (name: NodeJS.Signals) =>
     process.kill(Number(readFileSync(join(cwd, '.fleetline/lock'))), name)
   const hasEnded = () => child.exitCode !== null || child.signalCode !== null
@@ -49,7 +49,7 @@ export async function startFleet(t: TestContext, command: string, cwd: string) {
       signal('SIGKILL')
       await closed
     } catch {
-      child.kill('SIGKILL') // there is no lock yet; the rest ends with this file's process group
+      child.kill('SIGKILL') // no lock file yet; other processes end with the test file's process group
     }
   })
   const wait = { patienceMs: PATIENCE_MS, details: () => output }
@@ -60,7 +60,7 @@ export async function startFleet(t: TestContext, command: string, cwd: string) {
     operator: portOf('operator'),
     page: portOf('page'),
     output: () => output,
-    /** Answers its exit code. */
+    /** Resolves to the exit code. */
     stop: async () => {
       signal('SIGINT')
       await eventually(() => assert.ok(hasEnded()), { what: 'the fleet to end', ...wait })

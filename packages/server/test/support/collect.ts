@@ -1,4 +1,4 @@
-// A collection of garbage when a test wants one, so that what is measured is what is held.
+// Collects garbage when a test asks for it, so that the test measures only memory that is in use.
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 

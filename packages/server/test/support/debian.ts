@@ -1,7 +1,8 @@
-// Programs that a proof needs and Debian has. As root they are installed on the way; anybody else is told what to install.
+// Makes sure that Debian programs that a proof needs are installed. If we are root, it installs the missing ones. Otherwise it
+// throws an error that says what to install.
 import { execFileSync, spawnSync } from 'node:child_process'
 
-/** `programs`: each with the package that brings it. */
+/** `programs` maps each program to the package that contains it. */
 export function needPrograms(programs: Readonly<Record<string, string>>): void {
   const missing = Object.entries(programs).filter(([program]) => !isThere(program))
   const packages = [...new Set(missing.map(([, name]) => name))]
@@ -18,6 +19,6 @@ export function needPrograms(programs: Readonly<Record<string, string>>): void {
 }
 
 function isThere(program: string): boolean {
-  const paths = `${process.env['PATH']}:/usr/sbin:/sbin` // where servers are
+  const paths = `${process.env['PATH']}:/usr/sbin:/sbin` // servers are installed in the last two
   return spawnSync('sh', ['-c', `command -v ${program}`], { env: { PATH: paths } }).status === 0
 }

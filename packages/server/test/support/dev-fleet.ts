@@ -1,4 +1,4 @@
-// A dev fleet as a person meets it: a process in a directory of its own. No settings reach it but any free ports.
+// A dev fleet as a user runs it: a process in a directory of its own. The only settings that it gets are free ports.
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { chmodSync, globSync, mkdtempSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
@@ -22,7 +22,7 @@ export type Said = {
 }
 type Home = { readonly path: string; readonly mark: string }
 
-export const PATIENCE_MS = 120_000 // the data of a server is made on a disk that may be busy
+export const PATIENCE_MS = 120_000 // PostgreSQL creates its data on a disk that may be busy
 
 export function homeFor(t: TestContext): Home {
   const path = mkdtempSync(join(tmpdir(), 'fleetline-dev-'))
@@ -63,19 +63,19 @@ export async function ended(program: Program): Promise<number | null> {
   return (await program.ended).code
 }
 
-/** Of the fleet, by a mark in the environment, which goes from parent to child; PostgreSQL's by where they stand. */
+/** Finds the fleet's processes by a mark in the environment, which children inherit. Finds PostgreSQL's by working directory. */
 export function processesOf({ path, mark }: Home): string[] {
   return globSync('/proc/[0-9]*').filter((process) => {
     try {
       const place = readlinkSync(`${process}/cwd`)
       return place.startsWith(path) || readFileSync(`${process}/environ`, 'latin1').includes(mark)
     } catch {
-      return false // it has ended, or it is another user's
+      return false // it has ended, or belongs to another user
     }
   })
 }
 
-/** The pause of a guard's loop may outlive the fleet by a tenth of a second. */
+/** Waits, because the `sleep` in a guard's loop may run for a tenth of a second after the fleet has ended. */
 export async function nothingRuns(home: Home): Promise<void> {
   await eventually(() => assert.deepEqual(processesOf(home), []), { what: 'all processes to end' })
 }

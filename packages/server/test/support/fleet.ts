@@ -1,4 +1,4 @@
-// Fleets in the test's own process, and the rows of pods as tests read and change them: by SQL, beside the code under test.
+// Starts fleets in the test's own process. Also reads the rows of pods, and changes them by SQL without the code under test.
 import type { TestContext } from 'node:test'
 import { createFleet, type Fleet } from '../../src/fleet/fleet.ts'
 import { list, type PodRow } from '../../src/fleet/pods.ts'
@@ -10,7 +10,7 @@ import { atEnd } from './cleanup.ts'
 
 type Transactions = Pick<Database, 'transaction'>
 
-/** Started, with a ttl that no busy machine meets. */
+/** Starts a fleet with a ttl so long that even a busy machine stays within it. */
 export async function fleetOn(
   t: TestContext,
   url: string,
@@ -49,13 +49,13 @@ export async function leaderOf(database: Transactions): Promise<number | undefin
   return (await podRows(database)).find(({ isLeader }) => isLeader)?.pod
 }
 
-/** As if the clock of the database had been set forward by so much, or back: all that is stored is older, or younger. */
+/** Acts as if the database's clock had been set forward by `ms`, or back: stored beats become older, or younger. */
 export async function stepClock(query: Query, ms: number): Promise<void> {
   const text = `update fleetline.pods set beat_at = beat_at - $1::float8 * interval '1 ms' where state <> 'dead'`
   await query(text, [ms])
 }
 
-/** As a leader does after a ttl of silence, for which no test of the gate waits. */
+/** Marks a pod as dead, as a leader does after a ttl of silence. No test of the gate waits that long. */
 export async function bury(database: Transactions, pod: number): Promise<void> {
   const text = `update fleetline.pods set state = 'dead', ended_at = clock_timestamp() where id = $1 and state <> 'dead'`
   valueOf(await database.transaction((query) => query(text, [pod])), 'not buried')

@@ -1,4 +1,4 @@
-// A port that leads to whichever is behind it now, as a load balancer's does.
+// A port that forwards each new connection to the current target, as a load balancer does.
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { atEnd, type Scope } from './cleanup.ts'

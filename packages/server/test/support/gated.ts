@@ -1,4 +1,4 @@
-// Tasks that wait for a file, and the pods that run them, each a process.
+// Tasks that wait for a file, and the pods that run them. Each pod is a process.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,11 +10,11 @@ import { podRows } from './fleet.ts'
 import { APP, startPod } from './pods.ts'
 import { queueOn } from './tasks.ts'
 
-/** The slots of a pod. */
+/** How many slots each pod has. */
 export const FULL = 20
 const SLOTS = { FLEETLINE_SLOTS: String(FULL) }
 
-/** A queue, and a file for which tasks wait. */
+/** A queue, and a file that tasks wait for. */
 export async function gated(t: TestContext) {
   const queue = await queueOn(t)
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-rescue-'))
@@ -34,7 +34,7 @@ export async function gated(t: TestContext) {
         },
         { what: `${count} claims`, details },
       ),
-    /** A pod, and its number. */
+    /** Starts a pod. Resolves to the pod and its number, `id`. */
     podNamed: async (name: string, hasApp = true) => {
       const pod = await startPod(
         t,

@@ -1,4 +1,4 @@
-// A page of docs/guides as a test reads it: its blocks, and what they print without what differs each time.
+// Reads a page of docs/guides for a test: its code blocks, and their output without the parts that differ in each run.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -8,10 +8,10 @@ import type { Database } from '../../src/store/database.ts'
 import { eventually } from './eventually.ts'
 import { withoutSettings } from './program.ts'
 
-/** What stands between the fences, and the language behind the first. */
+/** The text between two fences, and the language after the first fence. */
 type Block = { readonly language: string; readonly text: string }
 
-/** Of a section, or of the whole page. */
+/** Returns the blocks of a section, or of the whole page. */
 export function blocksIn(page: string, section?: string): Block[] {
   const text = section === undefined ? page : (page.split(`\n## ${section}\n`)[1] ?? '').split('\n## ')[0]!
   const found = text.matchAll(/```(\w+)\n([^]*?)```/g)
@@ -26,7 +26,7 @@ export function joined(blocks: readonly Block[]): string {
   return blocks.map(({ text }) => text).join('')
 }
 
-/** As the page prints it: ids and times are others each time, and a terminal has wider columns than a pipe. */
+/** Makes output comparable with the page: ids and times differ in each run, and a terminal has wider columns than a pipe. */
 export function plain(output: string): string {
   return output
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[a-z]{3}_[0-9a-f]{36}\b|[0-9a-f]{32}/g, 'ID')
@@ -38,16 +38,16 @@ export function plain(output: string): string {
 const ROOT = join(import.meta.dirname, '../../../..')
 
 type Terminal = {
-  /** For what it writes. */
+  /** Where it writes files. */
   readonly folder: string
   readonly env: Readonly<Record<string, string>>
-  /** For statements of SQL. */
+  /** Where it runs SQL statements. */
   readonly database: Pick<Database, 'transaction'>
   readonly details: () => string
 }
 
-/** Runs each block of code, in the order of the page, as if typed into one terminal. One behind which its output stands is
- *  typed again until it prints that: a moment later, as the page says. */
+/** Runs the code blocks in the order of the page, as if typed into one terminal. If the page shows a block's output, the block
+ *  runs again until it prints that output. The page says that this takes a moment. */
 export async function typePage(
   page: string,
   { folder, env: own, database, details }: Terminal,
@@ -55,7 +55,7 @@ export async function typePage(
   const env = { ...withoutSettings(process.env), NODE_OPTIONS: '--conditions=fleetline-source', ...own }
   const run = async (file: string, args: string[]) =>
     (await promisify(execFile)(file, args, { cwd: ROOT, env })).stdout
-  const kept = join(folder, 'variables') // one terminal, but a shell per block
+  const kept = join(folder, 'variables') // the page has one terminal, but each block runs in a new shell
   writeFileSync(kept, '')
   const blocks = blocksIn(page)
   const command = blocks.find(({ text }) => text.startsWith('fleetline() {'))!

@@ -1,15 +1,15 @@
-// What writers did and heard, and the checks of the log's invariants over it. A check looks up, it never searches: seqs
-// give the order. Each violation begins with the number of the invariant that it breaks.
+// Records what writers sent and which answers they got, and checks the log's invariants against that. Seqs give the order, so a
+// check only looks up and never searches. Each violation begins with the code of the broken invariant.
 import { draftOf } from '../../src/session/draft.ts'
 import type { Append, Appended } from '../../src/session/place.ts'
 
 export type Op = {
   readonly id: string
   readonly digest: string
-  /** Places in the order of what was seen: when it was sent, and when its answer was heard. */
+  /** Positions in the order of all events: when the message was sent, and when its answer arrived. */
   readonly sentAt: number
   heardAt?: number
-  /** ok: acknowledged at seq. fail: certainly not written. Without either, nobody knows. */
+  /** ok: acknowledged at this seq. fail: certainly not written. Neither: the outcome is unknown. */
   ok?: number
   fail?: string
 }
@@ -22,7 +22,7 @@ export function createHistory() {
   let now = 0
   return {
     ops,
-    /** Sends, and writes down what came of it. */
+    /** Sends a message and records the outcome. */
     async send(item: Append, append: (item: Append) => Promise<Appended>): Promise<Op> {
       const op: Op = { id: item.draft.id, digest: item.draft.digest, sentAt: (now += 1) }
       ops.push(op)
@@ -40,7 +40,7 @@ export function textDraft(id: string, text = id) {
   return draftOf({ id, role: 'user', parts, author: { kind: 'user' } })
 }
 
-/** Every broken invariant of the log, one sentence each. */
+/** Returns one sentence for each broken invariant of the log. */
 export function brokenByLog(ops: readonly Op[], { head, entries }: Log): string[] {
   const bySeq = entries.toSorted((a, b) => a.seq - b.seq)
   const byId = Map.groupBy(entries, ({ id }) => id)
@@ -75,7 +75,7 @@ function outOfOrder(ops: readonly Op[]): string[] {
   const heard = ops.filter(({ ok }) => ok !== undefined).toSorted((a, b) => a.heardAt! - b.heardAt!)
   const broken: string[] = []
   let [next, highest] = [0, 0]
-  // A repeat is acknowledged at the seq of the first: an id is held against the others from when it was first sent.
+  // A repeat is acknowledged with the seq of the first send. So an id is compared with the others from its first send on.
   const first = [...Map.groupBy(ops, ({ id }) => id).values()].map((tries) => ({
     ...tries[0]!,
     ok: tries.find(({ ok }) => ok !== undefined)?.ok,
@@ -112,7 +112,7 @@ type Reading = {
   readonly items: readonly { readonly seq: number; readonly id: string }[]
 }
 
-/** What a reader was told, against the log: D1, L6 and L9, one sentence each. */
+/** Compares what a reader received with the log. Returns one sentence for each violation of D1, L6 and L9. */
 export function brokenByReading({ after, items }: Reading, { entries }: Log): string[] {
   const stored = new Map(entries.map(({ seq, id }) => [seq, id]))
   return items.flatMap(({ seq, id }, index) => {

@@ -1,5 +1,5 @@
-// Agents that mean harm, or are as broken as if they did, each with how its turn must end. One port for all: the path says
-// which. They speak through bare sockets, so that nothing keeps them from lying.
+// Agents that are malicious, or so broken that they do the same harm. Each names how its turn must end. All share one port, and
+// the path selects the agent. They write to bare sockets, so that nothing stops them from lying.
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Socket } from 'node:net'
@@ -31,7 +31,7 @@ const saying = (ends: string, text: string | Buffer): Hostile => ({
 })
 const holding = (ends: string, text: string): Hostile => ({ ends, serve: (socket) => socket.write(text) })
 
-/** The same piece without end, as fast as it is read. */
+/** Sends one piece after another without end, as fast as the pod reads. */
 function flooding(ends: string, begin: string, piece: (nth: number) => string): Hostile {
   function* forever() {
     yield begin
@@ -41,7 +41,7 @@ function flooding(ends: string, begin: string, piece: (nth: number) => string): 
   return { ends, serve: flood }
 }
 
-/** A little now and then, without end. */
+/** Sends a small piece every 100 ms, without end. */
 function dripping(ends: string, begin: string, piece: string): Hostile {
   const serve = (socket: Socket) => {
     socket.write(begin)
@@ -57,7 +57,7 @@ const wide = JSON.stringify(Object.fromEntries(Array.from({ length: 20_000 }, (_
 const data = (text: string) => `{"type":"data-x","data":${text}}`
 const zip = gzipSync(Buffer.alloc(1_000_000))
 
-/** Those whose harm is in their chunks, or in how these come. */
+/** Agents that do harm by their chunks, or by the way in which they send them. */
 function speakers({ type, raw }: Framing): Record<string, Hostile> {
   const line = (chunk: object) => raw(JSON.stringify(chunk))
   const open = head(type) + SAID.slice(0, 2).map(line).join('')
@@ -91,7 +91,7 @@ function speakers({ type, raw }: Framing): Record<string, Hostile> {
   }
 }
 
-/** Those that make the pod read all that it may, in many small chunks: seconds of work, so for the proof. */
+/** Agents that make the pod read as much as it may, in many small chunks. This takes seconds, so only the proof runs them. */
 function talkers({ type, raw }: Framing): Record<string, Hostile> {
   const line = (chunk: object) => raw(JSON.stringify(chunk))
   const said = SAID.map(line)
@@ -136,7 +136,7 @@ export const HOSTILE: Readonly<Record<string, Hostile>> = {
 const whole = (parts: unknown) => json({ id: 'x', role: 'assistant', parts })
 const wholeOf = (part: string) => `${head('application/json')}{"id":"x","role":"assistant","parts":[${part}]}`
 const inEvents = Object.entries({ ...speakers(EVENTS), ...talkers(EVENTS) })
-/** The same harm in events, and in one JSON text: for the proof, which has the time. */
+/** Adds the same harm in events and in one JSON text. Only the proof runs these, because it has the time. */
 export const MORE_HOSTILE: Readonly<Record<string, Hostile>> = {
   ...HOSTILE,
   ...talkers(LINES),
@@ -155,7 +155,7 @@ export const MORE_HOSTILE: Readonly<Record<string, Hostile>> = {
   html: saying('agent_protocol', `${head('text/html')}<p>Not found</p>`),
 }
 
-/** Where each of them is, and the most bytes that one connection has taken. */
+/** Starts all agents. Gives the URL of each, and the most bytes that one connection has taken. */
 export async function hostileAgents(t: TestContext) {
   const { sockets, port } = await socketServer(t, (socket) => {
     socket.once('data', (data: Buffer) => {

@@ -1,4 +1,4 @@
-// An application's calls to a pod.
+// Calls a pod over HTTP, as an application does.
 import { formatId, type Session } from '@fleetline/protocol'
 import type { Append, Appended } from '../../src/session/place.ts'
 
@@ -20,7 +20,7 @@ export async function makeSession(gateway: string, body: object = {}): Promise<S
   return answer.body as Session
 }
 
-/** Sends over HTTP what a write path in this process would be given; an answer that tells nothing is a failure. */
+/** Replaces a write path in this process: sends each message over HTTP. Throws if the answer leaves the outcome open. */
 export function sendOver(gateway: string) {
   return async ({ session, draft }: Append): Promise<Appended> => {
     const { parts } = JSON.parse(draft.body) as { parts: unknown }

@@ -1,5 +1,5 @@
-// The packed package in an empty directory, from the registry what it depends on: what a stranger has. It needs a network, so
-// it is for proofs and the browser, not for the gate.
+// Installs the packed package in an empty directory, with its dependencies from the registry, as a newcomer does. This needs a
+// network, so proofs and browser tests use it, but not the gate.
 import { execFileSync } from 'node:child_process'
 import { chmodSync, globSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,7 +10,7 @@ import { REMOVAL } from './clone.ts'
 
 const BUILD = join(import.meta.dirname, '../../../../scripts/build.ts')
 
-/** For `startFleet`, in that directory. */
+/** The command for `startFleet` in that directory. */
 export const INSTALLED_DEV = `PATH="${dirname(process.execPath)}:$PATH" npx fleetline dev --no-model`
 
 export function installedFor(t: TestContext): string {

@@ -1,5 +1,5 @@
-// Compares the codes that sources and documents use with docs/invariants.md, as a function over texts, so that mutants can be
-// shown to break it.
+// Compares the codes in sources and documents with docs/invariants.md. It is a function over texts, so that a test can show that
+// mutants break the rules.
 
 const CODE = /\b[DELPQRST]\d{1,2}\b/g
 const ROW = /^\| ([A-Z]\d+) \| (.+) \| (.*) \|$/gm
@@ -7,7 +7,7 @@ const TITLE = /^\s*test\(\s*(['`])(.*?)\1/gm
 
 type Texts = ReadonlyMap<string, string>
 
-/** Every broken rule, one sentence each. `tests` are those of `texts` that hold tests, by the names that the page gives them. */
+/** Returns one sentence for each broken rule. `tests` are the test files among `texts`, by their names on the page. */
 export function brokenCodes(page: string, texts: Texts, tests: Texts): string[] {
   const rows = Array.from(page.matchAll(ROW), ([, code, , files]) => ({
     code: code!,

@@ -1,4 +1,4 @@
-// A log that nobody reads.
+// A log that discards its lines.
 import { createLog, type Log } from '../../src/telemetry/log.ts'
 
 export function silentLog(): Log {

@@ -1,4 +1,4 @@
-// A claim and what surrounds it, for who runs a machine without a pod.
+// A claim and its surroundings, for tests that run a machine without a pod.
 import type { Claim } from '../../src/task/claim.ts'
 import type { Surroundings } from '../../src/task/runner.ts'
 import { createLog } from '../../src/telemetry/log.ts'
@@ -21,7 +21,7 @@ export const CLAIM: Claim = {
   waitedMs: 0,
 }
 
-/** A pod that lives, takes more, and has written every record at once. */
+/** The surroundings on a pod that is alive, takes new work, and writes every record at once. */
 export function around(more: Partial<Surroundings> = {}): Surroundings {
   const clock = more.clock ?? manualClock()
   return {

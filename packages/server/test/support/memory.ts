@@ -1,4 +1,4 @@
-// Loaded into a pod (`--import`): at SIGUSR2 it collects its garbage and says what is left, one line on stdout.
+// Loaded into a pod by `--import`. At SIGUSR2 the pod collects its garbage and prints its memory use, one line on stdout.
 import { collect } from './collect.ts'
 
 process.on('SIGUSR2', () => {

@@ -1,10 +1,10 @@
-// A server that speaks OpenAI's chat completions as they are published: lists a model that embeds and one that talks.
+// A server that speaks OpenAI's published chat completions protocol. It lists one embedding model and one chat model.
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import type { TestContext } from 'node:test'
 import { agentServer, type Received } from './agent-server.ts'
 
-/** An answer; `nth` counts them, from 1. */
+/** Writes an answer. `nth` counts the answers, from 1. */
 export type Speech = (response: ServerResponse, nth: number) => unknown
 
 export async function modelServer(t: TestContext, speech: Speech = () => assert.fail('nobody asks it')) {

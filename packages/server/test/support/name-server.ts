@@ -1,4 +1,4 @@
-// A name server on loopback, over UDP: what it was asked, and a hand on every answer.
+// A name server on loopback, over UDP. It records every question, and the test controls every answer.
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -6,14 +6,15 @@ import { isIP } from 'node:net'
 import type { TestContext } from 'node:test'
 import { atEnd } from './cleanup.ts'
 
-/** The addresses of a name, of both kinds, or the name that it stands for; undefined if it does not answer. `nth` counts the questions of this kind, from 0. */
+/** Returns the IPv4 and IPv6 addresses of a name, or the name that it is an alias for. Undefined: the server does not answer.
+ *  `nth` counts the questions for this name and type, from 0. */
 type Zone = (name: string, nth: number) => readonly string[] | undefined
 
 const [A, CNAME] = [1, 5]
 
 export async function nameServer(t: TestContext, zone: Zone) {
   const questions: string[] = []
-  const answers = new Map<string, Buffer>() // of a question that came twice, the same
+  const answers = new Map<string, Buffer>() // a repeated question gets the same answer
   const socket = createSocket('udp4')
   socket.on('message', (query, from) => {
     const repeat = `${from.port} ${query.readUInt16BE(0)}`
@@ -55,13 +56,13 @@ function questionIn(query: Buffer) {
 
 function answerOf(question: Buffer, type: number, addresses: readonly string[]): Buffer {
   const header = Buffer.from(question)
-  header.writeUInt16BE(0x81_80, 2) // an answer, without an error
+  header.writeUInt16BE(0x81_80, 2) // an answer without an error
   header.writeUInt16BE(addresses.length, 6)
   header.writeUInt32BE(0, 8)
   const records = addresses.map((address) => {
     const data = bytesOf(address)
     const kind = isIP(address) === 0 ? CNAME : type
-    const record = Buffer.from([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, data.length]) // for 0 seconds
+    const record = Buffer.from([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, data.length]) // valid for 0 seconds
     return Buffer.concat([record, data])
   })
   return Buffer.concat([header, ...records])

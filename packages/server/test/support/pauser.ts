@@ -1,4 +1,4 @@
-// Starts a pod and pauses it, for longer than any test lasts; says its process id. SIGUSR2 wakes the pod.
+// Starts a pod, pauses it for longer than any test lasts, and prints its process id. SIGUSR2 wakes the pod.
 import { createWriteStream } from 'node:fs'
 import { startPodProcess } from '../../src/cli/dev/pod-process.ts'
 import { systemClock } from '../../src/lib/clock.ts'

@@ -1,8 +1,8 @@
-// What PostgreSQL does for a statement of ours, instead of what it answers.
+// Shows how PostgreSQL executes our statements, instead of their results.
 import type { Query } from '../../src/store/database.ts'
 
 export type Plan = {
-  /** As JSON. */
+  /** The plan as JSON. */
   readonly text: string
   readonly buffers: number
 }
@@ -10,7 +10,7 @@ type Explained = {
   readonly Plan: { readonly 'Shared Hit Blocks': number; readonly 'Shared Read Blocks': number }
 }
 
-/** A query that runs its statements under `explain`, answers no rows, and keeps their plans. */
+/** Wraps a query function: runs each statement under `explain`, returns no rows, and keeps the plan. */
 export function explaining(query: Query): { readonly query: Query; readonly plans: readonly Plan[] } {
   const plans: Plan[] = []
   return {

@@ -1,11 +1,11 @@
-// What a pod holds: asked for by a signal, answered when its garbage is collected.
+// Measures the memory of a pod. A signal asks the pod for it, and the pod answers after it has collected its garbage.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { eventually } from './eventually.ts'
 import { linesOf } from './pods.ts'
 import type { Program } from './program.ts'
 
-/** For the environment of a pod that is to be asked. */
+/** Add this to the environment of a pod that you want to measure. */
 export const ASKABLE = { NODE_OPTIONS: `--import ${join(import.meta.dirname, 'memory.ts')}` }
 
 type Memory = { readonly heapUsed: number; readonly external: number; readonly rss: number }

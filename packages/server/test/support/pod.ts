@@ -1,4 +1,4 @@
-// A pod in the test's own process, silent, on ports that nobody chose.
+// A pod in the test's own process. It prints nothing and listens on free ports.
 import type { TestContext } from 'node:test'
 import type { AgentDefinition } from '../../src/agent/agent.ts'
 import { loadConfig } from '../../src/config.ts'
@@ -13,7 +13,7 @@ type Parts = {
   readonly tasks?: readonly Machine[]
   readonly agents?: readonly AgentDefinition[]
   readonly downstreams?: readonly DownstreamDefinition[]
-  /** Collects the lines of its log. */
+  /** Collects the lines of the pod's log. */
   readonly lines?: string[]
 }
 
@@ -43,7 +43,7 @@ export function newPod(
   return pod
 }
 
-/** Started: where its doors are, without a slash at the end. */
+/** Starts a pod. Resolves to it and the URLs of its gateway and admin servers, without a slash at the end. */
 export async function podOn(t: TestContext, url: string, flags: Flags = {}, parts: Parts = {}) {
   const pod = newPod(t, url, flags, parts)
   await pod.start()

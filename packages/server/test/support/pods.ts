@@ -1,4 +1,4 @@
-// Pods as OS processes, on ports that nobody chose.
+// Pods as OS processes. They listen on free ports.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import type { Scope } from './cleanup.ts'
@@ -8,7 +8,7 @@ import { runCli, type Program } from './program.ts'
 export const APP: string = join(import.meta.dirname, 'app.ts')
 export const ANY_PORTS = { FLEETLINE_PORT: '0', FLEETLINE_OPERATOR_PORT: '0' }
 
-/** Where its doors are, without a slash at the end. */
+/** `gateway` and `admin` are URLs without a slash at the end. */
 export type RunningPod = { readonly program: Program; readonly gateway: string; readonly admin: string }
 
 type Line = { readonly msg: string; readonly service?: string; readonly port?: number }
@@ -21,7 +21,7 @@ export function linesOf(program: Program): Line[] {
     .map((line) => JSON.parse(line) as Line)
 }
 
-// Limits that no busy machine meets: nobody is counted as dead unless a test makes its beat old.
+// Limits so long that even a busy machine stays within them. No pod counts as dead unless a test makes its beat old.
 const PATIENCE = {
   FLEETLINE_TRANSACTION_DEADLINE_MS: '120000',
   FLEETLINE_IDLE_TRANSACTION_MS: '120000',
@@ -32,7 +32,7 @@ const PATIENCE = {
   FLEETLINE_BEAT_MS: '200',
 }
 
-/** Answers when the pod is ready. */
+/** Resolves when the pod is ready. */
 export async function startPod(
   t: Scope,
   url: string,

@@ -1,6 +1,6 @@
-// A pooler by transaction before PostgreSQL's socket: a client has a connection to the server from its first message
-// until the server says that no transaction is open, then the next client has it. As PgBouncer with
-// `pool_mode = transaction` it refuses a client that sets anything at its start but who it is.
+// A transaction pooler in front of PostgreSQL's socket. A client gets a server connection with its first message and keeps it
+// until the server reports that no transaction is open. Then the next client gets it. Like PgBouncer with
+// `pool_mode = transaction`, it rejects a client whose startup message sets anything other than its identity (`ALLOWED`).
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import { atEnd } from './cleanup.ts'
@@ -28,7 +28,7 @@ export async function poolerFor(t: TestContext, databaseUrl: string, size: numbe
   const give = (server: Server) => {
     if (server.owner) server.owner.server = undefined
     Object.assign(server, { owner: undefined, isFree: true })
-    servers.push(...servers.splice(servers.indexOf(server), 1)) // the next one is another's
+    servers.push(...servers.splice(servers.indexOf(server), 1)) // the next transaction gets another connection
     assign()
   }
   const open = (): Server => {
@@ -65,7 +65,7 @@ export async function poolerFor(t: TestContext, databaseUrl: string, size: numbe
   return { url: `postgres://${username}@127.0.0.1:${(listener.address() as AddressInfo).port}${pathname}` }
 }
 
-/** Answers the first message of a client; true if it has started. */
+/** Replies to the first message of a client. Returns false if that was an SSL request: the startup message follows. */
 function greet(socket: Socket, data: Buffer): boolean {
   if (data.readInt32BE(4) === SSL_REQUEST) {
     socket.write('N')

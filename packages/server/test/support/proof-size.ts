@@ -1,5 +1,5 @@
-// How much a proof tries. `npm run proof -- NAME --quick` and the evening ask for the smaller size: the same code, in about a
-// minute.
+// Chooses how much a proof tries. `npm run proof -- NAME --quick` and `npm run evening` choose the smaller size: the same code,
+// in about a minute.
 const IS_QUICK = process.env['PROOF_QUICK'] !== undefined
 
 export function proofSize<Value>({ full, quick }: { readonly full: Value; readonly quick: Value }): Value {

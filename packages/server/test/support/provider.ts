@@ -1,5 +1,5 @@
-// A provider over HTTP whose limit nobody is told: it takes so many calls at once, and refuses the others. It keeps its own
-// books: what it took on, what it refused, and how much was in flight at most.
+// A provider over HTTP that does not reveal its limit. It accepts up to `limit` concurrent calls and rejects the others. It
+// counts the calls that it served, the calls that it rejected, and the most calls that were in flight at once.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,4 +1,4 @@
-// A follower of a session as an application runs one: server-sent events over fetch, with what it was told.
+// A follower of a session, as an application runs one. It reads server-sent events over fetch and keeps what it received.
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { createAssembler, type Frame, type Item, type Message } from '@fleetline/protocol'
@@ -11,9 +11,9 @@ export type Reader = {
   readonly frames: readonly Frame[]
   readonly items: readonly Item[]
   readonly lastId: () => string | undefined
-  /** Cuts its connection. */
+  /** Cuts the connection. */
   readonly cut: () => void
-  /** True: the stream ended. False: it was cut. */
+  /** Resolves to true if the stream ended, to false if it was cut. */
   readonly ended: Promise<boolean>
 }
 
@@ -60,7 +60,7 @@ export async function untilSeq({ items, frames }: Reader, seq: number, how?: 'at
   )
 }
 
-/** What a client makes of the chunks of a turn: the last message that was open. Throws at a hole, or an older attempt. */
+/** Assembles the chunks of a turn as a client does. Returns the last open message. Throws at a gap or an older attempt. */
 export function openMessage(frames: readonly Frame[], turn: string): Message | undefined {
   let [assembler, attempt, next] = [createAssembler(''), 0, 0]
   for (const frame of frames) {

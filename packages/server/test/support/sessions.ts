@@ -1,4 +1,4 @@
-// Sessions as tests make and read them: by SQL, beside the code under test.
+// Creates and reads sessions by SQL, without the code under test.
 import { randomBytes } from 'node:crypto'
 import { formatId, parseId, uuidV7 } from '@fleetline/protocol'
 import { systemClock } from '../../src/lib/clock.ts'
@@ -28,7 +28,7 @@ export function idOf({ session }: SessionKey): string {
   return formatId('session', 0, session)
 }
 
-/** Of a session of the only tenant that there is. */
+/** Returns the key of a session of the only tenant. */
 export function keyOf(id: string): SessionKey {
   return { tenant: 1, session: parseId('session', id)!.uuid }
 }
@@ -48,7 +48,7 @@ export async function logOf(database: Transactions, { tenant, session }: Session
   return valueOf(outcome, 'no log')
 }
 
-/** The write path of one pod, with patience for a busy machine. */
+/** The write path of one pod, with a deadline that is long enough for a busy machine. */
 export function appenderOn(database: Transactions, { deadlineMs = 120_000 } = {}): Appender {
   return createAppender({
     database,

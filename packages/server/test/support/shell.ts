@@ -1,8 +1,8 @@
-// A shell that runs on, as in a terminal of its own. Its programs end with the test's file, whose process group they belong to.
+// A shell that keeps running, as in a separate terminal. Its programs are in the test file's process group and end with the file.
 import { spawn } from 'node:child_process'
 import { atEnd, type Scope } from './cleanup.ts'
 
-/** What it has printed. */
+/** Starts a shell. The returned function returns the shell's output so far. */
 export function shell(
   t: Scope,
   script: string,

@@ -1,4 +1,5 @@
-// The store's parts as tests open them: with limits that no busy machine meets, closed at the end of the test.
+// Opens parts of the store for a test and closes them when it ends. Their limits are so long that even a busy machine stays
+// within them.
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { systemClock } from '../../src/lib/clock.ts'
@@ -28,7 +29,8 @@ export async function openDatabase(
   return database
 }
 
-/** From here on its commits wait for a standby, and there is none. The server is known before: else reads would wait too. */
+/** From now on the database's commits wait for a standby, and there is none. Before that, `db` runs a transaction, so that it
+ *  knows the server. Otherwise reads would wait too. */
 export async function withoutStandby(
   db: Database,
   url: string,

@@ -1,4 +1,4 @@
-// A session with an agent, as an application talks in it over HTTP.
+// A session with an agent, used over HTTP as an application does.
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import type { Ack, Item, Page, Session, Turn } from '@fleetline/protocol'
@@ -9,7 +9,7 @@ import { openDatabase } from './store.ts'
 
 type Place = { readonly url: string; readonly gateway: string; readonly agent: string }
 
-/** What an agent in code answers with. */
+/** The chunks with which an agent in code says `text`. */
 export async function* saying(text: string) {
   yield { type: 'start' }
   yield { type: 'text-start', id: '1' }
@@ -36,7 +36,7 @@ export async function talkOn(t: TestContext, { url, gateway, agent }: Place) {
       const page = await call('GET', `${gateway}/v1/sessions/${session}/messages`)
       return (page.body as unknown as Page).items
     },
-    /** What waits for its next attempt need not wait longer. */
+    /** Resolves to the turn when it has ended. Tasks that wait for their next attempt become due at once. */
     ended: (id: string, patience: { readonly patienceMs?: number } = {}) =>
       eventually(
         async () => {

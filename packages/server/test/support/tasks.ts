@@ -1,4 +1,4 @@
-// A queue as tests use it: its parts on a database of their own, pods as rows, and what is stored read by SQL.
+// A queue for tests, on a database of its own. Pods are only rows. The test reads the stored rows by SQL.
 import type { TestContext } from 'node:test'
 import { join } from '../../src/fleet/pods.ts'
 import { systemClock } from '../../src/lib/clock.ts'
@@ -12,7 +12,7 @@ import { databaseFor } from './database.ts'
 import { openDatabase } from './store.ts'
 import { asksFor } from './throttle.ts'
 
-export const TENANT = 1 // the only one that a new database has
+export const TENANT = 1 // the only tenant in a new database
 
 type Transactions = Pick<Database, 'transaction'>
 
@@ -36,7 +36,7 @@ type HistoryRow = {
   readonly error: { readonly code: string; readonly attempts: readonly object[] } | null
 }
 
-/** The task `work`, with five attempts, in the queue `default`. */
+/** Registers the task `work`, with five attempts, in the queue `default`. */
 export async function queueOn(t: TestContext) {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)

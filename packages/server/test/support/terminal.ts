@@ -1,10 +1,10 @@
-// Commands as they are typed, in this process: what they print, where, and their exit code.
+// Runs commands in this process as if typed. Gives what they print on stdout and on stderr, and their exit code.
 import type { Command, CommandOptions } from '../../src/cli/command.ts'
 import { createOutput } from '../../src/cli/output.ts'
 
 type Terminal = { readonly url: string; readonly isTTY?: boolean; readonly json?: boolean }
 
-/** Of a group of commands, by the last word of their names. */
+/** Returns a function that runs a command of this group by the last word of the command's name. */
 export function typing(commands: readonly Command[], group: string) {
   return async (
     terminal: Terminal,

@@ -8,7 +8,7 @@ import type { Mode } from '../../src/throttle/definition.ts'
 
 type Options = { readonly throttle?: Mode; readonly metrics?: Metrics; readonly offer?: Partial<HeardOffer> }
 
-/** Of a fleet that has learnt nothing, and lets each have what it learns; unless it offers something else. */
+/** Acts like a fleet that has learnt nothing: each downstream may use what it learns itself. `offer` changes that. */
 export function downstreamsOn(
   clock: Clock,
   { throttle = 'enforce', metrics = createMetrics(), offer = {} }: Options = {},
@@ -31,7 +31,7 @@ export function downstreamsOn(
   return downstreams
 }
 
-/** Of tracks that call nothing. */
+/** Returns what a pod asks for when its tracks call no downstream. */
 export function asksFor(tracks: readonly number[], most: number): ClaimAsk[] {
   return tracks.map((track) => ({ track, group: 0, room: most }))
 }

@@ -1,4 +1,4 @@
-// A conversation as tests drive it: a session with an agent, turns claimed and ended by hand, and its rows read by SQL.
+// A conversation for tests: a session with an agent. The test claims and ends turns by hand, and reads the rows by SQL.
 import type { TestContext } from 'node:test'
 import { formatId } from '@fleetline/protocol'
 import { join } from '../../src/fleet/pods.ts'
@@ -52,13 +52,13 @@ export async function conversationOn(t: TestContext) {
           claim(query, { pod: by, asks: asksFor(tracks, 1), most: 1, suspects: 1, turn: 0 }),
         )
       )[0]!,
-    /** As the attempt that fixes what its turn reads. */
+    /** Fixes up to which seq the turn reads, as its attempt does. */
     gather: (turn: string, readTo: number) =>
       run((query) => query('update fleetline.turns set read_to = $2 where id = $1', [turn, readTo])),
   }
 }
 
-/** A pod's way into the conversation; a test may give it a database that a mutant has changed. */
+/** The functions by which a pod writes to the conversation. A test may pass a database that a mutant has changed. */
 export function driversOf(database: Pick<Database, 'transaction'>, key: SessionKey) {
   const { append, endTurn, stopTurn, expireTurn } = appenderOn(database)
   return {

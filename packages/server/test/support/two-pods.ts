@@ -1,4 +1,4 @@
-// A session between two pods of this process: its turns run on the first, `here`; the second, `there`, has no agents.
+// A session on two pods in this process. Its turns run on the first pod, `here`. The second pod, `there`, has no agents.
 import type { TestContext } from 'node:test'
 import type { Ack } from '@fleetline/protocol'
 import { agent, type AgentDefinition } from '../../src/agent/agent.ts'

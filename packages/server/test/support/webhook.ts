@@ -1,4 +1,4 @@
-// One call of an agent behind a URL, without a pod, and sockets for it to meet.
+// One call to an agent behind a URL, without a pod, and socket servers for it to call.
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
@@ -16,14 +16,14 @@ const UUID = '01980000-0000-7000-8000-000000000000'
 const session = formatId('session', 0, UUID)
 
 type Around = {
-  /** The hosts that the operator opened. */
+  /** The hosts that the operator allows. */
   readonly open?: string
   readonly nameServers?: readonly string[]
   readonly clock?: Clock
   readonly signal?: AbortSignal
 }
 
-/** The first step of its answer. */
+/** Calls the agent. Resolves to the first step of its answer. */
 export async function callAt(
   url: string,
   {
@@ -53,7 +53,7 @@ function callUntil(signal: AbortSignal): AgentCall {
   }
 }
 
-/** Listens on a port that nobody chose, or on one of another server's. */
+/** Listens on a free port, or on `port`, which another server may use on another host. */
 export async function socketServer(
   t: TestContext,
   onSocket: (socket: Socket) => unknown,

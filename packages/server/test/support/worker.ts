@@ -1,4 +1,4 @@
-// The tasks of a pod whose place in the fleet the test decides.
+// Runs the tasks of a pod. The test decides which pod of the fleet it is and whether it is fenced.
 import type { TestContext } from 'node:test'
 import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'

@@ -34,7 +34,7 @@ test('a first burst sets the capacity to what is left of it, again and again whi
   near(second.capacity, 9.7)
   const calm = after(second, { inFlight: 9, left: 9, ok: 2 })
   const later = after(calm, { inFlight: 9, left: 1, ok: 8, refused: 1 })
-  near(later.capacity, 0.97 * 9) // from now on by the mean in flight
+  near(later.capacity, 0.97 * 9) // the first burst is over: now the mean in flight counts
 })
 
 test('refusals cut the capacity by at least .03 and at most .3, and restart the count of clean calls', () => {

@@ -1,4 +1,4 @@
-// S2, S18, S21: which routes keep a door shut, and how a door answers the requests that it refuses.
+// S2, S18, S21: which routes prevent a door from being created, and how a door answers the requests that it refuses.
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { test, type TestContext } from 'node:test'

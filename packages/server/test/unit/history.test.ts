@@ -1,4 +1,4 @@
-// The checkers of histories can fail, each in each of its ways.
+// Every checker of histories reports each kind of violation that it looks for.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { brokenByLog, brokenByReading, type Entry, type Log, type Op } from '../support/history.ts'

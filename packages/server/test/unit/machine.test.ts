@@ -66,7 +66,7 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
     .end((c) => c.out.maybe ?? 'none')
   const measured: Machine<{ key: string }, number> = sized
   createPod(config, { tasks: [measured] })
-  // @ts-expect-error: nothing comes back as null
+  // @ts-expect-error: an output of undefined is read as null
   length.to('maybe', async () => undefined).to('next', async (c) => c.out.maybe satisfies undefined)
   const lists = machine('lists', { input: In, output: z.object({ files: z.array(z.string()) }) })
   const listing = lists
@@ -83,7 +83,7 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   const asked: Machine<unknown, Folder> = task('folder', (): Folder => folder)
   createPod(config, { tasks: [folders, asked] })
   const text: Json = JSON.parse('1') as Json
-  const loose = () => JSON.parse('{}') // any: nobody can tell
+  const loose = () => JSON.parse('{}') // any: the compiler cannot check it
   const wide = lists
     .to('id', (c) => c.id)
     .to('json', () => text)
@@ -99,13 +99,13 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   begun.to('method', () => ({ run: () => 1 }))
   // @ts-expect-error: a field that is a bigint
   begun.to('big', () => ({ n: 1n }))
-  // @ts-expect-error: a field of which nothing is known
+  // @ts-expect-error: a field of type unknown
   begun.to('unknown', () => ({ n: loose() as unknown }))
   // @ts-expect-error: an interface with a Date
   begun.to('dated', (): Dated => ({ path: 'p', at: new Date() }))
   // @ts-expect-error: the same, in a list
   task('dated', async (): Promise<Dated[]> => [])
-  // @ts-expect-error: a name that a timeline needs
+  // @ts-expect-error: a name that is reserved for timelines
   begun.to('end', async () => 1)
   // @ts-expect-error: an output is changed
   length.to('list', async () => ['a']).to('next', async (c) => c.out.list.push('b'))
@@ -115,7 +115,7 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   machine('later', image).to('a', async (c) => c.out.b)
   // @ts-expect-error: reads its own output
   machine('own', image).to('a', async (c) => ({ mine: c.out.a }))
-  // @ts-expect-error: hands off what is not a result
+  // @ts-expect-error: hands off a value that is not a result
   begun.check('wrong', async (c) => c.handoff({ dir: 1 }))
   // @ts-expect-error: the same, from a transition
   begun.to('wrong', async (c) => c.handoff({ dir: 'd' }))
@@ -125,7 +125,7 @@ export async function typed(pod: Pod, config: Config, anyName: string): Promise<
   begun.to('date', async () => ({ at: new Date() }))
   // @ts-expect-error: a function is no JSON
   begun.to('function', async () => () => 1)
-  // @ts-expect-error: ends with what is not its result
+  // @ts-expect-error: ends with a value that is not its result
   begun.end((c) => ({ dir: c.out.unpack.dir }))
   // @ts-expect-error: an unfinished chain is enqueued
   await pod.enqueue({ machine: begun, input: { key: 'cat' } })
@@ -349,7 +349,7 @@ test('abort and hold end as declared, and the attempts are those of the transiti
     [() => hold('ask legal'), 2, {}],
     [fails, 2, { spent: 1, maxAttempts: 3 }],
     [fails, 2, { spent: 2, maxAttempts: 3 }],
-    [fails, 2, { spent: 2, maxAttempts: 9 }], // as after a deploy that lowered another limit
+    [fails, 2, { spent: 2, maxAttempts: 9 }], // as after a deploy that lowered the attempts of another step
     [fails, 3, { spent: 1, maxAttempts: 1 }],
     [fails, 2, { spent: 3, maxAttempts: 3 }],
   ] as const

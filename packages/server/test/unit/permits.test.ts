@@ -75,7 +75,7 @@ test('T5: no permit is out after a throw, a timeout, an abort, a fence, or a dra
   const late = begin(never, {}, { timeout: '10s' })
   await settled()
   await clock.advance(10_000)
-  await clock.advance(2_000) // its grace
+  await clock.advance(2_000) // the grace for a body that ignores its signal
   assert.equal((await late).type, 'retry')
   assert.equal(to.standing().held, 0)
   assert.equal(to.standing().limit, 1, 'a call that was silent until its timeout lowers the limit')

@@ -89,7 +89,7 @@ function whereOf(api: string): string {
   return origin === SETTINGS.apiUrl.fallback ? '' : ` --url ${origin}`
 }
 
-/** With the fields of `data` in its place. They hide none of ours. */
+/** Replaces `data` by its fields. A field of the event wins over a field of `data` with the same name. */
 function flat({ data, ...rest }: FleetEvent['fields']): FleetEvent['fields'] {
   if (data === undefined) return rest
   return typeof data === 'object' && data !== null && !Array.isArray(data)

@@ -10,10 +10,11 @@
 //   the ratio is over 1.2, or any        stays
 //   call was refused
 //   the peak is at least .85 of (the     grows by .012 per successful call; by .032 after 7 clean round trips, and by .1
-//   capacity less the spare)             after 11: at its limit it would refuse long before, so the limit must be gone
+//   capacity less the spare)             after 11: a provider at its limit would have refused calls long before, so the
+//                                        limit must be gone
 //
 // Growth counts calls, not seconds: with long calls, growth by time would probe far more often than calls end. With short
-// calls, one round trip per round counts. A round trip is clean if there was no cut or refusal since.
+// calls, one round trip per round counts. Round trips since the last cut or refusal are clean.
 import { medianOf } from '../../lib/median.ts'
 
 export type Capacity = {
@@ -68,7 +69,8 @@ export function learnCapacity(before: Capacity, seen: RoundSum, nowMs: number): 
   const { capacity } = before
   const isFirst = capacity === null || (before.memory.isFirst === true && refused > 0)
   if (refused > REFUSED.part * (refused + ok)) {
-    // A first burst is far above the limit and ends within a round or two. Its mean says little; the calls left of it say all.
+    // A first burst is far above the limit and ends within a round or two. Its mean says little about the limit. The calls that
+    // are left of it were accepted.
     const cut = isFirst
       ? REFUSED.to * Math.max(inFlight, seen.left)
       : Math.min(REFUSED.to * capacity, Math.max(REFUSED.to * inFlight, REFUSED.atMost * capacity))

@@ -50,7 +50,7 @@ type Deps = {
   readonly onNews: () => void
 }
 
-const MORE = 0.25 // part of the calls that may be in flight
+const MORE = 0.25 // if the queue has more tasks, this part of the limit counts as waiting calls
 
 export function createGate({ clock, random, rules, meter, onNews }: Deps): Gate {
   let window: Window = openWindow(rules)

@@ -214,7 +214,7 @@ export async function send<Value>(sent: Sent<Value>): Promise<Value> {
 
   function thrown(error: unknown): CallFailure {
     if (signal?.aborted) return { kind: 'client' } // we cancelled it
-    if (error === late) return { kind: told.firstMs === undefined ? 'timeout' : 'client' } // it answered, but at length
+    if (error === late) return { kind: told.firstMs === undefined ? 'timeout' : 'client' } // it had begun to answer
     return failureIn(error, clock.now())
   }
 }

@@ -63,7 +63,7 @@ function levelsOf(value: unknown, deepest: number): Level[] {
 function copyReadable(value: object): Level {
   const all = [...INSIDE, ...NAMES, ...STATUS, ...HEADERS, ...TEXTS]
   const level = Object.fromEntries(all.map((field) => [field, fieldOf(value, field)]))
-  // The status that our own errors have by their code is what we would answer, not what a provider did.
+  // Our own errors have a status by their code. We would send that status; it did not come from a provider.
   return isOurs(value) && level['status'] === statusOf(level['code'])
     ? { ...level, status: undefined }
     : level

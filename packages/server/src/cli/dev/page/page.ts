@@ -7,7 +7,11 @@ import { within, type Clock } from '../../../lib/clock.ts'
 import { compose, type Service } from '../../../lib/lifecycle.ts'
 import type { Random } from '../../../lib/random.ts'
 import { pageSchema } from '../../../gateway/session-schemas.ts'
+import { TURN_TRACK } from '../../../session/turns.ts'
+import { tasksSchema } from '../../../gateway/task-schemas.ts'
 import type { z } from 'zod'
+import { downstreamsSchema } from '../../../admin/downstream-schemas.ts'
+import { machinesSchema } from '../../../admin/machine-schemas.ts'
 import { podsSchema } from '../../../admin/pod-schemas.ts'
 import { createApi } from '../../api.ts'
 import { eventOf, type FleetEvent, type OnEvent } from '../events.ts'
@@ -18,7 +22,7 @@ import { createDevices } from './devices.ts'
 import { createPageDoor } from './door.ts'
 import { createScene, type About } from './scene.ts'
 import { createScoring } from './score.ts'
-import type { Act } from './wire.ts'
+import type { Act, SceneMachine, SceneWork } from './wire.ts'
 
 type FleetPage = Service & {
   readonly port: () => number
@@ -40,6 +44,8 @@ type Deps = {
 }
 
 const PATIENCE_MS = 3_000
+const [TASKS, QUEUES] = [5, 8] // the newest ones of at most so many queues
+const WORK_PATIENCE_MS = 10_000 // a pod gives up counting after this time
 const LATE = new Retry('unavailable', 'The pod does not answer')
 const SAID: Readonly<Record<Act, string>> = {
   kill: 'is killed',
@@ -54,7 +60,7 @@ export function createFleetPage({ host, port, session, clock, random, pods, ...r
   const { all } = pods
   const tell = (source: string, message: string, more = {}) =>
     onEvent(eventOf(source, message, { now: clock.now(), level: 'warn', ...more }))
-  const { readLog, readPods } = readsOf({ host, pods, session, clock, random })
+  const { readLog, ...reads } = readsOf({ host, pods, session, clock, random })
   const scoring = createScoring(clock, readLog)
   const devices = createDevices({ host, pods: all, isReady, session, onAck: scoring.acked })
   const act = (pod: DevPod, wish: Act): boolean => {
@@ -65,7 +71,7 @@ export function createFleetPage({ host, port, session, clock, random, pods, ...r
   }
   const isWatched = () => scene.isWatched()
   const chaos = createChaos({ clock, random, pods: all, isWatched, kill: (pod) => void act(pod, 'kill') })
-  const scene = createScene({ clock, pods: all, scoring, readPods, isChaos: chaos.isOn, about })
+  const scene = createScene({ clock, pods: all, scoring, ...reads, isChaos: chaos.isOn, about })
   const onError = (error: unknown) =>
     tell('fleet', 'the page failed', { level: 'error', reason: String(error) })
   const door = createPageDoor({ host, port, pods: all, devices, chaos, look: scene.look, act, onError })
@@ -80,7 +86,13 @@ type Read = Pick<Deps, 'host' | 'pods' | 'session' | 'clock' | 'random'>
 
 /** Reads from a pod that is ready. The port in front of the pods may have a connection to a paused one. */
 function readsOf({ host, pods, session, clock, random }: Read) {
-  const ask = async <T>(door: keyof Ports, path: string, answer: z.ZodType<T>, signal: AbortSignal) => {
+  const ask = async <T>(
+    door: keyof Ports,
+    path: string,
+    answer: z.ZodType<T>,
+    signal: AbortSignal,
+    patienceMs: number = PATIENCE_MS,
+  ) => {
     const live = pods.live()
     const ports = live[Math.floor(random.unit() * live.length)]
     if (!ports) throw new Retry('unavailable', 'No pod is ready')
@@ -88,7 +100,7 @@ function readsOf({ host, pods, session, clock, random }: Read) {
     const api = createApi(`http://${isIPv6(host) ? `[${host}]` : host}:${ports[door]}`, clock)
     const asked = api.ask({ method: 'GET', path, answer, signal: AbortSignal.any([signal, over.signal]) })
     // The pod may be paused during the request. Then the next round asks another one.
-    return within(clock, PATIENCE_MS, asked, LATE, signal).finally(() => over.abort(LATE))
+    return within(clock, patienceMs, asked, LATE, signal).finally(() => over.abort(LATE))
   }
   const log = `/sessions/${session}/messages?limit=${PAGE_LIMITS.items}`
   const isGone = (error: unknown) => error instanceof Rejected && error.code === 'not_found'
@@ -100,5 +112,37 @@ function readsOf({ host, pods, session, clock, random }: Read) {
         throw error
       }),
     readPods: async (signal: AbortSignal) => (await ask('admin', '/pods', podsSchema, signal)).pods,
+    readWork: async (signal: AbortSignal): Promise<SceneWork> => {
+      const [machines, downstreams] = await Promise.all([
+        ask('admin', '/machines', machinesSchema, signal, WORK_PATIENCE_MS),
+        ask('admin', '/downstreams', downstreamsSchema, signal, WORK_PATIENCE_MS),
+      ])
+      const own = machines.machines.filter(({ queue }) => queue !== TURN_TRACK.queue) // turns are what the devices show
+      const queues = new Set(['default', ...own.map(({ queue }) => queue)])
+      const read = async (queue: string) => {
+        const path = `/tasks?limit=${TASKS}&queue=${encodeURIComponent(queue)}`
+        return (await ask('gateway', path, tasksSchema, signal, WORK_PATIENCE_MS)).tasks
+      }
+      const newest = (await Promise.all([...queues].slice(0, QUEUES).map(read))).flat()
+      const tasks = newest.toSorted((a, b) => (a.id < b.id ? 1 : -1)).slice(0, TASKS)
+      return { machines: countsOf(own), downstreams: downstreams.downstreams, tasks }
+    },
   }
 }
+
+type ListedMachine = z.infer<typeof machinesSchema>['machines'][number]
+
+/** For each machine, the tasks of all its shapes and transitions together. */
+function countsOf(machines: readonly ListedMachine[]): SceneMachine[] {
+  const byName = Map.groupBy(machines, ({ queue, machine }) => `${queue} ${machine}`)
+  return Array.from(byName.values(), (shapes) => {
+    const transitions = shapes.flatMap((shape) => shape.transitions)
+    const sum = (state: (typeof STATES)[number]) =>
+      transitions.reduce((count, transition) => count + transition[state], 0)
+    const { queue, machine: name } = shapes[0]!
+    const [ready, waiting, claimed, held, dead] = STATES.map(sum)
+    const isEstimated = shapes.some(({ estimated }) => estimated)
+    return { queue, name, isEstimated, ready, waiting, claimed, held, dead } as SceneMachine
+  })
+}
+const STATES = ['ready', 'waiting', 'claimed', 'held', 'dead'] as const

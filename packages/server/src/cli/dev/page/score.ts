@@ -1,4 +1,4 @@
-// Checks the promises that a visitor doubts, from the log itself. Each message that a device was told is stored must be in the
+// Checks the log against what Fleetline promises. Each message that a device was told is stored must be in the
 // log, at its seq. What was once in the log must stay. Nothing may be in it twice. It reads the whole log through the pods, like
 // any reader.
 import type { Ack } from '@fleetline/protocol'

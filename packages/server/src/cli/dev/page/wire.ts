@@ -15,6 +15,8 @@ export type Scene = {
   readonly score: Score | null
   /** The latest events, oldest first. */
   readonly events: readonly SceneEvent[]
+  /** Null while it cannot be read. */
+  readonly work: SceneWork | null
 }
 
 /** What a person can do to a pod. */
@@ -48,6 +50,44 @@ export type Score = {
   readonly lost: number
   /** Messages, and replies to the same message, that are in the log twice. */
   readonly doubled: number
+}
+
+/** The fleet's work besides the conversation. */
+export type SceneWork = {
+  readonly machines: readonly SceneMachine[]
+  readonly downstreams: readonly SceneDownstream[]
+  /** The newest tasks, newest first. */
+  readonly tasks: readonly SceneTask[]
+}
+
+/** A task's handler or a machine, with the number of its tasks in each state. */
+export type SceneMachine = {
+  readonly queue: string
+  readonly name: string
+  /** The numbers are from a sample. */
+  readonly isEstimated: boolean
+  readonly ready: number
+  readonly waiting: number
+  readonly claimed: number
+  readonly held: number
+  readonly dead: number
+}
+
+export type SceneDownstream = {
+  readonly key: string
+  readonly inFlight: number
+  /** How many calls all pods together may have in flight; null until a limit is learnt. */
+  readonly capacity: number | null
+  /** No pod sends before this time. */
+  readonly pausedUntil: string | null
+}
+
+export type SceneTask = {
+  readonly id: string
+  readonly machine: string
+  readonly state: string
+  readonly attempt: number
+  readonly code: string | null
 }
 
 export type SceneEvent = {
