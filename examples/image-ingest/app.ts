@@ -87,7 +87,7 @@ async function whole(task: string, path: string, write: (part: string) => Promis
   }
 }
 
-/** Writes the file's name to the disk, too: once the step is recorded, it does not run again. */
+/** Writes the file's name to the disk, too. A recorded step does not run again, so it could not replace a lost file. */
 async function onDisk(folder: string): Promise<void> {
   const handle = await open(folder)
   await handle.sync().finally(() => handle.close())

@@ -83,13 +83,13 @@ export function createPodSessions({ routes, principal, stopping }: Deps): PodSes
     follow: async function* (session, { signal, ...query } = {}) {
       const events = await call<Events>('GET /v1/sessions/:session/events', { params: { session }, query })
       const over = new AbortController()
-      const any = AbortSignal.any([...(signal ? [signal] : []), over.signal, stopping])
+      const ended = AbortSignal.any([...(signal ? [signal] : []), over.signal, stopping])
       const slow = new Retry('unavailable', 'This follower reads too slowly: follow again from the last seq')
       const cut = () => {
         over.abort(slow)
         void source.return?.() // frees what it holds, also while the reader is busy elsewhere
       }
-      const source = events({ signal: any, cut })[Symbol.asyncIterator]()
+      const source = events({ signal: ended, cut })[Symbol.asyncIterator]()
       try {
         for await (const { data } of { [Symbol.asyncIterator]: () => source }) yield data as Frame
         if (over.signal.aborted) throw slow
