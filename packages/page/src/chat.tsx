@@ -83,11 +83,10 @@ function Conversation({ device, view, pods }: Omit<LogProps, 'pinned'>) {
   const hidden = Math.max(0, messages.length - SHOWN)
   const isSilent = LIVE.has(status) && messages.at(-1)?.delivery !== 'open'
   const shown = messages.slice(hidden)
-  const asked = (seq: number | undefined) =>
-    seq === undefined
-      ? undefined
-      : shown.findLast((one) => one.role === 'user' && one.seq !== null && one.seq <= seq)
-  const askedNow = turn ? (turn.answers.to ?? turn.answers.from) : undefined
+  const asked = shown.filter(({ role, seq }) => role === 'user' && seq !== null)
+  const lastAsked = (seq: number) => asked.findLast((one) => one.seq! <= seq)
+  const { from = 0, to = null } = turn?.answers ?? {}
+  const askedNow = to === null ? asked.find((one) => one.seq! >= from) : lastAsked(to) // null: it has not read them yet
   return (
     <>
       {hidden > 0 && <p class="hint">… and what was said before: {hidden} in the log</p>}
@@ -95,13 +94,19 @@ function Conversation({ device, view, pods }: Omit<LogProps, 'pinned'>) {
       {shown.map((message) => {
         const halted = message.delivery === 'open' ? halt : null
         const trail = message.turn === undefined ? undefined : trails.get(message.turn)
-        const answers = message.delivery === 'open' ? askedNow : message.answers
-        const row = { message, trail, device, halt: halted, asked: asked(answers) }
+        const stored = message.answers === undefined ? undefined : lastAsked(message.answers)
+        const row = {
+          message,
+          trail,
+          device,
+          halt: halted,
+          asked: message.delivery === 'open' ? askedNow : stored,
+        }
         return <MessageRow key={message.id} {...row} />
       })}
       {isSilent && turn && (
         <div class="reply">
-          <Asked message={asked(askedNow)} device={device} />
+          <Asked message={askedNow} device={device} />
           <div class="text open" />
           <Attempts trail={trails.get(turn.id)} halt={halt} wait={waitWords(turn, nowMs)} />
         </div>

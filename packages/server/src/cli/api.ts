@@ -41,7 +41,7 @@ export function createApi(url: string, clock: Clock, flag: string = flagOf('apiU
       init.signal?.throwIfAborted()
       throw new Retry(
         'unavailable',
-        `There is no answer from ${url}: is a fleet running there? Use ${flag} to name another`,
+        `There is no answer from ${url}: is a fleet running there? Use ${flag} to name another.`,
         {
           cause,
         },
@@ -110,7 +110,7 @@ async function failureOf(answer: Response, request: string): Promise<Error> {
     return answer.status >= 500 ? new Retry('unavailable', text) : new Abort('internal', text)
   }
   const { code, text, retryable, requestId } = refusal.data.error
-  const needsAdvice = retryable || code === 'not_found' // other texts say what to do
+  const needsAdvice = retryable || text.startsWith('There is no such') // other texts say what to do
   const advice = needsAdvice ? ` ${ERROR_CODES[code].advice}` : ''
   const said = `${text.replace(/\.?$/, '.')}${advice} (${request}, ${requestId})`
   return retryable ? new Retry(code, said) : new Rejected(code, said)

@@ -53,7 +53,13 @@ async function load(path: string): Promise<Readonly<Record<string, unknown>>> {
   try {
     return (await import(pathToFileURL(resolve(path)).href)) as Readonly<Record<string, unknown>>
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
+    const reason = cause instanceof Error ? `${cause.message}${placeOf(cause)}` : String(cause)
     throw new Rejected('invalid', `${path} cannot be loaded: ${reason}`, { cause })
   }
+}
+
+/** Where a syntax error is: Node puts the file and the line before the message. */
+function placeOf({ name, stack = '' }: Error): string {
+  const place = /^(?:file:\/\/)?(\/.+:\d+)$/m.exec(stack.split('\n    at ')[0]!)?.[1]
+  return name === 'SyntaxError' && place !== undefined ? ` (${place})` : ''
 }

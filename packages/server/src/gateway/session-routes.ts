@@ -36,7 +36,10 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
       handle: async ({ principal, body }) => {
         const tenant = await tenantOf(principal)
         if (body.agent !== null && !(await agents.has(tenant, body.agent)))
-          throw new Rejected('invalid', `body.agent: there is no agent ${body.agent}`)
+          throw new Rejected(
+            'invalid',
+            `body.agent: there is no agent ${body.agent}. Start a pod that has it in its code, or add it with fleetline agents add`,
+          )
         const { session, isNew } = await sessions.create(tenant, body)
         if (session.agent !== body.agent)
           throw new Rejected(

@@ -41,10 +41,11 @@ import { openTurn, passOnTurn, TURN_DEADLINE_MS, TURN_TRACK, type OpenTurn } fro
 import { valueOf, type Transactions } from '../store/database.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Claim } from '../task/claim.ts'
-import { faultOf, readThrown, retryMs } from '../task/fault.ts'
+import { faultFields, faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
 import type { Call, SettledEnd, Runner, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
+import type { LogFields } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
 import { gather } from './gather.ts'
@@ -270,13 +271,20 @@ async function afterFault(
       ? endFailed(work, TOO_OLD, said())
       : { type: 'later', delayMs, error: faultOfTask(work, code === 'rate_limited' ? code : 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
-  const detail = error instanceof AgentFault ? error.detail : undefined
-  work.log.info('an agent failed', { code, attempt: claim.attempt, ...(detail && { reason: detail }) })
+  work.log.warn('an agent failed', { ...whyFailed(work, error), attempt: claim.attempt })
   if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message }, said())
   const askedMs = error instanceof AgentFault ? (error.afterMs ?? 0) : 0
   const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
   if (isTooLate(pauseMs)) return endFailed(work, TOO_OLD, said())
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
+}
+
+/** For the log: what the agent's own code threw, with its stack, or what is known of an agent behind a URL. */
+function whyFailed({ turn: { agent }, claim, clock }: Work, error: unknown): LogFields {
+  const { code, message, stack } = readThrown(error)
+  const data = { agent }
+  if (error instanceof AgentFault) return { code, data, reason: error.detail ?? message }
+  return { ...faultFields(faultOf({ code, message, stack, attempt: claim.attempt, clock })), data }
 }
 
 function endFailed(work: Work, error: TurnError, draft?: MessageDraft): Promise<SettledEnd> {

@@ -37,9 +37,12 @@ test('a dev fleet names what its app exports, shows an exception with its stack,
   }
   await eventually(isShown, { what: 'the exception', ...options })
 
-  writeFileSync(app, 'this is no program')
-  const isRefused = () =>
-    assert.ok(saidBy(fleet).some(({ message }) => message?.startsWith('the app does not start')))
+  writeFileSync(app, 'export const n = 1\nthis is no program')
+  const isRefused = () => {
+    const said = saidBy(fleet)
+    assert.ok(said.some(({ message }) => message?.startsWith('the app does not start')))
+    assert.ok(said.some(({ reason }) => /app\.ts cannot be loaded.*app\.ts:2\)/.test(String(reason))))
+  }
   await eventually(isRefused, { what: 'the broken app', ...options })
 
   writeFileSync(app, appOf(['first', 'second']))

@@ -15,9 +15,10 @@ async function* only(...chunks: { readonly type: string }[]) {
 }
 
 /** A session on a pod whose agent `bot` replies with `answer`. */
-async function botOn(t: TestContext, answer: AgentDefinition['answer']) {
+async function botOn(t: TestContext, answer: AgentDefinition['answer'], lines: string[] = []) {
   const url = await databaseFor(t)
-  const { gateway } = await podOn(t, url, { podName: 'alpha' }, { agents: [agent('bot', answer)] })
+  const parts = { agents: [agent('bot', answer)], lines }
+  const { gateway } = await podOn(t, url, { podName: 'alpha' }, parts)
   return talkOn(t, { url, gateway, agent: 'bot' })
 }
 
@@ -197,6 +198,25 @@ test('the check fails a turn whose pods died four times; a turn whose agent no p
   const gone = await bot.ended(turn!)
   assert.equal(gone.state, 'failed')
   assert.equal(gone.error!.code, 'agent_unknown')
+})
+
+test('what the code of an agent throws is in the log, with its stack and the name of the agent', async (t) => {
+  const lines: string[] = []
+  const bot = await botOn(
+    t,
+    ({ turn: { attempt } }) => {
+      if (attempt === 1) throw new Error('No model today')
+      return saying('hello')
+    },
+    lines,
+  )
+  const { turn } = await bot.send('hi')
+  await bot.ended(turn!)
+  const said = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+  const { level, stack, data } = said.find(({ msg }) => msg === 'an agent failed')!
+  assert.equal(level, 'warn')
+  assert.match(String(stack), /^Error: No model today\n {4}at .*turns\.test\.ts/)
+  assert.deepEqual(data, { agent: 'bot' })
 })
 
 test('a session cannot name an unknown agent, and a session without an agent has no turns', async (t) => {

@@ -19,6 +19,7 @@ export type Said = {
   readonly agent?: string
   readonly data?: unknown
   readonly stack?: string
+  readonly reason?: string
 }
 type Home = { readonly path: string; readonly mark: string }
 

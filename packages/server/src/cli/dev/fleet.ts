@@ -10,7 +10,7 @@ import {
   type Described,
   type Flags,
 } from '../../config.ts'
-import { Rejected } from '../../errors.ts'
+import { Rejected, Retry } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { hostOf } from '../../lib/hosts.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
@@ -49,6 +49,7 @@ const MODEL = 3 // the model's agent on 4403
 const POSTGRES = 32 // its PostgreSQL on 4432
 const DRAIN_MS = '5000' // short, because the user waits after Ctrl-C
 const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a local model may take minutes to load
+const OWN_POSTGRES = 'Without DATABASE_URL and --database-url, fleetline dev starts a PostgreSQL of its own'
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // more per pod: for hints, and for people with psql
 
@@ -63,7 +64,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
   const around = { clock, random, onEvent }
   const ground = groundOf({ flags, config, count, port: ports.postgres, ...around })
   const { folder } = ground
-  const migrations = migrate(ground.url)
+  const migrations = migrate(ground)
   const settings = () => ({
     host,
     logLevel,
@@ -126,6 +127,8 @@ type Ground = {
   readonly folder: Folder
   readonly services: readonly Service[]
   readonly url: () => string
+  /** A database URL was given. */
+  readonly isTheirs: boolean
   /** Describes PostgreSQL: the title is for the page, the description for the panel. */
   readonly title: () => string
   readonly description: () => string
@@ -146,7 +149,8 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
   const given = settingIn(flags, 'databaseUrl')
   if (given.source !== 'default') {
     const said = () => given.value
-    return { folder, services: [folder], url: () => config.databaseUrl, title: said, description: said }
+    const url = () => config.databaseUrl
+    return { folder, services: [folder], url, isTheirs: true, title: said, description: said }
   }
   const connections = (config.poolSize + SPARE_SESSIONS) * (count + 1)
   const postgres = createPostgres({ folder, connections, ...rest })
@@ -154,6 +158,7 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
     folder,
     services: [folder, postgres],
     url: () => postgres.url(),
+    isTheirs: false,
     title: () => `PostgreSQL ${postgres.version()}`,
     description: () => postgres.description(),
   }
@@ -224,11 +229,16 @@ function newKey(random: Random): string {
   return Buffer.from(random.bytes(32)).toString('base64')
 }
 
-function migrate(urlOf: () => string): Service {
+function migrate({ url, isTheirs }: Ground): Service {
   const stopping = new AbortController()
+  const migrateNow = () => migrateUp({ databaseUrl: url(), signal: stopping.signal })
   return {
     name: 'migrations',
-    start: async () => void (await migrateUp({ databaseUrl: urlOf(), signal: stopping.signal })),
+    start: async () =>
+      void (await migrateNow().catch((error: unknown) => {
+        if (!isTheirs || !(error instanceof Retry)) throw error
+        throw new Retry(error.code, `${error.message}. ${OWN_POSTGRES}`, { cause: error })
+      })),
     stop: async () => stopping.abort(),
   }
 }

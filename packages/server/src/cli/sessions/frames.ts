@@ -59,8 +59,10 @@ function frameOf({ data }: EventSourceMessage): Frame {
 }
 
 /** Describes a turn in a note. */
-export function phraseOf({ id, state, pod, attempt, error, halted }: Turn): string {
-  const where = state === 'running' ? ` on ${pod} (attempt ${attempt})` : ''
+export function phraseOf({ id, agent, state, pod, attempt, waitsFor, error, halted }: Turn): string {
+  const why = waitsFor === 'agent_unknown' ? `no live pod has the agent ${agent}` : waitsFor
+  const where =
+    state === 'running' ? ` on ${pod} (attempt ${attempt})` : why === null ? '' : `, because ${why}`
   const end = error ? `: ${error.message}` : halted === true ? ', and has halted' : ''
   return `${id} is ${state}${where}${end}`
 }
