@@ -110,6 +110,10 @@ const WORDS: Readonly<Record<string, (fields: Fields, source: string) => Told>> 
     'bad',
     `${source}: a task${typeof machine === 'string' ? ` of ${machine}` : ''} is dead (${String(code)}); the terminal shows why`,
   ],
+  'an agent failed': ({ data, code }, source) => [
+    'bad',
+    `${source}: ${agentIn(data)} has failed (${String(code)}); the terminal shows why`,
+  ],
   'is killed': (_, source) => ['bad', `${source} is killed`],
   ended: ({ reason }, source) => {
     const why = String(reason)
@@ -118,6 +122,11 @@ const WORDS: Readonly<Record<string, (fields: Fields, source: string) => Told>> 
       `${source} has ended${why.startsWith('SIGKILL') ? '' : ` (${why})`}, and is started again`,
     ]
   },
+}
+
+function agentIn(data: unknown): string {
+  const { agent } = (data ?? {}) as { readonly agent?: unknown }
+  return typeof agent === 'string' ? `the agent ${agent}` : 'an agent'
 }
 
 /** Of what an app exports, by kind. */

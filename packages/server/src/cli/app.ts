@@ -1,6 +1,6 @@
 // Loads the app that a pod runs: a module that exports tasks, agents, and downstreams that have options, alone or in lists.
 import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { isAgent, type AgentDefinition } from '../agent/agent.ts'
 import { Rejected } from '../errors.ts'
 import { isMachine, type Machine } from '../task/machine.ts'
@@ -58,8 +58,9 @@ async function load(path: string): Promise<Readonly<Record<string, unknown>>> {
   }
 }
 
-/** Where a syntax error is: Node puts the file and the line before the message. */
+/** Where a syntax error is. Of most, Node names the file and the line at the top of the stack; of some it does not. */
 function placeOf({ name, stack = '' }: Error): string {
-  const place = /^(?:file:\/\/)?(\/.+:\d+)$/m.exec(stack.split('\n    at ')[0]!)?.[1]
-  return name === 'SyntaxError' && place !== undefined ? ` (${place})` : ''
+  const [, file, line] = /^(file:\/\/\/.+|\/.+):(\d+)$/m.exec(stack.split('\n    at ')[0]!) ?? []
+  if (name !== 'SyntaxError' || file === undefined) return ''
+  return ` (${file.startsWith('file:') ? fileURLToPath(file) : file}:${line})`
 }

@@ -161,7 +161,7 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
 /** Rejects a body that is nested too deep before it is parsed. */
 function readJson(server: FastifyInstance): void {
   const parse = server.getDefaultJsonParser('error', 'error')
-  server.removeContentTypeParser(['application/json', 'text/plain']) // any other type is refused
+  server.removeContentTypeParser(['application/json', 'text/plain']) // only JSON is added again: every other type is rejected
   server.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
     const fault = jsonTextFault(String(body), BODY_JSON)
     if (fault === undefined) void parse(request, String(body), done)

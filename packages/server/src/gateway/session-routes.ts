@@ -38,7 +38,7 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
         if (body.agent !== null && !(await agents.has(tenant, body.agent)))
           throw new Rejected(
             'invalid',
-            `body.agent: there is no agent ${body.agent}. Start a pod that has it in its code, or add it with fleetline agents add`,
+            `body.agent: there is no agent ${body.agent}. Start a pod whose app exports this agent, or add its URL: fleetline agents add ${body.agent} URL`,
           )
         const { session, isNew } = await sessions.create(tenant, body)
         if (session.agent !== body.agent)

@@ -42,6 +42,6 @@ export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
   const text =
     cause instanceof pg.DatabaseError
       ? `PostgreSQL at ${place} refuses the connection: ${cause.message}`
-      : `PostgreSQL does not answer at ${place}: start it, or set DATABASE_URL to another`
-  return new Retry('unavailable', text, { cause })
+      : `PostgreSQL does not answer at ${place}: start it, or set DATABASE_URL to the URL of another database`
+  return new Retry('unavailable', text, { cause, fields: { cannotConnect: true } })
 }

@@ -80,11 +80,13 @@ export function faultOf({ code, message, stack, attempt, transition, clock }: Fa
 export function faultFields(error: string): Pick<LogFields, 'code' | 'stack' | 'reason'> {
   const { code, message, stack } = JSON.parse(error) as { code: string; message: string; stack?: string }
   const isQuoting = quotesValues(code)
-  if (stack === undefined) return isQuoting ? { code } : { code, reason: message }
-  return { code, stack: isQuoting ? placesIn(stack) : stack }
+  if (isQuoting) return { code, ...(stack !== undefined && placesIn(stack)) }
+  return stack === undefined ? { code, reason: message } : { code, stack }
 }
 
-function placesIn(stack: string): string {
+/** Nothing if the message is so long that it has taken the place of the stack. */
+function placesIn(stack: string): { readonly stack?: string } {
   const lines = stack.split('\n')
-  return lines.slice(lines.findIndex((line) => /^ {4}at /.test(line))).join('\n')
+  const first = lines.findIndex((line) => /^ {4}at /.test(line))
+  return first === -1 ? {} : { stack: lines.slice(first).join('\n') }
 }

@@ -264,14 +264,19 @@ async function afterFault(
   if (ending.signal.aborted || (work.draining.aborted && error === work.draining.reason))
     return { type: 'back' }
   const { code, message, kind, delayMs } = readThrown(error, clock)
-  if (kind === 'Abort') return endFailed(work, { code: 'aborted', message }, said())
+  const logFailure = () =>
+    work.log.warn('an agent failed', { ...whyFailed(work, error), attempt: claim.attempt })
+  if (kind === 'Abort') {
+    logFailure()
+    return endFailed(work, { code: 'aborted', message }, said())
+  }
   const isTooLate = (ms: number) => ms >= work.leftMs()
   if (delayMs !== undefined)
     return isTooLate(delayMs)
       ? endFailed(work, TOO_OLD, said())
       : { type: 'later', delayMs, error: faultOfTask(work, code === 'rate_limited' ? code : 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
-  work.log.warn('an agent failed', { ...whyFailed(work, error), attempt: claim.attempt })
+  logFailure()
   if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message }, said())
   const askedMs = error instanceof AgentFault ? (error.afterMs ?? 0) : 0
   const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
@@ -279,11 +284,12 @@ async function afterFault(
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 
-/** For the log: what the agent's own code threw, with its stack, or what is known of an agent behind a URL. */
+/** Returns the log fields of a failed attempt: the exception of the agent's code with its stack. Of an `AgentFault`, they have no
+ *  message, because it may quote what the agent said. */
 function whyFailed({ turn: { agent }, claim, clock }: Work, error: unknown): LogFields {
   const { code, message, stack } = readThrown(error)
   const data = { agent }
-  if (error instanceof AgentFault) return { code, data, reason: error.detail ?? message }
+  if (error instanceof AgentFault) return { code, data, ...(error.detail && { reason: error.detail }) }
   return { ...faultFields(faultOf({ code, message, stack, attempt: claim.attempt, clock })), data }
 }
 

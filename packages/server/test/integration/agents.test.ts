@@ -30,14 +30,33 @@ const SECRET = 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDE='
 const agentsOn = (gateway: string) => `${gateway}/v1/agents`
 
 /** Opens a session with an agent behind a URL; `answer` writes the agent's responses. */
-async function talkWith(t: TestContext, answer: Answer) {
+async function talkWith(t: TestContext, answer: Answer, log: string[] = []) {
   const server = await agentServer(t, answer)
   const url = await databaseFor(t)
-  const { gateway, admin } = await podOn(t, url, KEY, { agents: [] })
+  const { gateway, admin } = await podOn(t, url, KEY, { agents: [], lines: log })
   const added = await call('POST', agentsOn(gateway), { name: 'afar', url: server.url, secret: SECRET })
   assert.equal(added.status, 201)
   return { ...server, admin, ...(await talkOn(t, { url, gateway, agent: 'afar' })) }
 }
+
+test('S22: what an agent behind a URL says in an error is shown to people, and is not in the log', async (t) => {
+  const [log, errors] = [
+    [] as string[],
+    ['canary: my card is 4111', 'fleetline:{"status":400,"code":"full"}'],
+  ]
+  let count = 0
+  const answer: Answer = (_, response) => lines(response, [{ type: 'error', errorText: errors[count++] }])
+  const talk = await talkWith(t, answer, log)
+  const { turn } = await talk.send('hi')
+  assert.equal((await talk.ended(turn!)).state, 'failed')
+  const failed = log
+    .filter((line) => line.includes('an agent failed'))
+    .map((line) => JSON.parse(line) as object)
+  assert.equal(failed.length, 2)
+  assert.ok(!('reason' in failed[0]!), 'the first says only its code')
+  assert.equal((failed[1] as { reason: string }).reason, 'full 400')
+  assert.ok(!log.join().includes('canary'))
+})
 
 test('an agent can be added, listed and removed; its secret is shown once and not stored in plain text', async (t) => {
   const url = await databaseFor(t)

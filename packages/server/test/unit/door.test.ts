@@ -88,6 +88,13 @@ test('S2: a route with missing or wrong access keeps the door shut, and the erro
   assert.doesNotThrow(() => createDoor(depsOf([ECHO])))
 })
 
+test('a body of another type is rejected with a text that names the right one', async () => {
+  for (const type of ['text/plain', 'application/x-www-form-urlencoded']) {
+    const answer = await ask([ECHO], { ...POST_ECHO, payload: 'x', headers: { 'content-type': type } })
+    assert.match(answer.body, /The body must be application\/json/, type)
+  }
+})
+
 test('S2: a route that is added outside the table of routes is rejected', () => {
   const server = buildServer(depsOf([ECHO]), new AbortController().signal)
   assert.throws(() => server.get('/v1/back', () => 'open'), /GET \/v1\/back is in no table of routes/)

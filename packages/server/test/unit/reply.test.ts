@@ -68,6 +68,20 @@ test('words are printed as they arrive and the rest with the message, and the re
   })
 })
 
+test('a note says why a turn waits', () => {
+  const noteFor = (waitsFor: string) => {
+    const queued = turn('queued', 0, { from: 4, to: null })
+    assert.ok(queued.type === 'turn')
+    return printing({ ...queued, turn: { ...queued.turn, waitsFor } }).notes[0]
+  }
+  assert.match(
+    noteFor('agent_unknown')!,
+    /is queued, because no live pod has the agent \w+, and no URL was added/,
+  )
+  assert.match(noteFor('rate_limited')!, /is queued, because the agent \w+ is at its limit$/)
+  assert.match(noteFor('agent_error')!, /is queued, because its last attempt failed \(agent_error\)$/)
+})
+
 test('a later attempt that says the same is printed from where the earlier one ended', () => {
   const again = [turn('queued', 1), turn('running', 2), said(2, 0, 'one '), said(2, 3, 'two ', 'three ')]
   const { printed, notes } = printing(turn('running', 1), said(1, 0, 'one ', 'two '), ...again)

@@ -222,5 +222,7 @@ test('S22: the log has what a handler threw and where, but not a value that Post
   const quoting = fieldsOf(Object.assign(new Error('invalid: "canary\nmore"'), { code: '22P02' }))
   assert.equal(quoting.code, '22P02')
   assert.match(quoting.stack!, /^ {4}at .*task\.test\.ts/)
+  const long = Object.assign(new Error(`invalid: "${'canary '.repeat(1_000)}"`), { code: '22P02' })
+  assert.deepEqual(fieldsOf(long), { code: '22P02' })
   assert.deepEqual(fieldsOf('out of ink'), { code: 'failed', reason: 'out of ink' })
 })

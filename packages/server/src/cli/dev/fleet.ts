@@ -49,7 +49,8 @@ const MODEL = 3 // the model's agent on 4403
 const POSTGRES = 32 // its PostgreSQL on 4432
 const DRAIN_MS = '5000' // short, because the user waits after Ctrl-C
 const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a local model may take minutes to load
-const OWN_POSTGRES = 'Without DATABASE_URL and --database-url, fleetline dev starts a PostgreSQL of its own'
+const OWN_POSTGRES =
+  'To let fleetline dev start its own PostgreSQL, unset DATABASE_URL and leave out --database-url'
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // more per pod: for hints, and for people with psql
 
@@ -127,8 +128,8 @@ type Ground = {
   readonly folder: Folder
   readonly services: readonly Service[]
   readonly url: () => string
-  /** A database URL was given. */
-  readonly isTheirs: boolean
+  /** The user gave a database URL. Otherwise, fleetline dev starts its own PostgreSQL. */
+  readonly hasGivenUrl: boolean
   /** Describes PostgreSQL: the title is for the page, the description for the panel. */
   readonly title: () => string
   readonly description: () => string
@@ -150,7 +151,7 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
   if (given.source !== 'default') {
     const said = () => given.value
     const url = () => config.databaseUrl
-    return { folder, services: [folder], url, isTheirs: true, title: said, description: said }
+    return { folder, services: [folder], url, hasGivenUrl: true, title: said, description: said }
   }
   const connections = (config.poolSize + SPARE_SESSIONS) * (count + 1)
   const postgres = createPostgres({ folder, connections, ...rest })
@@ -158,7 +159,7 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
     folder,
     services: [folder, postgres],
     url: () => postgres.url(),
-    isTheirs: false,
+    hasGivenUrl: false,
     title: () => `PostgreSQL ${postgres.version()}`,
     description: () => postgres.description(),
   }
@@ -229,14 +230,14 @@ function newKey(random: Random): string {
   return Buffer.from(random.bytes(32)).toString('base64')
 }
 
-function migrate({ url, isTheirs }: Ground): Service {
+function migrate({ url, hasGivenUrl }: Ground): Service {
   const stopping = new AbortController()
   const migrateNow = () => migrateUp({ databaseUrl: url(), signal: stopping.signal })
   return {
     name: 'migrations',
     start: async () =>
       void (await migrateNow().catch((error: unknown) => {
-        if (!isTheirs || !(error instanceof Retry)) throw error
+        if (!hasGivenUrl || !(error instanceof Retry) || error.fields['cannotConnect'] !== true) throw error
         throw new Retry(error.code, `${error.message}. ${OWN_POSTGRES}`, { cause: error })
       })),
     stop: async () => stopping.abort(),

@@ -60,9 +60,15 @@ function frameOf({ data }: EventSourceMessage): Frame {
 
 /** Describes a turn in a note. */
 export function phraseOf({ id, agent, state, pod, attempt, waitsFor, error, halted }: Turn): string {
-  const why = waitsFor === 'agent_unknown' ? `no live pod has the agent ${agent}` : waitsFor
-  const where =
-    state === 'running' ? ` on ${pod} (attempt ${attempt})` : why === null ? '' : `, because ${why}`
+  const why = waitsFor === null ? '' : `, because ${reasonOf(waitsFor, agent)}`
+  const where = state === 'running' ? ` on ${pod} (attempt ${attempt})` : why
   const end = error ? `: ${error.message}` : halted === true ? ', and has halted' : ''
   return `${id} is ${state}${where}${end}`
+}
+
+function reasonOf(waitsFor: string, agent: string): string {
+  if (waitsFor === 'agent_unknown') return `no live pod has the agent ${agent}, and no URL was added for it`
+  if (waitsFor === 'rate_limited') return `the agent ${agent} is at its limit`
+  if (waitsFor === 'later') return `the agent ${agent} asked to be called later`
+  return `its last attempt failed (${waitsFor})`
 }

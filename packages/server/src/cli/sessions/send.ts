@@ -72,7 +72,7 @@ async function store({ api, path, args, options }: Asking): Promise<Ack> {
   } catch (error) {
     if (!(error instanceof Retry)) throw error
     const next = `Whether it was stored is not known: sent again with --id ${String(id)}, it is there once.`
-    throw new Retry(error.code, `${error.message} ${next}`, { cause: error })
+    throw new Retry(error.code, `${error.message.replace(/\.?$/, '.')} ${next}`, { cause: error })
   }
 }
 
