@@ -86,7 +86,7 @@ function Conversation({ device, view, pods }: Omit<LogProps, 'pinned'>) {
   const asked = shown.filter(({ role, seq }) => role === 'user' && seq !== null)
   const lastAsked = (seq: number) => asked.findLast((one) => one.seq! <= seq)
   const { from = 0, to = null } = turn?.answers ?? {}
-  const askedNow = to === null ? asked.find((one) => one.seq! >= from) : lastAsked(to) // until the turn has read its messages
+  const askedNow = to === null ? asked.find((one) => one.seq! >= from) : lastAsked(to) // `to` is null until the turn has read its messages
   return (
     <>
       {hidden > 0 && <p class="hint">… and what was said before: {hidden} in the log</p>}

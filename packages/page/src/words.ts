@@ -55,6 +55,7 @@ export function waitWords(turn: NonNullable<Reply['turn']>, nowMs: number): stri
   if (waitsFor === null) return 'waits for a pod'
   if (waitsFor === 'agent_unknown') return `waits: no pod has the agent ${agent}${again}`
   if (waitsFor === 'rate_limited') return `waits: the agent ${agent} is at its limit${again}`
+  if (waitsFor === 'later') return `waits: the agent ${agent} asked to be called later${again}`
   return `waits after an error (${waitsFor})${again}`
 }
 

@@ -179,6 +179,10 @@ test('events of the fleet become sentences, and unknown events are shown as they
     line('a task is dead', { machine: 'count', code: 'ENOENT' }).text,
     'pod-2: a task of count is dead (ENOENT); the terminal shows why',
   )
+  assert.equal(
+    line('an agent failed', { data: { agent: 'writer' }, code: 'failed' }).text,
+    'pod-2: the agent writer has failed (failed)',
+  )
   assert.equal(line('is paused for 20 s').text, 'pod-2 is paused for 20 s')
   assert.equal(line('something new', { reason: 'why' }).text, 'pod-2: something new (why)')
   assert.equal(line('constructor').text, 'pod-2: constructor')

@@ -8,6 +8,8 @@ type What = {
   readonly afterMs?: number | undefined
   /** For operators. */
   readonly detail?: string | undefined
+  /** The message quotes the agent, so it must not get into a log. */
+  readonly quotesAgent?: boolean
   /** The status of the answer, or an equivalent one. It tells the downstream how much load the agent can take. */
   readonly status?: number | undefined
 }
@@ -19,14 +21,16 @@ export class AgentFault extends Error {
   readonly afterMs: number | undefined
   readonly detail: string | undefined
   readonly status: number | undefined
+  readonly quotesAgent: boolean
 
-  constructor(code: string, message: string, { isFinal, afterMs, detail, status }: What) {
+  constructor(code: string, message: string, { isFinal, afterMs, detail, status, quotesAgent }: What) {
     super(message)
     this.code = code
     this.isFinal = isFinal
     this.afterMs = afterMs
     this.detail = detail
     this.status = status
+    this.quotesAgent = quotesAgent ?? false
   }
 }
 

@@ -21,6 +21,7 @@ type OwnError = {
 }
 
 const FORM = 'fleetline:'
+const CODE = /^[\w.-]{1,64}$/ // it goes to the log, so it is no sentence
 
 export function ownErrorText(error: OwnError): string {
   return `${FORM}${JSON.stringify(error)}`
@@ -29,7 +30,10 @@ export function ownErrorText(error: OwnError): string {
 /** What to throw for the text of an `error` chunk. */
 export function faultOfText(text: string): AgentFault | Retry {
   if (!text.startsWith(FORM))
-    return new AgentFault('agent_error', `The agent said: ${text}`, { isFinal: false })
+    return new AgentFault('agent_error', `The agent said: ${text}`, {
+      isFinal: false,
+      quotesAgent: true,
+    })
   const { code, status, afterMs, retryable } = read(text.slice(FORM.length))
   if (status === 429) return busy('The agent asks for later', afterMs)
   const isFinal = retryable === undefined ? isRefusal(status) : !retryable
@@ -47,7 +51,7 @@ function read(json: string) {
   }
   const { code, status, retryAfterMs, retryable } = fields
   return {
-    code: typeof code === 'string' ? code.slice(0, 64) : undefined,
+    code: typeof code === 'string' && CODE.test(code) ? code : undefined,
     status: typeof status === 'number' ? status : undefined,
     afterMs: waitMs(retryAfterMs),
     retryable: typeof retryable === 'boolean' ? retryable : undefined,

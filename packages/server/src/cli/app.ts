@@ -58,7 +58,7 @@ async function load(path: string): Promise<Readonly<Record<string, unknown>>> {
   }
 }
 
-/** Where a syntax error is. Of most, Node names the file and the line at the top of the stack; of some it does not. */
+/** Returns the file and the line of a syntax error, or '' if Node does not put them at the top of the stack. */
 function placeOf({ name, stack = '' }: Error): string {
   const [, file, line] = /^(file:\/\/\/.+|\/.+):(\d+)$/m.exec(stack.split('\n    at ')[0]!) ?? []
   if (name !== 'SyntaxError' || file === undefined) return ''

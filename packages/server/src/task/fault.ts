@@ -80,13 +80,13 @@ export function faultOf({ code, message, stack, attempt, transition, clock }: Fa
 export function faultFields(error: string): Pick<LogFields, 'code' | 'stack' | 'reason'> {
   const { code, message, stack } = JSON.parse(error) as { code: string; message: string; stack?: string }
   const isQuoting = quotesValues(code)
-  if (isQuoting) return { code, ...(stack !== undefined && placesIn(stack)) }
+  if (isQuoting) return { code, ...(stack !== undefined && placesIn(stack, message)) }
   return stack === undefined ? { code, reason: message } : { code, stack }
 }
 
-/** Nothing if the message is so long that it has taken the place of the stack. */
-function placesIn(stack: string): { readonly stack?: string } {
-  const lines = stack.split('\n')
-  const first = lines.findIndex((line) => /^ {4}at /.test(line))
-  return first === -1 ? {} : { stack: lines.slice(first).join('\n') }
+/** Returns only the places, which follow the message. If the message is not whole, nobody knows where it ends: no stack. */
+function placesIn(stack: string, message: string): { readonly stack?: string } {
+  const at = stack.indexOf(message)
+  const places = message === '' || at === -1 ? '' : stack.slice(at + message.length)
+  return places.startsWith('\n    at ') ? { stack: places.slice(1) } : {}
 }

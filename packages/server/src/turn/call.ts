@@ -99,7 +99,7 @@ export async function callAgent(
     return replyOf(assembler.message(), assembler.end(), limits)
   } catch (error) {
     throw error instanceof ChunkError
-      ? new AgentFault('agent_protocol', error.message, { isFinal: true })
+      ? new AgentFault('agent_protocol', error.message, { isFinal: true, quotesAgent: true })
       : error
   } finally {
     if (isEnded) ended.resolve()
@@ -235,7 +235,10 @@ function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message 
     throw new AgentFault('agent_error', `The agent finished with ${finishReason}`, { isFinal: false })
   const fault = messageFault(message)
   if (fault !== undefined)
-    throw new AgentFault('agent_protocol', `The reply cannot be stored: ${fault}`, { isFinal: true })
+    throw new AgentFault('agent_protocol', `The reply cannot be stored: ${fault}`, {
+      isFinal: true,
+      quotesAgent: true,
+    })
   if (bytesOf(message) > limits.messageBytes)
     throw new AgentFault('too_large', `The reply is over ${limits.messageBytes} bytes of JSON`, {
       isFinal: true,

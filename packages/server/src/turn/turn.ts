@@ -284,12 +284,15 @@ async function afterFault(
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 
-/** Returns the log fields of a failed attempt: the exception of the agent's code with its stack. Of an `AgentFault`, they have no
- *  message, because it may quote what the agent said. */
+/** Returns the log fields of a failed attempt. For an exception of the agent's code: its stack. For an `AgentFault`: its reason,
+ *  unless that quotes the agent. */
 function whyFailed({ turn: { agent }, claim, clock }: Work, error: unknown): LogFields {
   const { code, message, stack } = readThrown(error)
   const data = { agent }
-  if (error instanceof AgentFault) return { code, data, ...(error.detail && { reason: error.detail }) }
+  if (error instanceof AgentFault) {
+    const reason = error.detail || (error.quotesAgent ? undefined : message)
+    return { code, data, ...(reason !== undefined && { reason }) }
+  }
   return { ...faultFields(faultOf({ code, message, stack, attempt: claim.attempt, clock })), data }
 }
 

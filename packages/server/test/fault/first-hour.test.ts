@@ -60,6 +60,15 @@ test('an app that does not exist is named before anything starts', async (t) => 
   assert.ok(!existsSync(join(home.path, '.fleetline')))
 })
 
+test('a dev fleet that is given a database which does not answer says how to do without', async (t) => {
+  const fleet = runDev(t, homeFor(t), '--database-url', 'postgres://127.0.0.1:1/none')
+  assert.equal(await ended(fleet), 5)
+  assert.match(
+    fleet.output(),
+    /does not answer at 127\.0\.0\.1:1.*unset DATABASE_URL and leave out --database-url/,
+  )
+})
+
 test('a Node.js that is too old is told so in one line', async (t) => {
   const older = `data:text/javascript,Object.defineProperty(process,'versions',{value:{node:'20.19.1'}})`
   const program = runProgram(t, BIN, { by: [process.execPath, '--import', older], args: ['pods', 'ls'] })

@@ -39,7 +39,7 @@ async function talkWith(t: TestContext, answer: Answer, log: string[] = []) {
   return { ...server, admin, ...(await talkOn(t, { url, gateway, agent: 'afar' })) }
 }
 
-test('S22: what an agent behind a URL says in an error is shown to people, and is not in the log', async (t) => {
+test('S22: what an agent behind a URL says in an error is not in the log; the code that it names is', async (t) => {
   const [log, errors] = [
     [] as string[],
     ['canary: my card is 4111', 'fleetline:{"status":400,"code":"full"}'],

@@ -219,6 +219,15 @@ test('what the code of an agent throws is in the log, with its stack and the nam
   assert.deepEqual(data, { agent: 'bot' })
 })
 
+test('an agent that aborts is in the log, too', async (t) => {
+  const lines: string[] = []
+  const bot = await botOn(t, () => abort('No model for this'), lines)
+  const { turn } = await bot.send('hi')
+  assert.equal((await bot.ended(turn!)).error!.code, 'aborted')
+  const failed = lines.find((line) => line.includes('an agent failed'))!
+  assert.match((JSON.parse(failed) as { stack: string }).stack, /No model for this/)
+})
+
 test('a session cannot name an unknown agent, and a session without an agent has no turns', async (t) => {
   const bot = await botOn(t, () => saying('x'))
   const { status, body } = await call('POST', `${bot.gateway}/v1/sessions`, { agent: 'nobody' })

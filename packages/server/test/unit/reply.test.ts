@@ -76,9 +76,10 @@ test('a note says why a turn waits', () => {
   }
   assert.match(
     noteFor('agent_unknown')!,
-    /is queued, because no live pod has the agent \w+, and no URL was added/,
+    /is queued, because no live pod can call the agent \w+: start a pod/,
   )
   assert.match(noteFor('rate_limited')!, /is queued, because the agent \w+ is at its limit$/)
+  assert.match(noteFor('later')!, /is queued, because the agent \w+ asked to be called later$/)
   assert.match(noteFor('agent_error')!, /is queued, because its last attempt failed \(agent_error\)$/)
 })
 

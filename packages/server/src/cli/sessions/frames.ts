@@ -67,7 +67,8 @@ export function phraseOf({ id, agent, state, pod, attempt, waitsFor, error, halt
 }
 
 function reasonOf(waitsFor: string, agent: string): string {
-  if (waitsFor === 'agent_unknown') return `no live pod has the agent ${agent}, and no URL was added for it`
+  if (waitsFor === 'agent_unknown')
+    return `no live pod can call the agent ${agent}: start a pod that has it, or add its URL`
   if (waitsFor === 'rate_limited') return `the agent ${agent} is at its limit`
   if (waitsFor === 'later') return `the agent ${agent} asked to be called later`
   return `its last attempt failed (${waitsFor})`
