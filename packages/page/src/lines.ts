@@ -110,9 +110,9 @@ const WORDS: Readonly<Record<string, (fields: Fields, source: string) => Told>> 
     'bad',
     `${source}: a task${typeof machine === 'string' ? ` of ${machine}` : ''} is dead (${String(code)}); the terminal shows why`,
   ],
-  'an agent failed': ({ data, code, reason }, source) => [
+  'an agent failed': ({ data, code, reason, isThrown }, source) => [
     'bad',
-    `${source}: ${agentIn(data)} has failed (${String(reason ?? code)})`,
+    `${source}: ${agentIn(data)} has failed (${String(reason ?? code)})${isThrown === true ? '; the terminal shows why' : ''}`,
   ],
   'is killed': (_, source) => ['bad', `${source} is killed`],
   ended: ({ reason }, source) => {

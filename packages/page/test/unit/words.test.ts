@@ -180,8 +180,12 @@ test('events of the fleet become sentences, and unknown events are shown as they
     'pod-2: a task of count is dead (ENOENT); the terminal shows why',
   )
   assert.equal(
-    line('an agent failed', { data: { agent: 'writer' }, code: 'failed' }).text,
-    'pod-2: the agent writer has failed (failed)',
+    line('an agent failed', { data: { agent: 'writer' }, code: 'failed', isThrown: true }).text,
+    'pod-2: the agent writer has failed (failed); the terminal shows why',
+  )
+  assert.equal(
+    line('an agent failed', { data: { agent: 'writer' }, code: 'agent_error', reason: 'status 500' }).text,
+    'pod-2: the agent writer has failed (status 500)',
   )
   assert.equal(line('is paused for 20 s').text, 'pod-2 is paused for 20 s')
   assert.equal(line('something new', { reason: 'why' }).text, 'pod-2: something new (why)')

@@ -40,7 +40,7 @@ export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
     .trim()
     .toLowerCase()
   if (!TYPES.includes(type))
-    throw broken(`The agent answered with the content type ${shown(type)}: send ${TYPES.join(', ')}`)
+    throw broken(`The agent answered with the content type ${shown(type)}: send ${TYPES.join(', ')}`, true)
   if (!PLAIN.includes(String(headers['content-encoding'] ?? 'identity').toLowerCase()))
     throw broken('The agent answered with a content encoding: send the body uncompressed')
   return STREAMS.includes(type) ? streamed(body) : whole(body)
@@ -116,6 +116,6 @@ function shown(text: string): string {
   return text.replaceAll(/[^\w/.+-]/g, '?').slice(0, 60)
 }
 
-function broken(message: string): AgentFault {
-  return new AgentFault('agent_protocol', message, { isFinal: true })
+function broken(message: string, quotesAgent = false): AgentFault {
+  return new AgentFault('agent_protocol', message, { isFinal: true, quotesAgent })
 }

@@ -7,7 +7,8 @@
 //   retryable, and a status of 400
 //   to 499 other than 408 and 425
 //   anything else                    called again, not before the time that the agent asks for
-// All fields are optional; `code` goes to the pod's log. Any other text is shown to people.
+// All fields are optional. `code` and `status` go to the pod's log; a `code` that is not 1 to 64 letters, digits, `_`, `.` or `-` is
+// ignored. Any other text is shown to people.
 import { jsonTextFault } from '@fleetline/protocol'
 import type { Retry } from '../errors.ts'
 import { AgentFault, busy } from './fault.ts'
@@ -21,7 +22,7 @@ type OwnError = {
 }
 
 const FORM = 'fleetline:'
-const CODE = /^[\w.-]{1,64}$/ // it goes to the log, so it is no sentence
+const CODE = /^[\w.-]{1,64}$/ // it is logged, so it must not be a sentence
 
 export function ownErrorText(error: OwnError): string {
   return `${FORM}${JSON.stringify(error)}`

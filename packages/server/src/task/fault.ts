@@ -58,7 +58,7 @@ function codeOf(error: unknown): string {
 
 function clean(part: unknown, most: number): string {
   const text = typeof part === 'string' ? part : inspect(part, { depth: 1 })
-  return text.slice(0, most).replaceAll('\0', '').toWellFormed()
+  return text.replaceAll('\0', '').slice(0, most).toWellFormed()
 }
 
 type Fault = Pick<Thrown, 'code' | 'message' | 'stack'> & {
@@ -87,6 +87,7 @@ export function faultFields(error: string): Pick<LogFields, 'code' | 'stack' | '
 /** Returns only the places, which follow the message. If the message is not whole, nobody knows where it ends: no stack. */
 function placesIn(stack: string, message: string): { readonly stack?: string } {
   const at = stack.indexOf(message)
-  const places = message === '' || at === -1 ? '' : stack.slice(at + message.length)
+  const isWhole = message !== '' && message.length < MESSAGE && at !== -1
+  const places = isWhole ? stack.slice(at + message.length) : ''
   return places.startsWith('\n    at ') ? { stack: places.slice(1) } : {}
 }

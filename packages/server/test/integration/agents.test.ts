@@ -39,22 +39,27 @@ async function talkWith(t: TestContext, answer: Answer, log: string[] = []) {
   return { ...server, admin, ...(await talkOn(t, { url, gateway, agent: 'afar' })) }
 }
 
-test('S22: what an agent behind a URL says in an error is not in the log; the code that it names is', async (t) => {
-  const [log, errors] = [
-    [] as string[],
-    ['canary: my card is 4111', 'fleetline:{"status":400,"code":"full"}'],
-  ]
-  let count = 0
-  const answer: Answer = (_, response) => lines(response, [{ type: 'error', errorText: errors[count++] }])
-  const talk = await talkWith(t, answer, log)
-  const { turn } = await talk.send('hi')
-  assert.equal((await talk.ended(turn!)).state, 'failed')
-  const failed = log
-    .filter((line) => line.includes('an agent failed'))
-    .map((line) => JSON.parse(line) as object)
-  assert.equal(failed.length, 2)
-  assert.ok(!('reason' in failed[0]!), 'the first says only its code')
-  assert.equal((failed[1] as { reason: string }).reason, 'full 400')
+test('S22: the log says why an agent behind a URL failed, but never in the words of the agent', async (t) => {
+  const log: string[] = []
+  const failing = (errorText: string) => (response: ServerResponse) =>
+    lines(response, [{ type: 'error', errorText }])
+  const typed = (response: ServerResponse) => response.writeHead(200, { 'content-type': 'text/canary' }).end()
+  let answers: ((response: ServerResponse) => unknown)[] = []
+  const talk = await talkWith(t, (_, response) => answers.shift()!(response), log)
+  const reasonsOf = async (...given: typeof answers) => {
+    answers = given
+    const before = log.length
+    const { turn } = await talk.send('hi')
+    assert.equal((await talk.ended(turn!)).state, 'failed')
+    const failed = log.slice(before).filter((line) => line.includes('an agent failed'))
+    return failed.map((line) => (JSON.parse(line) as { reason?: string }).reason)
+  }
+  const own = failing('fleetline:{"status":400,"code":"full"}')
+  assert.deepEqual(await reasonsOf(failing('canary: my card is 4111'), own), [undefined, 'full 400'])
+  assert.deepEqual(await reasonsOf((response) => lines(response, [{ type: 'canary' }])), [undefined])
+  assert.deepEqual(await reasonsOf(typed), [undefined])
+  const [refused] = await reasonsOf((response) => response.writeHead(401).end())
+  assert.match(refused!, /^The agent answered with status 401/)
   assert.ok(!log.join().includes('canary'))
 })
 

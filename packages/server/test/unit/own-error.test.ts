@@ -59,6 +59,7 @@ test('a pod follows what the text asks for, and shows nobody its code and status
     afterMs: undefined,
     detail: '400',
   })
+  assert.equal(told('{"status":400,"code":"my card is 4111"}').detail, '400')
   assert.deepEqual(told('{"retryable":false}'), { end: 'failed', afterMs: undefined, detail: '' })
   const deep = `{"status":429,"code":${'['.repeat(100)}${']'.repeat(100)}}`
   for (const text of ['', 'null', '[]', 'nonsense', deep, '{"status":"429","retryAfterMs":"1","code":1}'])

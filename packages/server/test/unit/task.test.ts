@@ -225,5 +225,7 @@ test('S22: the log has what a handler threw and where, but not a value that Post
   assert.doesNotMatch(quoting.stack!, /canary/)
   const long = Object.assign(new Error(`invalid: "${'canary '.repeat(1_000)}"`), { code: '22P02' })
   assert.deepEqual(fieldsOf(long), { code: '22P02' })
+  const cut = `${'invalid: "'.padEnd(1_000, 'x')}\n    at canary"`
+  assert.deepEqual(fieldsOf(Object.assign(new Error(cut), { code: '22P02' })), { code: '22P02' })
   assert.deepEqual(fieldsOf('out of ink'), { code: 'failed', reason: 'out of ink' })
 })

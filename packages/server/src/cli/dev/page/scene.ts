@@ -80,7 +80,8 @@ export function createScene({ clock, pods, scoring, isChaos, about, ...reads }: 
     },
     take: ({ time: at, source, level, message, fields }) => {
       taken += 1
-      const shown = { ...fields, stack: undefined } // long, and in the terminal
+      const { stack, ...rest } = fields // long, and in the terminal
+      const shown = stack === undefined ? rest : { ...rest, isThrown: true }
       events = [...events, { number: taken, at, source, level, message, fields: shown }].slice(-EVENTS)
       if (message === 'joined the fleet') numbers.set(source, fields['pod'])
       if (message === 'leads the fleet') term = { pod: fields['pod'], term: Number(fields['term']) }
