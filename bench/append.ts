@@ -3,10 +3,13 @@
 // looks for every acknowledged message in the log.
 import { randomBytes } from 'node:crypto'
 import { formatId, uuidV7 } from '@fleetline/protocol'
+import { createKeys } from '../packages/server/src/identity/keys.ts'
+import { systemRandom } from '../packages/server/src/lib/random.ts'
 import { migrateUp } from '../packages/server/src/store/migrate.ts'
 import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
 import type { Cluster } from '../packages/server/test/support/cluster.ts'
 import { startPod, type RunningPod } from '../packages/server/test/support/pods.ts'
+import { openDatabase } from '../packages/server/test/support/store.ts'
 import { openBareEngine } from './bare/append.ts'
 import { closedLoop, type Acked, type Measured } from './support/closed-loop.ts'
 import { openHttpWriter } from './support/http-writer.ts'
@@ -39,10 +42,11 @@ export const appendBench: Bench = async ({ size, startServer }, scope) => {
   await migrateUp({ databaseUrl: url })
   const sessions = await fill(cluster, stored)
   const pod = await startPod(scope, url, { FLEETLINE_REQUESTS_PER_SOCKET: '1000000' })
+  const key = await keyFor(scope, url)
   const run = { sessions, ...times }
   const results = await runRounds(
     [
-      { name: 'ours', run: (round) => ours(scope, pod, { ...run, prefix: `ours-${round}` }) },
+      { name: 'ours', run: (round) => ours(scope, { pod, key }, { ...run, prefix: `ours-${round}` }) },
       { name: 'bare', run: (round) => bare(url, pod, { ...run, prefix: `bare-${round}` }) },
     ],
     times.rounds,
@@ -67,8 +71,10 @@ async function fill(cluster: Cluster, count: number): Promise<string[]> {
 
 type Run = Omit<Parameters<typeof closedLoop>[0], 'senders'>
 
-async function ours(scope: Scope, pod: RunningPod, run: Run): Promise<Result> {
-  const writers = await Promise.all(Array.from({ length: WRITERS }, () => openHttpWriter(pod.gateway)))
+type Opened = { readonly pod: RunningPod; readonly key: string }
+
+async function ours(scope: Scope, { pod, key }: Opened, run: Run): Promise<Result> {
+  const writers = await Promise.all(Array.from({ length: WRITERS }, () => openHttpWriter(pod.gateway, key)))
   atEnd(scope, () => writers.forEach((writer) => writer.close()))
   const senders = writers.map((writer) => async (session: string, id: string) => {
     const path = `/v1/sessions/${formatId('session', 0, session)}/messages`
@@ -78,6 +84,13 @@ async function ours(scope: Scope, pod: RunningPod, run: Run): Promise<Result> {
   const result = await withCores(pod, () => closedLoop({ ...run, senders }))
   writers.forEach((writer) => writer.close())
   return result
+}
+
+/** A key of the tenant `dev`, so that the pod checks it with each request, as in production. */
+async function keyFor(scope: Scope, url: string): Promise<string> {
+  const database = await openDatabase(scope, url)
+  const keys = createKeys({ database, random: systemRandom(), onRevoked: () => undefined })
+  return (await keys.create({ tenant: 'dev', name: 'bench', scopes: ['sessions:write'] })).key
 }
 
 async function bare(url: string, pod: RunningPod, run: Run): Promise<Result> {

@@ -10,7 +10,7 @@ type HttpWriter = {
 
 const HEAD_END = '\r\n\r\n'
 
-export async function openHttpWriter(origin: string): Promise<HttpWriter> {
+export async function openHttpWriter(origin: string, key: string): Promise<HttpWriter> {
   const { hostname, port, host } = new URL(origin)
   const socket = connect({ host: hostname, port: Number(port), noDelay: true })
   await once(socket, 'connect')
@@ -32,7 +32,7 @@ export async function openHttpWriter(origin: string): Promise<HttpWriter> {
   return {
     post: (path, body) => {
       waiting = Promise.withResolvers()
-      const head = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json`
+      const head = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json\r\nauthorization: Bearer ${key}`
       socket.write(`${head}\r\ncontent-length: ${Buffer.byteLength(body)}${HEAD_END}${body}`)
       return waiting.promise
     },

@@ -13,11 +13,14 @@ import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
 import { configOf, type Settings } from './config.ts'
 import { createDoor } from './door/server.ts'
-import { Abort, Rejected } from './errors.ts'
+import { Rejected } from './errors.ts'
 import { createFleet } from './fleet/fleet.ts'
 import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
-import { createTenants, ONLY_TENANT } from './identity/tenants.ts'
+import { createCallers, KEYS_TOPIC } from './identity/callers.ts'
+import { createKeys, type Keys } from './identity/keys.ts'
+import { anyoneOf } from './identity/principal.ts'
+import { createTenants, DEV_TENANT, type Tenants } from './identity/tenants.ts'
 import { systemClock, within } from './lib/clock.ts'
 import { limitStop, compose, type Service } from './lib/lifecycle.ts'
 import { pick } from './lib/pick.ts'
@@ -27,9 +30,9 @@ import { machineDuties } from './machine/duties.ts'
 import { readPopulation } from './machine/population.ts'
 import { sessionDuties } from './session/duties.ts'
 import { createSessions, type Sessions } from './session/sessions.ts'
-import { createDatabase, valueOf, type Database, type Query } from './store/database.ts'
+import { createDatabase, type Database, type Query } from './store/database.ts'
 import { createHints } from './store/hints.ts'
-import { codeNumber, outsideWindow, readSchema } from './store/migrate.ts'
+import { refuseOtherSchema } from './store/migrate.ts'
 import type { TaskFilter, TaskPage } from './task/list.ts'
 import { taskDuties } from './task/duties.ts'
 import type { Enqueued } from './task/enqueue.ts'
@@ -77,6 +80,8 @@ export type Pod = Service & {
   removeAgent(name: string): Promise<boolean>
   /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
   downstream(key: string, options?: DownstreamOptions): Downstream
+  readonly tenants: Pick<Tenants, 'create' | 'list'>
+  readonly keys: Pick<Keys, 'create' | 'list' | 'revoke'>
   /** Conversations, without HTTP in between. */
   readonly sessions: PodSessions
   /** The ports that it listens on, also if the setting is 0. */
@@ -154,6 +159,9 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     onNews,
   }) // limits for calls to providers
   const tenants = createTenants({ database }) //                                      numbers of tenants
+  const keys = createKeys({ database, random, onRevoked: () => hints.send(KEYS_TOPIC) }) //  API keys
+  const isInsecure = config.allowInsecure.includes('authentication')
+  const callers = createCallers({ keys, tenants, hints, clock, metrics, isInsecure }) //      who calls
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const { permits, isOpen } = downstreams
   const agents = createAgents({
@@ -218,22 +226,26 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     name: 'admin',
     port: config.operatorPort,
     audiences: ['probe', 'admin'],
+    callerOf: (credentials) => callers.callerOf(credentials, 'admin'),
     routes: adminRoutes({
       readiness,
       metrics,
       fleet,
       machines: () => readPopulation(database),
       downstreams: () => readStandings(database),
+      tenants,
+      keys,
       version,
     }),
   })
   const { cell } = config
-  const forApplications = gatewayRoutes({ version, sessions, agents, tasks, tenants, clock, random, cell })
+  const forApplications = gatewayRoutes({ version, sessions, agents, tasks, clock, random, cell })
   const gateway = createDoor({
     ...door,
     name: 'gateway',
     port: config.port,
-    audiences: ['key'],
+    audiences: ['probe', 'key'],
+    callerOf: (credentials) => callers.callerOf(credentials, 'gateway'),
     routes: forApplications,
   })
 
@@ -248,6 +260,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     halts,
     tasks,
     readiness,
+    callers,
     admin,
     gateway,
   ]
@@ -272,7 +285,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     stopped.abort()
     await pod.stop()
   }
-  const ownTenant = () => tenants.numberOf(ONLY_TENANT)
+  const ownTenant = () => tenants.numberOf(DEV_TENANT)
   const enqueueAll = async (wanted: readonly Wanted[], { tx }: Within = {}) => {
     const tenant = await ownTenant()
     return tx ? tasks.enqueueIn(queryOf(tx), tenant, wanted) : tasks.enqueueAll(tenant, wanted)
@@ -296,9 +309,11 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     removeAgent: async (name) => agents.remove(await ownTenant(), name),
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     downstream: (key, options) => downstreams.get(key, options),
+    tenants: pick(tenants, 'create', 'list'),
+    keys: pick(keys, 'create', 'list', 'revoke'),
     sessions: createPodSessions({
       routes: forApplications,
-      principal: { tenant: ONLY_TENANT },
+      principal: async () => anyoneOf(await ownTenant()),
       stopping: stopped.signal,
     }),
     start: async () => {
@@ -314,11 +329,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
 function schemaGuard(database: Database): Service {
   return {
     name: 'schema',
-    start: async () => {
-      const outcome = await database.transaction(readSchema, { access: 'read' })
-      const reason = outsideWindow(valueOf(outcome, 'The schema cannot be read'), codeNumber())
-      if (reason !== undefined) throw new Abort('stale', reason)
-    },
+    start: () => refuseOtherSchema(database),
     stop: async () => undefined,
   }
 }

@@ -2,10 +2,12 @@
 import { MAX_CELL } from '@fleetline/protocol'
 import { hostsOf } from './lib/hosts.ts'
 import {
+  apiKeyOrNone,
   hidden,
   httpUrl,
   keyOrNone,
   label,
+  listOf,
   oneOf,
   postgresUrl,
   whole,
@@ -24,6 +26,8 @@ export type Setting<Value> = {
   readonly fallback: string
   /** Why this default. */
   readonly reason: string
+  /** It is secret. Other users of the machine can read the command line, so its flag takes a file: `--secrets-key-file`. */
+  readonly isSecret?: true
   /** How it is shown to people, if it may hold a secret. */
   readonly show?: (text: string) => string
 }
@@ -41,8 +45,7 @@ export const SETTINGS = {
     purpose: 'the address that a pod listens on',
     env: 'FLEETLINE_HOST',
     parse: oneOf('127.0.0.1', '::1', 'localhost'),
-    expects:
-      '127.0.0.1, ::1 or localhost: there is no authentication yet, so pods accept local connections only',
+    expects: '127.0.0.1, ::1 or localhost: users have no tokens yet, so pods accept local connections only',
     fallback: '127.0.0.1',
     reason: 'only this machine can reach it',
   },
@@ -78,6 +81,24 @@ export const SETTINGS = {
     expects: 'a URL that begins with http:// or https://',
     fallback: 'http://localhost:4401',
     reason: '`fleetline dev` listens there',
+  },
+  apiKey: {
+    purpose: 'the API key that a command sends; a pod does not read it',
+    env: 'FLEETLINE_API_KEY',
+    parse: apiKeyOrNone,
+    expects: 'a key as `fleetline keys create` prints it (fl_…); empty for none',
+    fallback: '',
+    reason: '`fleetline dev` needs none on its own machine',
+    isSecret: true,
+    show: hidden,
+  },
+  allowInsecure: {
+    purpose: `what a pod may do although it is not secure, separated by commas. \`authentication\`: callers of this machine need no key, and are the tenant \`dev\` or an operator`,
+    env: 'FLEETLINE_ALLOW_INSECURE',
+    parse: listOf('authentication'),
+    expects: 'authentication; empty for nothing',
+    fallback: '',
+    reason: 'only `fleetline dev` is insecure',
   },
   logLevel: {
     purpose: 'how much a pod logs',
@@ -228,6 +249,7 @@ export const SETTINGS = {
     expects: 'the base64 of 32 bytes, the same on every pod (openssl rand -base64 32); empty for none',
     fallback: '',
     reason: 'a default key would be known to everybody',
+    isSecret: true,
     show: hidden,
   },
   agentHosts: {

@@ -10,14 +10,14 @@ export const AGENTS: readonly Command[] = [
   {
     name: 'agents ls',
     summary: 'List the agents behind URLs.',
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     run: verb('list'),
   },
   {
     name: 'agents add',
     summary: 'Add an agent behind a URL. The secret that signs its calls is shown only now.',
     args: [AGENT, ['<where>', 'the URL of the agent, for example https://example.com/api/chat']],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [
       ['--secret-file <path>', 'a file with a secret (whsec_…) of your own (default: Fleetline creates one)'],
       [
@@ -32,7 +32,7 @@ export const AGENTS: readonly Command[] = [
     summary:
       'Remove an agent. Its sessions stay; their turns wait until it is added again, and fail after 15 minutes.',
     args: [AGENT],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     run: verb('remove'),
   },
 ]

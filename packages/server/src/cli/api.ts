@@ -7,6 +7,7 @@ import type { z } from 'zod'
 import { flagOf, loadConfig, type Flags } from '../config.ts'
 import { refusalSchema } from '../door/refusal.ts'
 import { Abort, Rejected, Retry } from '../errors.ts'
+import { SETTINGS } from '../settings.ts'
 import { systemClock, within, type Clock } from '../lib/clock.ts'
 import type { CommandOptions } from './command.ts'
 
@@ -32,12 +33,25 @@ type Asked<T> = {
 
 const SILENCE_MS = 60_000 // a pod sends something every 20 s
 const SILENT = new Retry('unavailable', 'Nothing was heard for a minute')
+const SET_A_KEY = `Set ${SETTINGS.apiKey.env}, or name a file with a key: ${flagOf('apiKey')}. fleetline keys create prints one (for the operator's port: with --operator).`
 const EVENT_LENGTH = 4 * PAGE_LIMITS.bytes // more than a page with all its escapes and names
 
-/** `flag` is the one that names the URL. */
-export function createApi(url: string, clock: Clock, flag: string = flagOf('apiUrl')): Api {
+type Calling = {
+  /** The flag that names the URL. */
+  readonly flag?: string
+  /** Sent with every request; empty for none. */
+  readonly apiKey?: string
+}
+
+export function createApi(
+  url: string,
+  clock: Clock,
+  { flag = flagOf('apiUrl'), apiKey = '' }: Calling = {},
+): Api {
+  const authorization: Record<string, string> = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }
   const reach = async (path: string, init: RequestInit): Promise<Response> => {
-    const answer = await fetch(new URL(`/v1${path}`, url), init).catch((cause: unknown) => {
+    const headers = { ...init.headers, ...authorization }
+    const answer = await fetch(new URL(`/v1${path}`, url), { ...init, headers }).catch((cause: unknown) => {
       init.signal?.throwIfAborted()
       throw new Retry(
         'unavailable',
@@ -70,7 +84,8 @@ export function createApi(url: string, clock: Clock, flag: string = flagOf('apiU
 
 /** For the fleet that a setting names. */
 export function apiOf(flags: Flags, key: 'apiUrl' | 'operatorUrl' = 'apiUrl'): Api {
-  return createApi(loadConfig({ flags })[key], systemClock(), flagOf(key))
+  const config = loadConfig({ flags })
+  return createApi(config[key], systemClock(), { flag: flagOf(key), apiKey: config.apiKey })
 }
 
 /** Makes a query string of the options that were given; empty without any. */
@@ -111,7 +126,8 @@ async function failureOf(answer: Response, request: string): Promise<Error> {
   }
   const { code, text, retryable, requestId } = refusal.data.error
   const needsAdvice = retryable || text.startsWith('There is no such') // other texts say what to do
-  const advice = needsAdvice ? ` ${ERROR_CODES[code].advice}` : ''
+  const advice =
+    code === 'unauthenticated' ? ` ${SET_A_KEY}` : needsAdvice ? ` ${ERROR_CODES[code].advice}` : ''
   const said = `${text.replace(/\.?$/, '.')}${advice} (${request}, ${requestId})`
   return retryable ? new Retry(code, said) : new Rejected(code, said)
 }

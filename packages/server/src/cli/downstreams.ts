@@ -7,7 +7,7 @@ export const DOWNSTREAMS: readonly Command[] = [
     name: 'downstreams ls',
     summary:
       'List the downstreams: the capacity of each as learnt so far, the share of each pod, and the calls in flight.',
-    settings: ['operatorUrl'],
+    settings: ['operatorUrl', 'apiKey'],
     run: async ({ flags, output }) => {
       const [{ apiOf }, { downstreamsSchema }] = await Promise.all([
         import('./api.ts'),

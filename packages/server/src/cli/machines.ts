@@ -6,7 +6,7 @@ export const MACHINES: readonly Command[] = [
   {
     name: 'machines ls',
     summary: 'List the machines: how many tasks are at each transition, and how old the oldest is.',
-    settings: ['operatorUrl'],
+    settings: ['operatorUrl', 'apiKey'],
     run: async ({ flags, output }) => {
       const [{ apiOf }, { machinesSchema }] = await Promise.all([
         import('./api.ts'),

@@ -6,7 +6,7 @@ export const PODS: readonly Command[] = [
   {
     name: 'pods ls',
     summary: 'List the pods: live ones, then those that died in the last hour.',
-    settings: ['operatorUrl'],
+    settings: ['operatorUrl', 'apiKey'],
     run: async ({ flags, output }) => {
       const [{ apiOf }, { podsSchema }] = await Promise.all([
         import('./api.ts'),

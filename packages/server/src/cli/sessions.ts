@@ -12,7 +12,7 @@ export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions create',
     summary: 'Create a session.',
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [
       [
         '--alias <alias>',
@@ -26,7 +26,7 @@ export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions ls',
     summary: 'List sessions, the newest first.',
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [
       ['--before <session>', 'only sessions created before this one'],
       ['--limit <number>', `the number of sessions, from 1 to ${PAGE_LIMITS.items} (default 50)`],
@@ -37,7 +37,7 @@ export const SESSIONS: readonly Command[] = [
     name: 'sessions get',
     summary: 'Show a session.',
     args: [SESSION],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     run: verb('get'),
   },
   {
@@ -45,7 +45,7 @@ export const SESSIONS: readonly Command[] = [
     summary:
       'Append a message. If the session has an agent, print its reply as it comes; Ctrl-C stops the reply.',
     args: [SESSION, ['<text>', 'the text of the message']],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [
       ['--author <user>', 'the author of the message'],
       [
@@ -62,14 +62,14 @@ export const SESSIONS: readonly Command[] = [
     name: 'sessions stop',
     summary: 'Stop the running reply, on whichever pod it runs. What the agent has said so far is kept.',
     args: [SESSION],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     run: verb('stop'),
   },
   {
     name: 'sessions tail',
     summary: 'Follow a session: print its messages, then new ones as they come. Ctrl-C ends it.',
     args: [SESSION],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [['--after <seq>', 'begin after this seq (default 0: at the first message)']],
     run: async (call) => (await import('./sessions/tail.ts')).tail(call),
   },

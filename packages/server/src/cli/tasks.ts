@@ -12,7 +12,7 @@ export const TASKS: readonly Command[] = [
   {
     name: 'tasks ls',
     summary: 'List live and ended tasks, the newest first.',
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [
       ['--state <state>', `only tasks in this state: ${TASK_STATES.join(', ')}`],
       ['--queue <queue>', 'only tasks of this queue'],
@@ -26,7 +26,7 @@ export const TASKS: readonly Command[] = [
     name: 'tasks get',
     summary: 'Show a task: its input, its result, its last errors, and every transition of its machine.',
     args: [TASK],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     run: verb('get'),
   },
   {
@@ -36,7 +36,7 @@ export const TASKS: readonly Command[] = [
       ['<machine>', 'the name of the task or machine to run'],
       ['[input]', 'its input, as JSON (default null)'],
     ],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [
       ['--queue <queue>', 'the queue of that machine (default: default)'],
       ['--priority <number>', '7 goes first, 0 last (default: that of the machine, or 3)'],
@@ -53,7 +53,7 @@ export const TASKS: readonly Command[] = [
     name: 'tasks retry',
     summary: 'Retry a dead or held task, with all its attempts.',
     args: [TASK],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     options: [
       [
         '--from <transition>',

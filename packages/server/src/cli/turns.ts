@@ -6,7 +6,7 @@ export const TURNS: readonly Command[] = [
     name: 'turns get',
     summary: 'Show a turn: its state, the pod that runs it, and how it ended.',
     args: [['<turn>', 'the id of the turn']],
-    settings: ['apiUrl'],
+    settings: ['apiUrl', 'apiKey'],
     run: async (call) => (await import('./turns/verbs.ts')).get(call),
   },
 ]

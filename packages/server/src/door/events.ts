@@ -1,9 +1,11 @@
 // Sends events as an answer (`text/event-stream`). The door asks for the next event only when the socket has taken the last
 // one, so a slow reader costs the memory of one event. A reader that takes no byte for `stallMs` is disconnected; it resumes
 // from the last event id that it has. A comment goes out every 20 s, so that no proxy takes the stream for dead. The stream
-// ends when the reader leaves, when the door stops, or when its source fails, which is logged. If the reader has left or got
-// a timeout before the stream could begin, nothing is streamed, but the source is still told to release what it holds.
+// ends when the reader leaves, when the door stops, when the caller is not let in any more (S9), or when its source fails, which
+// is logged. If the reader has left or got a timeout before the stream could begin, nothing is streamed, but the source is
+// still told to release what it holds.
 import type { ServerResponse } from 'node:http'
+import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 
 export type SentEvent = { readonly id: string; readonly data: { readonly type: string } }
@@ -18,6 +20,8 @@ type Options = {
   readonly events: Events
   readonly headers: Readonly<Record<string, unknown>>
   readonly stopping: AbortSignal
+  /** Throws a `Rejected` if the caller is not let in any more. */
+  readonly admit: () => Promise<unknown>
   readonly stallMs: number
   readonly clock: Clock
   readonly onError: (error: unknown) => void
@@ -25,6 +29,7 @@ type Options = {
 
 const COMMENT = ':\n\n'
 const COMMENT_MS = 20_000
+const ADMIT_MS = 2_000
 
 /** Takes over the response. Resolves when the stream is over and never rejects. */
 export async function sendEvents(raw: ServerResponse, options: Options): Promise<void> {
@@ -43,15 +48,16 @@ async function letGo(events: Events): Promise<void> {
 }
 
 async function streamTo(raw: ServerResponse, options: Options): Promise<void> {
-  const gone = new AbortController()
+  const [gone, refused] = [new AbortController(), new AbortController()]
   raw.once('close', () => gone.abort())
   raw.on('error', () => gone.abort()) // 'close' follows; without a listener the error would be thrown
-  const signal = AbortSignal.any([gone.signal, options.stopping])
+  const signal = AbortSignal.any([gone.signal, refused.signal, options.stopping])
   // Node's socket timer: while a write is in progress, every byte that the reader takes restarts it.
   raw.setTimeout(options.stallMs, () => raw.writableLength > 0 && raw.destroy())
   const headers = { ...options.headers, 'content-type': 'text/event-stream', connection: 'close' }
   raw.writeHead(200, headers as Record<string, string>).write(COMMENT)
   void keepAlive(raw, options.clock, signal)
+  void untilRefused(options, signal).then(() => refused.abort())
   try {
     for await (const event of options.events({ signal, cut: () => raw.destroy() })) {
       if (signal.aborted) break
@@ -83,6 +89,21 @@ async function keepAlive(raw: ServerResponse, clock: Clock, signal: AbortSignal)
       () => false, // aborted
     )
   while (await pause()) if (!raw.writableNeedDrain) raw.write(COMMENT)
+}
+
+/** Asks every 2 s whether the caller is still let in. While nobody knows, because PostgreSQL does not answer, the stream stays:
+ *  it has nothing new to say then. */
+async function untilRefused({ admit, clock }: Options, signal: AbortSignal): Promise<void> {
+  try {
+    for (;;) {
+      await clock.sleep(ADMIT_MS, signal)
+      await admit().catch((error: unknown) => {
+        if (error instanceof Rejected) throw error
+      })
+    }
+  } catch {
+    return // refused, or the stream is over
+  }
 }
 
 function textOf({ id, data }: SentEvent): string {

@@ -1,4 +1,4 @@
-// There is no authentication yet, so pods accept local connections only. Listening on a loopback address does most of that.
+// Users have no tokens yet, so pods accept local connections only. Listening on a loopback address does most of that.
 // But a web page in a browser on this machine can still reach a local port, through a host name that points here (DNS
 // rebinding) or across origins. So a request must name a loopback host and come from a loopback page or from no page.
 import { isIPv4 } from 'node:net'

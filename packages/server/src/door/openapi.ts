@@ -20,14 +20,17 @@ export function openapiOf(routes: readonly Route[], { title, version }: Facts): 
     openapi: '3.1.0',
     info: { title, version },
     paths,
-    components: { schemas: { Error: schemaOf(refusalSchema) } },
+    components: {
+      schemas: { Error: schemaOf(refusalSchema) },
+      securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'An API key: fl_…' } },
+    },
   }
 }
 
 /** Adds a route that answers with the document of all routes, itself included. */
 export function withOpenapi(
   routes: readonly Route[],
-  { audience, ...facts }: Facts & Pick<Route['access'], 'audience'>,
+  { access, ...facts }: Facts & Pick<Route, 'access'>,
 ): Route[] {
   const all: Route[] = [
     ...routes,
@@ -35,7 +38,7 @@ export function withOpenapi(
       method: 'GET',
       path: '/v1/openapi.json',
       summary: 'This document.',
-      access: { audience, tenant: 'none' },
+      access,
       answers: { 200: { means: 'The OpenAPI 3.1 document of this port.', json: openapiSchema } },
       handle: () => ({ status: 200, body: document }),
     }),
@@ -55,6 +58,7 @@ function operationOf({ summary, access, params, query, headers, body, answers }:
   return {
     summary,
     'x-fleetline-audience': access.audience,
+    ...('scope' in access ? { 'x-fleetline-scope': access.scope, security: [{ key: [] }] } : {}),
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(body
       ? {

@@ -2,21 +2,21 @@
 // access is not declared, or is declared wrongly (S2). `brokenRules` makes that check; it is pure.
 import type { z } from 'zod'
 import { Rejected } from '../errors.ts'
+import type { Principal } from '../identity/principal.ts'
+import { isScopeOf, type OperatorScope, type TenantScope } from '../identity/scopes.ts'
 import type { SentEvent } from './events.ts'
 
 /** `probe`: anyone who can reach the port. `key`: an application. `admin`: an operator. */
 export type Audience = 'probe' | 'key' | 'admin'
 
-export type RouteAccess = {
-  readonly audience: Audience
-  /** Whose data the route uses: none, or that of the caller's tenant, which the door finds. */
-  readonly tenant: 'none' | 'caller'
-}
-
-export type Principal = { readonly tenant: string }
+/** `tenant`: whose data the route uses; `caller` is the tenant of the caller. `scope`: what the caller's key must have. */
+export type RouteAccess =
+  | { readonly audience: 'probe'; readonly tenant: 'none' }
+  | { readonly audience: 'key'; readonly tenant: 'caller'; readonly scope: TenantScope }
+  | { readonly audience: 'admin'; readonly tenant: 'none'; readonly scope: OperatorScope }
 
 export type RouteCall<Params, Query, Body, Headers> = {
-  /** Null where the route has no tenant. */
+  /** Null for a probe. */
   readonly principal: Principal | null
   readonly params: Params
   readonly query: Query
@@ -81,7 +81,7 @@ export function nameOf({ method, path }: Pick<Route, 'method' | 'path'>): string
 }
 
 function brokenRule(
-  { access }: { readonly access?: Partial<RouteAccess> },
+  { access }: { readonly access?: { audience?: Audience; tenant?: string; scope?: string } },
   audiences: readonly Audience[],
 ): string | undefined {
   if (!access?.audience) return 'does not declare who may call it'
@@ -89,6 +89,10 @@ function brokenRule(
   if (!audiences.includes(access.audience)) return `is for ${access.audience}, whom this door does not serve`
   if (access.audience === 'probe' && access.tenant === 'caller')
     return 'takes the tenant of a caller whom nobody knows'
+  if (access.audience === 'probe') return undefined
+  if (access.scope === undefined) return 'does not declare which scope it needs'
+  if (!isScopeOf(access.audience === 'admin' ? 'operator' : 'tenant', access.scope))
+    return `needs the scope ${access.scope}, which no key for it can have`
   return undefined
 }
 

@@ -1,6 +1,8 @@
 // A door: one HTTP port that serves a table of routes. Guarantees:
 //   A route without declared access keeps the door closed, and the error names it. So does a route that a library adds (S2).
-//   A handler gets input that its schemas have parsed and the tenant that the door found; it gets no raw header.
+//   A handler runs only for a caller whom the route lets in, by its key and the scope that the route declares. The door finds
+//   the caller before it parses the body. A stream ends when its caller is not let in any more (S9).
+//   A handler gets input that its schemas have parsed, and the caller; it gets no raw header.
 //   Every failure is JSON of one shape with a request id, even for input that is not HTTP (S21).
 //   Limits of size and time are ours, not the library's (S18). Logs contain no text from outside except method and route (S22).
 // start() listens. stop() ends streams, lets other answers finish, and after `stopMs` closes all open connections.
@@ -11,7 +13,9 @@ import type { z } from 'zod'
 import { JSON_LIMITS, jsonTextFault } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
-import { ONLY_TENANT } from '../identity/tenants.ts'
+import type { Credentials } from '../identity/callers.ts'
+import type { Principal } from '../identity/principal.ts'
+import type { Scope } from '../identity/scopes.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
@@ -20,7 +24,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { sendEvents, type SentEvent, type Events } from './events.ts'
 import { isLoopbackHost, isLoopbackOrigin } from './loopback.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
-import { brokenRules, nameOf, parserOf, type Audience, type Principal, type Route } from './route.ts'
+import { brokenRules, nameOf, parserOf, type Audience, type Route } from './route.ts'
 
 type Door = Service & {
   /** The port that it listens on, also if 0 was asked for. */
@@ -42,6 +46,8 @@ type Deps = {
   readonly random: Random
   readonly log: Log
   readonly metrics: Metrics
+  /** Throws if nobody is known by these credentials. */
+  readonly callerOf: (credentials: Credentials) => Promise<Principal>
   /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean
 }
@@ -54,9 +60,6 @@ const LOOK_MS = 1_000 // how often Node checks for late requests; its own 30 s w
 const LATE = new Error('Answers are still under way')
 const NOT_LOCAL =
   'This pod answers its own machine alone: ask for localhost, from a page of localhost or from none'
-
-/** There is no authentication yet, so every caller belongs to one tenant. */
-const PRINCIPAL: Principal = { tenant: ONLY_TENANT }
 
 export function createDoor(deps: Deps): Door {
   const { name, host, clock, log, limits } = deps
@@ -170,8 +173,9 @@ function readJson(server: FastifyInstance): void {
 }
 
 function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Opened): void {
-  const { method, path, params, query, headers, body, access, answers } = entry
+  const { method, path, params, query, headers, body, answers } = entry
   const handle = entry.handle as (call: object) => ReturnType<Route['handle']>
+  const callers = new WeakMap<FastifyRequest, Principal>()
   server.route({
     method,
     url: path,
@@ -181,9 +185,13 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
       ...(headers ? { headers } : {}),
       ...(body ? { body } : {}),
     },
+    onRequest: async (request) => {
+      const principal = await admit(deps, entry, request)
+      if (principal) callers.set(request, principal)
+    },
     handler: async (request, reply) => {
       const answer = await handle({
-        principal: access.tenant === 'caller' ? PRINCIPAL : null,
+        principal: callers.get(request) ?? null,
         params: request.params,
         query: request.query,
         headers: headers && request.headers,
@@ -193,11 +201,24 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
       const shape = answers[answer.status]
       if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
       reply.code(answer.status)
-      if ('events' in shape) return stream(reply, answer.body as Events, shape.events, { deps, stopping })
+      if ('events' in shape)
+        return stream(reply, answer.body as Events, { deps, stopping, entry, shape: shape.events })
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
       return sendJson(reply, shape.json.parse(answer.body)) // removes fields that the route does not declare
     },
   })
+}
+
+/** Finds the caller. Throws if the route does not let it in; null for a probe. */
+async function admit({ callerOf }: Deps, { access }: Route, { headers }: FastifyRequest) {
+  if (access.audience === 'probe') return null
+  const principal = await callerOf({ authorization: headers.authorization, isLocal: true })
+  if (!principal.scopes.has(access.scope)) throw outOfScope(principal, access.scope)
+  return principal
+}
+
+function outOfScope({ key }: Principal, scope: Scope): Rejected {
+  return new Rejected('forbidden', `The key ${key} does not have the scope ${scope}. Use a key that has it`)
 }
 
 type Opened = { readonly deps: Deps; readonly stopping: AbortSignal }
@@ -205,8 +226,7 @@ type Opened = { readonly deps: Deps; readonly stopping: AbortSignal }
 function stream(
   reply: FastifyReply,
   events: Events,
-  shape: z.ZodType<SentEvent['data']>,
-  { deps, stopping }: Opened,
+  { deps, stopping, entry, shape }: Opened & { entry: Route; shape: z.ZodType<SentEvent['data']> },
 ) {
   reply.hijack() // takes away the library's time limit: a stream lasts
   // Fastify reports only responses that finish; most streams end when the reader leaves, so they are recorded here.
@@ -215,6 +235,7 @@ function stream(
     events: (listener) => declared(events(listener), shape),
     headers: reply.getHeaders(),
     stopping,
+    admit: () => admit(deps, entry, reply.request),
     stallMs: deps.limits.stallMs,
     clock: deps.clock,
     onError: (error) =>
@@ -238,6 +259,7 @@ function partOf(name = 'request'): string {
 function refuse(reply: FastifyReply, refusal: Refusal): FastifyReply {
   if (refusal.retryAfterMs !== undefined)
     reply.header('retry-after', String(Math.max(1, Math.ceil(refusal.retryAfterMs / 1000))))
+  if (refusal.code === 'unauthenticated') reply.header('www-authenticate', 'Bearer')
   return sendJson(reply.code(statusOf(refusal)), bodyOf(refusal, reply.request.id))
 }
 

@@ -3,10 +3,9 @@ import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import { addedSchema, agentParams, agentSchema, agentsSchema, newAgentSchema } from './agent-schemas.ts'
-import { CALLER_ACCESS, type TenantOf } from './caller.ts'
+import { accessWith, tenantOf } from './caller.ts'
 
 type Deps = {
-  readonly tenantOf: TenantOf
   readonly agents: Pick<Agents, 'add' | 'list' | 'find' | 'remove'>
 }
 
@@ -14,46 +13,46 @@ export function agentRoutes(deps: Deps): Route[] {
   return [addRoute(deps), ...readRoutes(deps), removeRoute(deps)]
 }
 
-function addRoute({ tenantOf, agents }: Deps): Route {
+function addRoute({ agents }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/agents',
     summary:
       'Adds an agent behind a URL. Pods call it with a signed POST (Standard Webhooks); the secret is shown only in this response. Adding the same agent again changes nothing; the same name with another URL, secret or downstream is a conflict.',
-    access: CALLER_ACCESS,
+    access: accessWith('agents:write'),
     body: newAgentSchema,
     answers: {
       200: { means: 'This agent exists already.', json: addedSchema },
       201: { means: 'Added.', json: addedSchema },
     },
     handle: async ({ principal, body }) => {
-      const { agent, secret } = await agents.add(await tenantOf(principal), body)
+      const { agent, secret } = await agents.add(tenantOf(principal), body)
       return secret === undefined ? { status: 200, body: agent } : { status: 201, body: { ...agent, secret } }
     },
   })
 }
 
-function readRoutes({ tenantOf, agents }: Deps): Route[] {
+function readRoutes({ agents }: Deps): Route[] {
   return [
     route({
       method: 'GET',
       path: '/v1/agents',
       summary: 'Lists the agents behind URLs, by name.',
-      access: CALLER_ACCESS,
+      access: accessWith('agents:read'),
       answers: { 200: { means: 'All agents behind URLs.', json: agentsSchema } },
       handle: async ({ principal }) => {
-        return { status: 200, body: { agents: await agents.list(await tenantOf(principal)) } }
+        return { status: 200, body: { agents: await agents.list(tenantOf(principal)) } }
       },
     }),
     route({
       method: 'GET',
       path: '/v1/agents/:agent',
       summary: 'Shows an agent.',
-      access: CALLER_ACCESS,
+      access: accessWith('agents:read'),
       params: agentParams,
       answers: { 200: { means: 'The agent.', json: agentSchema } },
       handle: async ({ principal, params }) => {
-        const found = await agents.find(await tenantOf(principal), params.agent)
+        const found = await agents.find(tenantOf(principal), params.agent)
         if (!found) throw notFound()
         return { status: 200, body: found }
       },
@@ -61,17 +60,17 @@ function readRoutes({ tenantOf, agents }: Deps): Route[] {
   ]
 }
 
-function removeRoute({ tenantOf, agents }: Deps): Route {
+function removeRoute({ agents }: Deps): Route {
   return route({
     method: 'DELETE',
     path: '/v1/agents/:agent',
     summary:
       'Removes an agent. Its sessions stay. Their turns wait until an agent of that name is added, and fail after 15 minutes.',
-    access: CALLER_ACCESS,
+    access: accessWith('agents:write'),
     params: agentParams,
     answers: { 200: { means: 'Removed.', json: agentParams } },
     handle: async ({ principal, params }) => {
-      if (!(await agents.remove(await tenantOf(principal), params.agent))) throw notFound()
+      if (!(await agents.remove(tenantOf(principal), params.agent))) throw notFound()
       return { status: 200, body: { agent: params.agent } }
     },
   })

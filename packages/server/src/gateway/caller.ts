@@ -1,16 +1,14 @@
-// Finds the tenant of an application's request.
-import type { RouteAccess, Principal } from '../door/route.ts'
+// What a route of the port for applications declares and asks of its caller.
 import { Bug } from '../errors.ts'
-import type { Tenants } from '../identity/tenants.ts'
+import type { Principal } from '../identity/principal.ts'
+import type { TenantScope } from '../identity/scopes.ts'
 
-export const CALLER_ACCESS = { audience: 'key', tenant: 'caller' } as const satisfies RouteAccess
+export function accessWith<Needed extends TenantScope>(scope: Needed) {
+  return { audience: 'key', tenant: 'caller', scope } as const
+}
 
 /** The number of the caller's tenant. */
-export type TenantOf = (principal: Principal | null) => Promise<number>
-
-export function createTenantOf({ tenants }: { readonly tenants: Tenants }): TenantOf {
-  return async (principal) => {
-    if (!principal) throw new Bug('A route that needs a tenant has none')
-    return tenants.numberOf(principal.tenant)
-  }
+export function tenantOf(principal: Principal | null): number {
+  if (principal?.tenant == null) throw new Bug('A route that needs a tenant has none')
+  return principal.tenant
 }

@@ -4,20 +4,19 @@ import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { MemberChange } from '../session/members.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { CALLER_ACCESS } from './caller.ts'
+import { accessWith } from './caller.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import { memberParams, memberSchema, membersSchema, sessionParams } from './session-schemas.ts'
 
 type Deps = SessionKeys & { readonly sessions: Pick<Sessions, 'members' | 'addMember' | 'removeMember'> }
 
 export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
-  const access = CALLER_ACCESS
   return [
     route({
       method: 'GET',
       path: '/v1/sessions/:session/members',
       summary: 'Lists the members of a session.',
-      access,
+      access: accessWith('sessions:read'),
       params: sessionParams,
       answers: { 200: { means: 'All members, in the order of their ids.', json: membersSchema } },
       handle: async ({ principal, params }) => {
@@ -30,7 +29,7 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
       method: 'PUT',
       path: '/v1/sessions/:session/members/:user',
       summary: `Adds a user to a session; a session has at most ${SESSION_LIMITS.members} members.`,
-      access,
+      access: accessWith('sessions:write'),
       params: memberParams,
       answers: { 200: { means: 'The user is a member.', json: memberSchema } },
       handle: async ({ principal, params: { session, user } }) => {
@@ -41,7 +40,7 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
       method: 'DELETE',
       path: '/v1/sessions/:session/members/:user',
       summary: 'Removes a user from a session.',
-      access,
+      access: accessWith('sessions:write'),
       params: memberParams,
       answers: { 200: { means: 'The user is not a member.', json: memberSchema } },
       handle: async ({ principal, params: { session, user } }) => {

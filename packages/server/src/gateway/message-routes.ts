@@ -17,7 +17,7 @@ import { draftOf } from '../session/draft.ts'
 import type { ToldFrame } from '../session/follow.ts'
 import type { Appended } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { CALLER_ACCESS } from './caller.ts'
+import { accessWith } from './caller.ts'
 import { formatCursor } from './cursor.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import {
@@ -56,7 +56,7 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
     path: '/v1/sessions/:session/messages',
     summary:
       "Appends a message. A message that is sent again with the same id is stored once and keeps its seq. In a session with an agent, a turn replies to a user's message, unless `reply` is false.",
-    access: CALLER_ACCESS,
+    access: accessWith('sessions:write'),
     params: sessionParams,
     body: sendSchema,
     answers: {
@@ -84,7 +84,7 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
     path: '/v1/sessions/:session/messages',
     summary:
       'Reads a page of the log, in order: the messages after `after`, or before `before`; with neither, the last ones. A page of large messages is shorter than `limit`.',
-    access: CALLER_ACCESS,
+    access: accessWith('sessions:read'),
     params: sessionParams,
     query: pageQuery,
     answers: { 200: { means: 'The messages, and the last seq of the session.', json: pageSchema } },
@@ -105,7 +105,7 @@ function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
     path: '/v1/sessions/:session/events',
     summary:
       'Follows the session as server-sent events: the messages after `after`, then new ones; also the live turn, the chunks of its reply, and how turns ended (from `epoch` on, if given). To resume without a gap, send the id of the last event as `Last-Event-ID`.',
-    access: CALLER_ACCESS,
+    access: accessWith('sessions:read'),
     params: sessionParams,
     query: eventsQuery,
     headers: eventsHeaders,

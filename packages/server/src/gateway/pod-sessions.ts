@@ -2,8 +2,9 @@
 // validation, so that both behave alike. Errors are the library's own, with a `code` and a `status`.
 import type { Ack, Frame, Metadata, Page, Part, Role, Session, StopAck, Turn } from '@fleetline/protocol'
 import type { Events } from '../door/events.ts'
-import { nameOf, parserOf, type Principal, type Route } from '../door/route.ts'
+import { nameOf, parserOf, type Route } from '../door/route.ts'
 import { Bug, kindOf, Rejected, Retry } from '../errors.ts'
+import type { Principal } from '../identity/principal.ts'
 
 export type PodSessions = {
   /** If the alias is taken, resolves to the session that has it. */
@@ -44,7 +45,7 @@ type Input = { readonly params?: object; readonly query?: object; readonly body?
 
 type Deps = {
   readonly routes: readonly Route[]
-  readonly principal: Principal
+  readonly principal: () => Promise<Principal>
   /** Aborted when the pod stops: followers end. */
   readonly stopping: AbortSignal
 }
@@ -55,7 +56,7 @@ export function createPodSessions({ routes, principal, stopping }: Deps): PodSes
     const route = byName.get(name)
     if (!route) throw new Bug(`There is no route ${name}`)
     const { body } = await (route.handle as (call: object) => ReturnType<Route['handle']>)({
-      principal,
+      principal: await principal(),
       requestId: 'in-process',
       params: parsed(route.params, 'params', input.params ?? {}),
       query: parsed(route.query, 'query', texts(input.query ?? {})),

@@ -2,13 +2,11 @@
 import type { Agents } from '../agent/agents.ts'
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
-import type { Tenants } from '../identity/tenants.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Tasks } from '../task/tasks.ts'
 import { agentRoutes } from './agent-routes.ts'
-import { createTenantOf } from './caller.ts'
 import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
 import { createSessionKeys } from './session-key.ts'
@@ -21,17 +19,16 @@ type Deps = {
   readonly sessions: Sessions
   readonly agents: Agents
   readonly tasks: Tasks
-  readonly tenants: Tenants
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
 }
 
 export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
-  const tenantOf = createTenantOf(deps)
-  const keyed = { ...deps, tenantOf, ...createSessionKeys({ ...deps, tenantOf }) }
+  const keyed = { ...deps, ...createSessionKeys(deps) }
   const ofSessions = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
   const others = [...agentRoutes(keyed), ...taskRoutes(keyed)]
   const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
-  return withOpenapi(routes, { title: 'Fleetline, for applications', version, audience: 'key' })
+  const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release
+  return withOpenapi(routes, { title: 'Fleetline, for applications', version, access })
 }

@@ -1,23 +1,22 @@
 // Finds the session that a request names by id or alias, and the caller's tenant. A session of another tenant gets the same
 // answer as one that does not exist: identical bytes, except for the request id. Every such answer comes from `notFound`.
 import { parseId, SESSION_ALIAS } from '@fleetline/protocol'
-import type { Principal } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
+import type { Principal } from '../identity/principal.ts'
 import type { SessionKey } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
-import type { TenantOf } from './caller.ts'
+import { tenantOf } from './caller.ts'
 
 export type SessionKeys = {
   readonly keyOf: (principal: Principal | null, idOrAlias: string) => Promise<SessionKey>
 }
 
 type Deps = {
-  readonly tenantOf: TenantOf
   readonly sessions: Pick<Sessions, 'named'>
   readonly cell: number
 }
 
-export function createSessionKeys({ tenantOf, sessions, cell }: Deps): SessionKeys {
+export function createSessionKeys({ sessions, cell }: Deps): SessionKeys {
   const uuidOf = async (tenant: number, text: string) => {
     const id = parseId('session', text)
     if (id) return id.cell === cell ? id.uuid : undefined
@@ -25,7 +24,7 @@ export function createSessionKeys({ tenantOf, sessions, cell }: Deps): SessionKe
   }
   return {
     keyOf: async (principal, text) => {
-      const tenant = await tenantOf(principal)
+      const tenant = tenantOf(principal)
       const session = await uuidOf(tenant, text)
       if (session === undefined) throw notFound()
       return { tenant, session }

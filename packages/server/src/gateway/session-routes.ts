@@ -4,7 +4,7 @@ import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { CALLER_ACCESS, type TenantOf } from './caller.ts'
+import { accessWith, tenantOf } from './caller.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import {
   newSessionSchema,
@@ -15,26 +15,25 @@ import {
 } from './session-schemas.ts'
 
 type Deps = SessionKeys & {
-  readonly tenantOf: TenantOf
   readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'>
   readonly agents: Pick<Agents, 'has'>
 }
 
-export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Route[] {
+export function sessionRoutes({ sessions, agents, keyOf }: Deps): Route[] {
   return [
     route({
       method: 'POST',
       path: '/v1/sessions',
       summary:
         "Creates a session. With an agent, users' messages get a reply; without one, the session is a plain log. You can use the alias instead of the id. If a session with this alias and agent exists, it is returned.",
-      access: CALLER_ACCESS,
+      access: accessWith('sessions:write'),
       body: newSessionSchema,
       answers: {
         200: { means: 'A session with this alias exists.', json: sessionSchema },
         201: { means: 'Created.', json: sessionSchema },
       },
       handle: async ({ principal, body }) => {
-        const tenant = await tenantOf(principal)
+        const tenant = tenantOf(principal)
         if (body.agent !== null && !(await agents.has(tenant, body.agent)))
           throw new Rejected(
             'invalid',
@@ -53,7 +52,7 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
       method: 'GET',
       path: '/v1/sessions',
       summary: 'Lists sessions, the newest first; with `before`, those created before that session.',
-      access: CALLER_ACCESS,
+      access: accessWith('sessions:read'),
       query: sessionsQuery,
       answers: {
         200: { means: 'At most `limit` sessions. A shorter list is the last page.', json: sessionsSchema },
@@ -61,14 +60,14 @@ export function sessionRoutes({ sessions, agents, tenantOf, keyOf }: Deps): Rout
       handle: async ({ principal, query: { before, limit } }) => {
         const at = before === undefined ? undefined : await keyOf(principal, before)
         const range = { limit, ...(at && { before: at.session }) }
-        return { status: 200, body: { sessions: await sessions.list(await tenantOf(principal), range) } }
+        return { status: 200, body: { sessions: await sessions.list(tenantOf(principal), range) } }
       },
     }),
     route({
       method: 'GET',
       path: '/v1/sessions/:session',
       summary: 'Shows a session.',
-      access: CALLER_ACCESS,
+      access: accessWith('sessions:read'),
       params: sessionParams,
       answers: { 200: { means: 'The session.', json: sessionSchema } },
       handle: async ({ principal, params }) => {

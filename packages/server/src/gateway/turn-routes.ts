@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { CALLER_ACCESS, type TenantOf } from './caller.ts'
+import { accessWith, tenantOf } from './caller.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import { sessionParams } from './session-schemas.ts'
 import { stopAckSchema, stopSchema, turnSchema } from './turn-schemas.ts'
@@ -12,7 +12,6 @@ import { stopAckSchema, stopSchema, turnSchema } from './turn-schemas.ts'
 const STALE: StopAck = { stopped: false, seq: null }
 
 type Deps = SessionKeys & {
-  readonly tenantOf: TenantOf
   readonly sessions: Pick<Sessions, 'findTurn' | 'stopTurn'>
   readonly cell: number
 }
@@ -21,16 +20,16 @@ export function turnRoutes(deps: Deps): Route[] {
   return [getRoute(deps), stopRoute(deps)]
 }
 
-function getRoute({ tenantOf, sessions }: Deps): Route {
+function getRoute({ sessions }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/turns/:turn',
     summary: 'Shows a turn: its state, the pod that runs it, and how it ended.',
-    access: CALLER_ACCESS,
+    access: accessWith('sessions:read'),
     params: z.object({ turn: z.string() }),
     answers: { 200: { means: 'The turn.', json: turnSchema } },
     handle: async ({ principal, params }) => {
-      const turn = await sessions.findTurn(await tenantOf(principal), params.turn)
+      const turn = await sessions.findTurn(tenantOf(principal), params.turn)
       if (!turn) throw new Rejected('not_found', 'There is no such turn, or it is not yours.')
       return { status: 200, body: turn }
     },
@@ -43,7 +42,7 @@ function stopRoute({ keyOf, sessions, cell }: Deps): Route {
     path: '/v1/sessions/:session/stop',
     summary:
       'Stops this turn on whichever pod it runs, if it is still the live one. What the agent has said so far is stored, and nothing after that. A repeated request gets the same response.',
-    access: CALLER_ACCESS,
+    access: accessWith('sessions:write'),
     params: sessionParams,
     body: stopSchema,
     answers: {

@@ -21,6 +21,22 @@ export function keyOrNone(text: string): Uint8Array | null | undefined {
   return /^[A-Za-z0-9+/]{43}=$/.test(text) ? Buffer.from(text, 'base64') : undefined
 }
 
+/** The text of an API key (identity/key-text), with its id as the first group. */
+export const API_KEY = /^fl_(?:live|test)_([0-9A-Za-z]{12})_[0-9A-Za-z]{43}$/
+
+export function apiKeyOrNone(text: string): string | undefined {
+  return text === '' || API_KEY.test(text) ? text : undefined
+}
+
+/** Some of these words, separated by commas; none if the text is empty. */
+export function listOf<const Words extends readonly string[]>(...words: Words) {
+  return (text: string): readonly Words[number][] | undefined => {
+    const named = text === '' ? [] : text.split(',').map((word) => word.trim())
+    const known = named.filter((word): word is Words[number] => words.includes(word))
+    return known.length === named.length ? known : undefined
+  }
+}
+
 export function hidden(text: string): string {
   return text === '' ? '' : 'hidden'
 }

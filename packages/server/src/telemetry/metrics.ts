@@ -24,6 +24,12 @@ export const METRICS = {
     help: 'Time from the first byte of a request to the end of its response.',
     labels: ['door', 'route'],
   },
+  logins: {
+    kind: 'counter',
+    name: 'fleetline_logins_total',
+    help: 'Requests with a key, and requests that need one, by outcome: done, missing, malformed, unknown, expired, revoked.',
+    labels: ['outcome'],
+  },
   transactions: {
     kind: 'counter',
     name: 'fleetline_transactions_total',

@@ -30,9 +30,9 @@ const OF_THE_FLEET = [
   'tracks',
 ]
 /** Tables whose rows are found by an id that no other tenant has. */
-const BY_ID = ['task_history', 'tasks']
+const BY_ID = ['api_keys', 'task_history', 'tasks']
 
-test('S1: every table but the fleet’s has a tenant; it comes first in every key, except for tasks', async (t) => {
+test('S1: every table but the fleet’s has a tenant; it comes first in every key, except for tasks and keys', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const outcome = await database.transaction((query) =>
     query<{ name: string; keys: string[] | null; hasTenant: boolean }>(`

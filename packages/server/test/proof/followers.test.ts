@@ -10,7 +10,7 @@ import { databaseFor } from '../support/database.ts'
 import { needPrograms } from '../support/debian.ts'
 import { eventually } from '../support/eventually.ts'
 import { ASKABLE, memoryOf } from '../support/pod-memory.ts'
-import { linesOf } from '../support/pods.ts'
+import { linesOf, NO_KEYS } from '../support/pods.ts'
 import { CLI, runProgram } from '../support/program.ts'
 import { proofSize } from '../support/proof-size.ts'
 import { idOf, sessionFor } from '../support/sessions.ts'
@@ -41,7 +41,11 @@ test(`with ${FOLLOWERS} slow followers the heap stays within the settings, and a
   needPrograms({ python3: 'python3', ip: 'iproute2', unshare: 'util-linux', nsenter: 'util-linux' })
   const url = await databaseFor(t)
   const settings = { DATABASE_URL: url, FLEETLINE_FOLLOW_BYTES: `${FOLLOW_BYTES}` }
-  const program = runProgram(t, CLI, { args: ['start'], env: { ...ASKABLE, ...settings }, by: OWN_NETWORK })
+  const program = runProgram(t, CLI, {
+    args: ['start'],
+    env: { ...ASKABLE, ...NO_KEYS, ...settings },
+    by: OWN_NETWORK,
+  })
   const isReady = () => assert.ok(linesOf(program).some(({ msg }) => msg === 'ready'))
   await eventually(isReady, { what: 'the pod', details: program.output })
   const database = await openDatabase(t, url)

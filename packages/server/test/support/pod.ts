@@ -31,7 +31,8 @@ export function newPod(
     ttlMs: '60000',
     beatMs: '200',
   }
-  const flags = { databaseUrl: url, port: '0', operatorPort: '0', ...patience, ...more }
+  const open = { port: '0', operatorPort: '0', allowInsecure: 'authentication' } // tests of keys close it
+  const flags = { databaseUrl: url, ...open, ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: (line) => void lines?.push(line) } })
   const pod = createPod(loadConfig({ environment: {}, flags }), {
     log,

@@ -7,6 +7,8 @@ import { runCli, type Program } from './program.ts'
 
 export const APP: string = join(import.meta.dirname, 'app.ts')
 export const ANY_PORTS = { FLEETLINE_PORT: '0', FLEETLINE_OPERATOR_PORT: '0' }
+/** Callers of this machine need no key. */
+export const NO_KEYS = { FLEETLINE_ALLOW_INSECURE: 'authentication' }
 
 /** `gateway` and `admin` are URLs without a slash at the end. */
 export type RunningPod = { readonly program: Program; readonly gateway: string; readonly admin: string }
@@ -42,6 +44,7 @@ export async function startPod(
   const program = runCli(t, ['start', ...(app === undefined ? [] : [app])], {
     DATABASE_URL: url,
     ...ANY_PORTS,
+    ...NO_KEYS,
     ...PATIENCE,
     ...env,
   })

@@ -23,6 +23,8 @@ const BODIES: Readonly<Record<string, object>> = {
   },
   'POST /v1/agents': AGENT,
   'POST /v1/tasks': { machine: 'work' },
+  'POST /v1/tenants': { name: 'own' },
+  'POST /v1/keys': { name: 'own' },
 }
 
 /** Ids for the parameters of a path. */

@@ -1,16 +1,15 @@
 // Opens parts of the store for a test and closes them when it ends. Their limits are so long that even a busy machine stays
 // within them.
 import assert from 'node:assert/strict'
-import type { TestContext } from 'node:test'
 import { systemClock } from '../../src/lib/clock.ts'
 import { createDatabase, type Database } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { atEnd } from './cleanup.ts'
+import { atEnd, type Scope } from './cleanup.ts'
 import { admin } from './database.ts'
 import { eventually } from './eventually.ts'
 
 export async function openDatabase(
-  t: TestContext,
+  t: Scope,
   url: string,
   { stopMs = 60_000, lockTimeoutMs = 60_000, idleTransactionMs = 120_000 } = {},
 ): Promise<Database> {

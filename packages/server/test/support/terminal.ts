@@ -1,8 +1,15 @@
 // Runs commands in this process as if typed. Gives what they print on stdout and on stderr, and their exit code.
 import type { Command, CommandOptions } from '../../src/cli/command.ts'
 import { createOutput } from '../../src/cli/output.ts'
+import type { Flags } from '../../src/config.ts'
 
-type Terminal = { readonly url: string; readonly isTTY?: boolean; readonly json?: boolean }
+type Terminal = {
+  /** Of both ports; `flags` beat it. */
+  readonly url?: string
+  readonly flags?: Flags
+  readonly isTTY?: boolean
+  readonly json?: boolean
+}
 
 /** Returns a function that runs a command of this group by the last word of the command's name. */
 export function typing(commands: readonly Command[], group: string) {
@@ -19,7 +26,8 @@ export function typing(commands: readonly Command[], group: string) {
     })
     const output = createOutput(sink('out'), sink('err'), terminal.json ?? false)
     const command = commands.find(({ name }) => name === `${group} ${verb}`)!
-    const call = { flags: { apiUrl: terminal.url, operatorUrl: terminal.url }, args, options, output }
+    const { url, flags = { apiUrl: url, operatorUrl: url } } = terminal
+    const call = { flags, args, options, output }
     const code = await command.run(call).catch((error: unknown) => output.fail(error))
     return { code, ...said }
   }

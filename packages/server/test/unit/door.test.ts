@@ -8,7 +8,9 @@ import { openapiOf } from '../../src/door/openapi.ts'
 import { refusalSchema } from '../../src/door/refusal.ts'
 import { route, type Route } from '../../src/door/route.ts'
 import { buildServer, createDoor } from '../../src/door/server.ts'
-import { Retry } from '../../src/errors.ts'
+import { Rejected, Retry } from '../../src/errors.ts'
+import type { Principal } from '../../src/identity/principal.ts'
+import type { Scope } from '../../src/identity/scopes.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { createLog } from '../../src/telemetry/log.ts'
@@ -20,23 +22,25 @@ const ECHO = route({
   method: 'POST',
   path: '/v1/things/:id',
   summary: 'Says what it heard.',
-  access: { audience: 'key', tenant: 'caller' },
+  access: { audience: 'key', tenant: 'caller', scope: 'sessions:write' },
   params: z.object({ id: z.string().max(8) }),
   query: z.object({ limit: z.coerce.number().int().max(10).optional() }),
   body: z.object({ text: z.string() }),
-  answers: { 200: { means: 'Heard.', json: z.object({ heard: z.string(), tenant: z.string() }) } },
+  answers: { 200: { means: 'Heard.', json: z.object({ heard: z.string(), tenant: z.int() }) } },
   handle: ({ params, body, principal }) => ({
     status: 200,
     body: { heard: `${params.id} ${body.text}`, tenant: principal?.tenant, secret: 'does not leave' },
   }),
 })
 
+const CALLER: Principal = { tenant: 7, scopes: new Set(['sessions:write']), key: 'abc' }
+
 function failing(error: Error): Route {
   return route({
     method: 'GET',
     path: '/v1/failing',
     summary: 'Fails.',
-    access: { audience: 'key', tenant: 'none' },
+    access: { audience: 'probe', tenant: 'none' },
     answers: { 200: { means: 'Never.', json: z.object({}) } },
     handle: () => Promise.reject(error),
   })
@@ -61,13 +65,17 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     random: systemRandom(),
     log: createLog({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
     metrics: createMetrics(),
+    callerOf: async () => CALLER,
     isDraining: () => false,
   }
 }
 
-function ask(routes: readonly Route[], options: object, lines: string[] = []) {
+type Changed = { readonly callerOf?: () => Promise<Principal> }
+
+function ask(routes: readonly Route[], options: object, lines: string[] = [], changed: Changed = {}) {
   const headers = { host: 'localhost:4400', ...('headers' in options ? (options.headers as object) : {}) }
-  return buildServer(depsOf(routes, lines), new AbortController().signal).inject({ ...options, headers })
+  const server = buildServer({ ...depsOf(routes, lines), ...changed }, new AbortController().signal)
+  return server.inject({ ...options, headers })
 }
 
 const POST_ECHO = { method: 'POST', url: '/v1/things/one', payload: { text: 'hello' } }
@@ -79,6 +87,8 @@ test('S2: a route with missing or wrong access keeps the door shut, and the erro
     [{ audience: 'key' }, /does not declare where its tenant comes from/],
     [{ audience: 'admin', tenant: 'none' }, /is for admin, whom this door does not serve/],
     [{ audience: 'probe', tenant: 'caller' }, /takes the tenant of a caller whom nobody knows/],
+    [{ audience: 'key', tenant: 'caller' }, /does not declare which scope it needs/],
+    [{ audience: 'key', tenant: 'caller', scope: 'operate' }, /needs the scope operate, which no key for it/],
   ]
   for (const [access, reason] of cases) {
     const undeclared = { ...ECHO, access } as Route
@@ -104,8 +114,27 @@ test('S2: a route that is added outside the table of routes is rejected', () => 
 test('a handler gets parsed input and the tenant, and only declared fields of its answer are sent', async () => {
   const answer = await ask([ECHO], POST_ECHO)
   assert.equal(answer.statusCode, 200)
-  assert.deepEqual(answer.json(), { heard: 'one hello', tenant: 'dev' })
+  assert.deepEqual(answer.json(), { heard: 'one hello', tenant: 7 })
   assert.match(String(answer.headers['x-request-id']), /^req_[\w-]{16}$/)
+})
+
+test('S2: a caller is refused before the body is parsed, and without the scope of the route', async () => {
+  const nobody = async () => Promise.reject(new Rejected('unauthenticated', 'who are you'))
+  const broken = { ...POST_ECHO, payload: '{', headers: { 'content-type': 'application/json' } }
+  const huge = { ...POST_ECHO, payload: { text: 'x'.repeat(2_000) } }
+  for (const options of [broken, huge]) {
+    const answer = await ask([ECHO], options, [], { callerOf: nobody })
+    assert.equal(answer.statusCode, 401)
+    assert.equal(answer.headers['www-authenticate'], 'Bearer')
+  }
+  const reader = async () => ({ ...CALLER, scopes: new Set<Scope>(['sessions:read']) })
+  const answer = await ask([ECHO], POST_ECHO, [], { callerOf: reader })
+  assert.equal(answer.statusCode, 403)
+  assert.match(answer.body, /The key abc does not have the scope sessions:write/)
+  const blind = { has: () => true } as unknown as ReadonlySet<Scope>
+  const seesAll = async () => ({ ...CALLER, scopes: blind })
+  const mutant = await ask([ECHO], POST_ECHO, [], { callerOf: seesAll })
+  assert.equal(mutant.statusCode, 200, 'mutant, no scope check: the caller gets in')
 })
 
 test('S21: every refusal has the same shape with a code and a request id, and reveals nothing internal', async () => {
@@ -242,7 +271,7 @@ test('a reader whose request has timed out gets no stream, and its source is rel
     method: 'GET',
     path: '/v1/slow',
     summary: 'Takes longer than it may.',
-    access: { audience: 'key', tenant: 'none' },
+    access: { audience: 'probe', tenant: 'none' },
     answers: { 200: { means: 'Events.', events: z.object({ type: z.string() }) } },
     handle: async () => {
       await opening.promise

@@ -2,14 +2,7 @@
 // of the pods' two doors, the page, the pods, and an agent to talk to.
 import { join } from 'node:path'
 import { newSecret } from '../../agent/signature.ts'
-import {
-  describeConfig,
-  invocationOf,
-  loadConfig,
-  type Config,
-  type Described,
-  type Flags,
-} from '../../config.ts'
+import { invocationOf, loadConfig, settingIn, type Config, type Flags } from '../../config.ts'
 import { Rejected, Retry } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { hostOf } from '../../lib/hosts.ts'
@@ -72,6 +65,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
     drainMs: DRAIN_MS,
     unreadyMs: '0',
     demoAgent: 'yes',
+    allowInsecure: 'authentication', // a browser and a terminal of this machine need no key
     databaseUrl: ground.url(),
     ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
     agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agentUrl)].filter(Boolean).join(','),
@@ -205,10 +199,6 @@ function planOf(name: string, { app, folder, ports, settings }: Planned): PodPla
     pidFile: folder.at(`${name}.pid`),
     settings: () => ({ ...settings(), ...own }),
   }
-}
-
-function settingIn(flags: Flags, key: keyof Config): Described {
-  return describeConfig({ flags }).find(({ setting }) => setting === key)!
 }
 
 /** The hosts that pods may call for agents: this machine, because its user owns it, and the host of --agent. */

@@ -4,13 +4,12 @@
 // that was sent before, it means that the reply is in the log.
 import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import type { z } from 'zod'
-import { loadConfig } from '../../config.ts'
 import { Abort, Bug, Retry } from '../../errors.ts'
 import { ackSchema, pageSchema, sessionSchema } from '../../gateway/session-schemas.ts'
 import { turnSchema } from '../../gateway/turn-schemas.ts'
 import { systemClock, type Clock } from '../../lib/clock.ts'
 import { systemRandom } from '../../lib/random.ts'
-import { createApi, type Api } from '../api.ts'
+import { apiOf, type Api } from '../api.ts'
 import type { CommandCall } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
@@ -38,7 +37,7 @@ const GOES_ON = 'The message is stored, and the conversation goes on with the ne
 
 export async function send({ flags, args, options, output }: CommandCall): Promise<number> {
   const clock = systemClock()
-  const api = createApi(loadConfig({ flags }).apiUrl, clock)
+  const api = apiOf(flags)
   const asking = { api, clock, path: `/sessions/${encodeURIComponent(args[0]!)}`, args, options, output }
   const ack = await store(asking)
   const isReplyWanted = options['wait'] !== false && options['reply'] !== false

@@ -1,9 +1,8 @@
 // fleetline sessions tail: prints the log of a session as it grows. A reply is shown when it is stored in the log.
 import type { Frame, Item } from '@fleetline/protocol'
-import { loadConfig } from '../../config.ts'
 import { systemClock } from '../../lib/clock.ts'
 import { systemRandom } from '../../lib/random.ts'
-import { createApi } from '../api.ts'
+import { apiOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
@@ -13,7 +12,7 @@ import { followFrames, phraseOf } from './frames.ts'
 export async function tail({ flags, args, options, output }: CommandCall): Promise<number> {
   const [clock, random] = [systemClock(), systemRandom()]
   const after = seqOf('--after', options['after'] ?? '0')
-  const { openEvents } = createApi(loadConfig({ flags }).apiUrl, clock)
+  const { openEvents } = apiOf(flags)
   const path = `/sessions/${encodeURIComponent(args[0]!)}/events?after=${after}`
   const onLost = () => output.note('The stream ended or was lost: coming back.')
   const stopping = new AbortController()

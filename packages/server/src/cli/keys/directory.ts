@@ -1,0 +1,96 @@
+// Tenants and keys for a command: in the database or, if --operator-url names a pod, over its port for operators. Both ways
+// reject the same input with the same words.
+import type { z } from 'zod'
+import {
+  createdKeySchema,
+  keySchema,
+  keysSchema,
+  tenantSchema,
+  tenantsSchema,
+} from '../../admin/key-schemas.ts'
+import { flagOf, loadConfig, settingIn, type Flags } from '../../config.ts'
+import { Rejected } from '../../errors.ts'
+import { KEYS_TOPIC } from '../../identity/callers.ts'
+import { createKeys, type KeyEntry, type KeyFilter, type NewKey } from '../../identity/keys.ts'
+import { createTenants, type Tenant } from '../../identity/tenants.ts'
+import { systemClock } from '../../lib/clock.ts'
+import { pick } from '../../lib/pick.ts'
+import { systemRandom } from '../../lib/random.ts'
+import { createDatabase } from '../../store/database.ts'
+import { createSender } from '../../store/hint-sender.ts'
+import { refuseOtherSchema } from '../../store/migrate.ts'
+import { createMetrics } from '../../telemetry/metrics.ts'
+import { apiOf, queryOf } from '../api.ts'
+
+export type Directory = {
+  createTenant(name: string): Promise<Tenant>
+  /** A page, after this name. */
+  listTenants(after: string | undefined): Promise<readonly Tenant[]>
+  createKey(wanted: NewKey): Promise<z.infer<typeof createdKeySchema>>
+  listKeys(of: KeyFilter): Promise<readonly KeyEntry[]>
+  revokeKey(id: string): Promise<KeyEntry>
+}
+
+/** Closes what it has opened when the work is done. */
+export async function withDirectory<T>(flags: Flags, work: (directory: Directory) => Promise<T>): Promise<T> {
+  if (isOverPort(flags)) return work(overPort(flags))
+  const config = loadConfig({ flags })
+  const [clock, metrics] = [systemClock(), createMetrics()]
+  const limits = pick(config, 'databaseUrl', 'transactionDeadlineMs', 'lockTimeoutMs', 'idleTransactionMs')
+  const database = createDatabase({ ...limits, poolSize: 1, stopMs: config.stopMs, clock, metrics })
+  const hints = createSender({ ...limits, metrics, echoes: { next: () => 'command', sent: () => undefined } })
+  const onRevoked = () => hints.send(KEYS_TOPIC)
+  const tenants = createTenants({ database })
+  const keys = createKeys({ database, random: systemRandom(), onRevoked })
+  try {
+    await database.start()
+    await refuseOtherSchema(database)
+    return await work({
+      createTenant: async (name) => {
+        const { isNew: _, ...tenant } = await tenants.create(name)
+        return tenant
+      },
+      listTenants: (after) => tenants.list(after),
+      createKey: async (wanted) => {
+        const { key, entry } = await keys.create(wanted)
+        return { key, ...entry, scopes: [...entry.scopes] }
+      },
+      listKeys: (of) => keys.list(of),
+      revokeKey: async (id) => {
+        const revoked = await keys.revoke(id)
+        if (!revoked)
+          throw new Rejected('not_found', `There is no key ${id}: list them with fleetline keys ls`)
+        return revoked
+      },
+    })
+  } finally {
+    await hints.stop()
+    await database.stop()
+  }
+}
+
+/** A flag beats a variable. The database is the default. */
+function isOverPort(flags: Flags): boolean {
+  const [port, database] = [settingIn(flags, 'operatorUrl').source, settingIn(flags, 'databaseUrl').source]
+  if (port === 'flag' && database === 'flag')
+    throw new Rejected('invalid', `Give either ${flagOf('operatorUrl')} or ${flagOf('databaseUrl')}`)
+  return port === 'flag' || (port !== 'default' && database !== 'flag')
+}
+
+function overPort(flags: Flags): Directory {
+  const { ask } = apiOf(flags, 'operatorUrl')
+  return {
+    createTenant: (name) => ask({ method: 'POST', path: '/tenants', body: { name }, answer: tenantSchema }),
+    listTenants: async (after) => {
+      const path = `/tenants${queryOf({ after }, ['after'])}`
+      return (await ask({ method: 'GET', path, answer: tenantsSchema })).tenants
+    },
+    createKey: (body) => ask({ method: 'POST', path: '/keys', body, answer: createdKeySchema }),
+    listKeys: async ({ tenant, operator }) => {
+      const path = `/keys${queryOf({ tenant, operator }, ['tenant', 'operator'])}`
+      return (await ask({ method: 'GET', path, answer: keysSchema })).keys
+    },
+    revokeKey: (id) =>
+      ask({ method: 'POST', path: `/keys/${encodeURIComponent(id)}/revoke`, answer: keySchema }),
+  }
+}

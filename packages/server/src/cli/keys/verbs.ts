@@ -1,0 +1,70 @@
+// fleetline tenants create, ls; fleetline keys create, ls, revoke.
+import { Rejected } from '../../errors.ts'
+import { KEY_LIMITS } from '../../identity/key-limits.ts'
+import { idOfKey, KEY_ID } from '../../identity/key-text.ts'
+import type { NewKey } from '../../identity/keys.ts'
+import type { Tenant } from '../../identity/tenants.ts'
+import type { CommandCall, CommandOptions } from '../command.ts'
+import { wholeOf } from '../options.ts'
+import { EXIT } from '../output.ts'
+import { withDirectory } from './directory.ts'
+
+export async function createTenant({ flags, args: [name], output }: CommandCall): Promise<number> {
+  output.one(await withDirectory(flags, (directory) => directory.createTenant(name!)))
+  return EXIT.done
+}
+
+export async function listTenants({ flags, output }: CommandCall): Promise<number> {
+  await withDirectory(flags, async (directory) => {
+    let page: readonly Tenant[] = []
+    const all: Tenant[] = []
+    do {
+      page = await directory.listTenants(page.at(-1)?.name)
+      all.push(...page)
+    } while (page.length > 0)
+    output.list(['name', 'createdAt'], all)
+  })
+  return EXIT.done
+}
+
+export async function createKey({ flags, args: [name], options, output }: CommandCall): Promise<number> {
+  const wanted = wantedOf(name!, options)
+  await withDirectory(flags, async (directory) => {
+    output.one(await directory.createKey(wanted)) // at once: whatever fails afterwards must not lose the key
+    output.note('Store the key now: it is not shown again.')
+  })
+  return EXIT.done
+}
+
+export async function listKeys({ flags, options, output }: CommandCall): Promise<number> {
+  const of = { tenant: textOf(options['tenant']), operator: options['operator'] === true || undefined }
+  const keys = await withDirectory(flags, (directory) => directory.listKeys(of))
+  output.list(['id', 'tenant', 'name', 'state', 'scopes', 'createdAt', 'expiresAt'], keys)
+  return EXIT.done
+}
+
+export async function revokeKey({ flags, args: [text = ''], output }: CommandCall): Promise<number> {
+  const id = idOfKey(text) ?? text // people paste the whole key, and its secret must not get into a URL or an error
+  if (!KEY_ID.test(id))
+    throw new Rejected('invalid', 'The id of a key has 12 letters and digits: see fleetline keys ls')
+  output.one({ ...(await withDirectory(flags, (directory) => directory.revokeKey(id))) })
+  return EXIT.done
+}
+
+function wantedOf(name: string, options: CommandOptions): NewKey {
+  const [tenant, scopes] = [textOf(options['tenant']), textOf(options['scopes'])]
+  if ((tenant === undefined) === (options['operator'] !== true))
+    throw new Rejected('invalid', 'Give either --tenant, or --operator for a key of an operator')
+  const days = options['days']
+  return {
+    name,
+    ...(tenant !== undefined && { tenant }),
+    ...(scopes !== undefined && { scopes: scopes.split(',').map((scope) => scope.trim()) }),
+    ...(days !== undefined && { days: wholeOf('--days', days, { min: 1, max: KEY_LIMITS.days }) }),
+    ...(options['test'] === true && { mode: 'test' }),
+  }
+}
+
+function textOf(option: CommandOptions[string]): string | undefined {
+  return typeof option === 'string' ? option : undefined
+}

@@ -1,0 +1,35 @@
+// What a key may do. Each route declares the scope that it needs (S2). A key has scopes of a tenant or of an operator, never of
+// both, so no key of a tenant opens the operator's port.
+
+/** For keys of a tenant. */
+export const TENANT_SCOPES = {
+  'sessions:read': 'reads sessions, messages and turns, and follows them',
+  'sessions:write':
+    'creates sessions, sends messages as anybody, changes members, stops turns; an answer shows what it changed',
+  'tasks:read': 'reads tasks, with their inputs and results',
+  'tasks:write': 'enqueues and retries tasks; a retry shows the task',
+  'agents:read': 'lists agents behind URLs',
+  'agents:write': 'adds and removes agents, and so decides where conversations are sent',
+} as const
+
+/** For keys of operators, which belong to no tenant. */
+export const OPERATOR_SCOPES = {
+  operate: "opens the operator's port, and reads its metrics; every operator's key has it",
+  'admin:read': 'reads pods, machines, downstreams, tenants and keys',
+  'admin:write': 'creates tenants, creates and revokes keys',
+} as const
+
+export type TenantScope = keyof typeof TENANT_SCOPES
+export type OperatorScope = keyof typeof OPERATOR_SCOPES
+export type Scope = TenantScope | OperatorScope
+
+/** Scopes of a new key, if the caller names none. */
+export const USUAL_SCOPES: { readonly tenant: readonly TenantScope[]; readonly operator: readonly Scope[] } =
+  {
+    tenant: ['sessions:read', 'sessions:write'],
+    operator: ['operate', 'admin:read'],
+  }
+
+export function isScopeOf(owner: 'tenant' | 'operator', text: string): text is Scope {
+  return Object.hasOwn(owner === 'tenant' ? TENANT_SCOPES : OPERATOR_SCOPES, text)
+}

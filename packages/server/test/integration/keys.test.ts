@@ -1,0 +1,246 @@
+// S6: keys on PostgreSQL, and what each opens. S2: every route of both ports, read from the table of routes, lets in a key with
+// its scope and nobody else. Commands run in this process.
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { routeTables } from '../../../../scripts/reference.ts'
+import { AGENTS } from '../../src/cli/agents.ts'
+import type { CommandOptions } from '../../src/cli/command.ts'
+import { KEYS } from '../../src/cli/keys.ts'
+import type { Flags } from '../../src/config.ts'
+import { nameOf, type Route } from '../../src/door/route.ts'
+import { OPERATOR_SCOPES, TENANT_SCOPES, type Scope } from '../../src/identity/scopes.ts'
+import type { Pod } from '../../src/pod.ts'
+import { valueOf } from '../../src/store/database.ts'
+import { databaseFor } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { podOn } from '../support/pod.ts'
+import { plainRequest } from '../support/route-fields.ts'
+import { openDatabase } from '../support/store.ts'
+import { typing } from '../support/terminal.ts'
+
+const CLOSED = { allowInsecure: '' }
+const KNOWN = { session: 'a', user: 'a', turn: 'a', agent: 'a', task: 'a', key: 'a' }
+const ALL = { tenant: Object.keys(TENANT_SCOPES), operator: Object.keys(OPERATOR_SCOPES) }
+
+test('S2: each route answers 401 without a key, 403 without its scope, and lets its scope in', async (t) => {
+  const { pod, ports } = await closedPod(t)
+  const keyWith = keysOf(pod)
+  const asked = ports.flatMap(({ url, routes }) => routes.map((route) => ({ url, route })))
+  const probes: string[] = []
+  for (const { url, route } of asked) {
+    const { access } = route
+    if (access.audience === 'probe') {
+      probes.push(nameOf(route))
+      continue
+    }
+    const owner = access.audience === 'admin' ? 'operator' : 'tenant'
+    const without = access.scope === 'operate' ? [] : [ALL[owner].filter((scope) => scope !== access.scope)]
+    const statuses = {
+      nobody: await statusOf(url, route),
+      others: await Promise.all(
+        without.map(async (scopes) => statusOf(url, route, await keyWith(owner, scopes))),
+      ),
+      otherPort: await statusOf(url, route, await keyWith(...otherPort(owner))),
+      own: await statusOf(url, route, await keyWith(owner, [access.scope])),
+    }
+    assert.equal(statuses.nobody, 401, nameOf(route))
+    assert.deepEqual(
+      statuses.others,
+      without.map(() => 403),
+      nameOf(route),
+    )
+    assert.equal(statuses.otherPort, 403, nameOf(route))
+    assert.ok(![401, 403].includes(statuses.own), `${nameOf(route)}: ${statuses.own}`)
+  }
+  assert.deepEqual(probes, ['GET /v1/openapi.json', 'GET /livez', 'GET /readyz'])
+})
+
+test('S6: a key is stored as a digest, ends when it is revoked or expires, and a name has two live ones', async (t) => {
+  const { pod, ports, url, lines } = await closedPod(t)
+  const database = await openDatabase(t, url)
+  const run = async (text: string, values: readonly unknown[] = []) =>
+    valueOf(await database.transaction((query) => query<{ row: string }>(text, values)), 'not run')
+  const create = () => pod.keys.create({ tenant: 'dev', name: 'backend' })
+  const [first, second] = [await create(), await create()]
+  const rows = (await run('select k::text as row from fleetline.api_keys k')).map(({ row }) => row)
+  for (const { key } of [first, second])
+    for (const part of [key, key.split('_')[3]!])
+      for (const text of [part, Buffer.from(part).toString('hex')])
+        assert.ok(![...rows, ...lines].join().includes(text), 'the secret is neither stored nor logged')
+
+  await assert.rejects(create, { code: 'too_many', message: /2 live keys named backend/ })
+  assert.equal((await listSessions(ports, first.key)).status, 200)
+  assert.equal((await pod.keys.revoke(first.entry.id))?.state, 'revoked')
+  await eventually(
+    async () => {
+      const { status, text } = await listSessions(ports, first.key)
+      assert.equal(status, 401)
+      assert.match(text, new RegExp(`The key ${first.entry.id} was revoked`))
+    },
+    { what: 'the revoked key to be rejected' },
+  )
+  const third = await create()
+  await run(`update fleetline.api_keys set expires_at = now() where id = $1`, [third.entry.id])
+  const expired = await listSessions(ports, third.key)
+  assert.equal(expired.status, 401)
+  assert.match(expired.text, /expired at 2/)
+  assert.equal((await listSessions(ports, second.key)).status, 200)
+})
+
+test('S6: what is not exactly a live key opens nothing, and the answer does not say how near it was', async (t) => {
+  const { pod, ports } = await closedPod(t)
+  const { key } = await pod.keys.create({ tenant: 'dev', name: 'backend' })
+  const flip = key.endsWith('a') ? 'b' : 'a'
+  const nearly = await listSessions(ports, `${key.slice(0, -1)}${flip}`)
+  const unknown = await listSessions(ports, key.replace(/_\w{12}_/, '_000000000000_'))
+  const withoutIds = (text: string) => text.replace(/req_[\w-]+/, '')
+  assert.equal(nearly.status, 401)
+  assert.equal(withoutIds(nearly.text), withoutIds(unknown.text))
+  const headers = [
+    '',
+    'Bearer',
+    `Bearer ${key} `,
+    `Bearer  ${key}`,
+    `Basic ${key}`,
+    key,
+    `Bearer ${key}, Bearer ${key}`,
+    `Bearer ${key.replace('live', 'test')}`,
+    `Bearer ${key.toUpperCase()}`,
+    `Bearer ${'x'.repeat(8_000)}`,
+    'Bearer fl_live___',
+  ]
+  for (const authorization of headers) {
+    const { status } = await fetch(`${ports[0]!.url}/v1/sessions`, { headers: { authorization } })
+    // HTTP itself removes spaces at the end of a header.
+    assert.equal(status, authorization === `Bearer ${key} ` ? 200 : 401, JSON.stringify(authorization))
+  }
+  assert.equal((await fetch(`${ports[0]!.url}/v1/sessions?key=${key}`)).status, 401)
+})
+
+test('tenants and keys are created with database access, then over the port of operators', async (t) => {
+  const { ports, url: databaseUrl } = await closedPod(t)
+  const [gateway, admin] = ports.map(({ url }) => url)
+  const [tenants, keys, agents] = [typing(KEYS, 'tenants'), typing(KEYS, 'keys'), typing(AGENTS, 'agents')]
+  const create = async (flags: Flags, name: string, options: CommandOptions) =>
+    JSON.parse((await keys({ flags, json: true }, 'create', [name], options)).out) as Created
+  const direct = { flags: { databaseUrl } }
+  assert.match((await tenants(direct, 'create', ['acme'])).out, /^name\tacme\n/)
+  const scopes = 'operate,admin:read,admin:write'
+  const operator = await create(direct.flags, 'on-call', { operator: true, scopes })
+  const overPort = { flags: { operatorUrl: admin, apiKey: operator.key } }
+  const own = await create(overPort.flags, 'backend', { tenant: 'acme', scopes: 'agents:read', test: true })
+  assert.match(own.key, /^fl_test_\w{12}_\w{43}$/)
+  assert.match((await tenants(overPort, 'ls')).out, /^acme\t.*\ndev\t/)
+  const listed = await keys(overPort, 'ls', [], { tenant: 'acme' })
+  assert.match(listed.out, /^\w{12}\tacme\tbackend\tlive\t\["agents:read"\]/)
+
+  const asOwner = { flags: { apiUrl: gateway, apiKey: own.key } }
+  assert.deepEqual(await agents(asOwner, 'ls'), { code: 0, out: '', err: '' })
+  const nobody = await agents({ flags: { apiUrl: gateway } }, 'ls')
+  assert.equal(nobody.code, 4)
+  assert.match(nobody.err, /Set FLEETLINE_API_KEY, or name a file with a key: --api-key-file/)
+  const denied = await agents(asOwner, 'rm', ['a'])
+  assert.equal(denied.code, 4)
+  assert.match(denied.err, new RegExp(`The key ${own.id} does not have the scope agents:write`))
+
+  assert.match((await keys(overPort, 'revoke', [own.key])).out, /state\trevoked/)
+  const wrong = await keys(overPort, 'revoke', [own.key.slice(0, -1)])
+  assert.equal(wrong.code, 2)
+  assert.ok(!wrong.err.includes(own.key.slice(20, -1)), 'a key that is pasted wrongly is not printed')
+  assert.equal((await keys(direct, 'revoke', ['000000000000'])).code, 3)
+  for (const [name, options, reason] of REFUSED)
+    for (const how of [direct, overPort])
+      assert.match((await keys(how, 'create', [name], options)).err, reason)
+})
+
+test('S9: revoking a key on one pod ends its stream on another, and its next request', async (t) => {
+  const { pod, url } = await closedPod(t)
+  const { gateway } = await podOn(t, url, CLOSED)
+  const { key, entry } = await pod.keys.create({ tenant: 'dev', name: 'backend' })
+  const headers = { authorization: `Bearer ${key}` }
+  const { session } = await pod.sessions.create()
+  const stream = await fetch(`${gateway}/v1/sessions/${session}/events`, { headers })
+  assert.equal(stream.status, 200)
+  const over = stream.text()
+  await pod.keys.revoke(entry.id)
+  assert.ok(!(await over).includes('event: messages'), 'the stream ends by itself')
+  assert.equal((await fetch(`${gateway}/v1/sessions`, { headers })).status, 401)
+})
+
+test('ten commands that create one tenant at a time all succeed, and a name with U+0000 finds nothing', async (t) => {
+  const { pod, ports } = await closedPod(t)
+  const made = await Promise.all(Array.from({ length: 10 }, () => pod.tenants.create('acme')))
+  assert.equal(made.filter(({ isNew }) => isNew).length, 1)
+  const { key } = await pod.keys.create({ name: 'on-call' })
+  const headers = { authorization: `Bearer ${key}` }
+  for (const path of ['/v1/keys?tenant=%00', '/v1/tenants?after=%00']) {
+    const answer = await fetch(`${ports[1]!.url}${path}`, { headers })
+    assert.deepEqual(Object.values((await answer.json()) as object), [[]], path)
+  }
+  await assert.rejects(pod.keys.create({ tenant: '\0', name: 'x' }), { code: 'not_found' })
+})
+
+type Created = { readonly key: string; readonly id: string }
+
+const REFUSED: readonly (readonly [name: string, options: CommandOptions, reason: RegExp])[] = [
+  ['name', {}, /either --tenant, or --operator/],
+  ['name', { tenant: 'nobody' }, /There is no tenant nobody/],
+  [
+    'name',
+    { tenant: 'acme', scopes: 'operate' },
+    /operate is not one. A key of a tenant may have: sessions:read,/,
+  ],
+  [
+    'name',
+    { operator: true, scopes: 'tasks:read' },
+    /tasks:read is not one. A key of an operator may have: operate,/,
+  ],
+  ['a b', { tenant: 'acme' }, /name: use 1 to 63 letters/],
+  ['name', { tenant: 'acme', days: '9999' }, /--days must be a whole number from 1 to 730/],
+]
+
+type Port = { readonly url: string; readonly routes: readonly Route[] }
+
+/** A pod that lets nobody in without a key. */
+async function closedPod(t: TestContext) {
+  const url = await databaseFor(t)
+  const lines: string[] = []
+  const { pod, gateway, admin } = await podOn(t, url, CLOSED, { lines })
+  const tables = routeTables()
+  const ports: readonly Port[] = [
+    { url: gateway, routes: tables[4400] },
+    { url: admin, routes: tables[4401] },
+  ]
+  return { url, pod, ports, lines }
+}
+
+/** Creates a key once for each owner and list of scopes. */
+function keysOf(pod: Pod) {
+  const made = new Map<string, Promise<string>>()
+  return (owner: 'tenant' | 'operator', scopes: readonly string[]): Promise<string> => {
+    const [id, tenant] = [`${owner} ${scopes.join()}`, owner === 'tenant' ? 'dev' : undefined]
+    const name = `key-${made.size}`
+    const key = made.get(id) ?? pod.keys.create({ tenant, name, scopes }).then((created) => created.key)
+    made.set(id, key)
+    return key
+  }
+}
+
+function otherPort(owner: 'tenant' | 'operator') {
+  const other = owner === 'tenant' ? 'operator' : 'tenant'
+  return [other, ALL[other] as Scope[]] as const
+}
+
+async function statusOf(url: string, route: Route, key?: string): Promise<number> {
+  const { path, init } = plainRequest(route, KNOWN)
+  const headers = { ...init.headers, ...(key !== undefined && { authorization: `Bearer ${key}` }) }
+  const answer = await fetch(`${url}${path}`, { ...init, headers })
+  await answer.body?.cancel()
+  if (answer.status === 401) assert.equal(answer.headers.get('www-authenticate'), 'Bearer')
+  return answer.status
+}
+
+async function listSessions([gateway]: readonly Port[], key: string) {
+  const answer = await fetch(`${gateway!.url}/v1/sessions`, { headers: { authorization: `Bearer ${key}` } })
+  return { status: answer.status, text: await answer.text() }
+}
