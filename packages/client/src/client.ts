@@ -3,11 +3,14 @@ import { systemClock, systemRandom, type Clock, type Random } from './clock.ts'
 import { unavailable } from './failure.ts'
 import { createHttp } from './http.ts'
 import { createSession, type Session, type Waking } from './session.ts'
+import { createTokens, type TokenSource } from './tokens.ts'
 import { onWake } from './wake.ts'
 
 export type ClientOptions = {
   /** The URL of the fleet, without `/v1`. May be left out in a page from the same server. */
   readonly url?: string
+  /** The token of the user, or a function that gets one from your back end. In a back end, an API key. */
+  readonly token?: TokenSource
   readonly fetch?: typeof globalThis.fetch
   readonly clock?: Clock
   readonly random?: Random
@@ -21,12 +24,18 @@ export type Client = {
 
 export function createClient({
   url = '',
+  token: source,
   fetch = (...request) => globalThis.fetch(...request),
   clock = systemClock(),
   random = systemRandom,
 }: ClientOptions = {}): Client {
   const sessions = new Map<string, Session & Waking>()
-  const http = createHttp({ url: url.replace(/\/+$/, ''), fetch, clock })
+  const http = createHttp({
+    url: url.replace(/\/+$/, ''),
+    fetch,
+    clock,
+    tokens: createTokens({ source, clock, random }),
+  })
   const stopListening = onWake(() => sessions.forEach((session) => session.wake()))
   let isClosed = false
   const open = (id: string): Session => {

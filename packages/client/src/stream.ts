@@ -1,6 +1,7 @@
 // Follows a session's events, from whichever pod answers. If the stream ends, is lost, or is silent for 40 s (a pod sends
 // something every 20 s), it is opened again after the last event that was taken. Each retry waits for a random time from a
-// range that doubles; when the device wakes up, there is no wait. A refusal by a pod ends it.
+// range that doubles; when the device wakes up, there is no wait. When there is a new token, the stream is opened again at once,
+// and stays live meanwhile. A refusal by a pod ends it.
 //
 //   connection   connecting ──▶ live ◀──▶ stale (just lost) ──▶ offline (for 5 s) ──▶ live
 //                any ──▶ refused, finally
@@ -33,6 +34,7 @@ const SILENCE_MS = 40_000
 const DOUBT_MS = 25_000 // after a wake-up, a connection that was silent for longer is replaced
 const OFFLINE_MS = 5_000
 const STEADY_MS = 5_000
+const RENEWED = unavailable('There is a new token.')
 
 export function createStream(deps: Deps): Stream {
   const { clock, random, onConnection } = deps
@@ -49,6 +51,7 @@ export function createStream(deps: Deps): Stream {
         const { error, livedMs } = await follow(deps, { place, watch, onOpen: standing.live })
         watch.end()
         if (signal.aborted) return standing.end()
+        if (watch.signal.reason === RENEWED) continue
         if (isRefusal(error) && error.code !== STRANGER) {
           standing.end()
           return onConnection('refused', error)
@@ -87,7 +90,8 @@ async function follow(
     if (!isTaken) throw unavailable('Something was missed.')
   }
   try {
-    const body = await http.events(path(), place.lastId, watch.signal)
+    const { body, renewed } = await http.events(path(), place.lastId, watch.signal)
+    renewed(watch.signal).then(watch.renew, () => undefined) // the connection was over before
     sinceMs = clock.now()
     onOpen()
     await eachPiece(body, (bytes) => {
@@ -130,6 +134,7 @@ function watchOf(clock: Clock, signal: AbortSignal) {
     heard: () => void (heardMs = clock.now()),
     isDoubtful: () => ageMs() > DOUBT_MS,
     cut: () => cut.abort(unavailable('The device woke up.')),
+    renew: () => cut.abort(RENEWED),
     end: () => cut.abort(),
   }
 }

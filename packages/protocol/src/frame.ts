@@ -3,6 +3,7 @@
 // a turn are turn (queued), turn (running), chunks …, messages (with its item), turn (done, failed or stopped). A turn that was
 // stopped while it ran is sent once more when it has halted, unless the next turn has begun by then.
 import type { Chunk } from './chunk.ts'
+import type { ErrorCode } from './codes.ts'
 import type { Id } from './ids.ts'
 import type { Item } from './message.ts'
 import type { Turn } from './turn.ts'
@@ -51,6 +52,14 @@ export type ChunksFrame = {
 }
 
 export type Frame = MessagesFrame | GapFrame | TurnFrame | ChunksFrame
+
+/** The last event of a stream whose reader is not let in any more: its token has expired, its key was revoked, or it is not a
+ *  member any more. It has no id. With a valid token, a reader resumes after the event before it. */
+export type EndedFrame = {
+  readonly type: 'ended'
+  readonly code: ErrorCode
+  readonly text: string
+}
 
 /** A part of a session's log, ascending. More follows while its last seq is below the head. */
 export type Page = { readonly items: readonly Item[]; readonly head: number }

@@ -15,12 +15,18 @@ import { configOf, type Settings } from './config.ts'
 import { createDoor } from './door/server.ts'
 import { Rejected } from './errors.ts'
 import { createFleet } from './fleet/fleet.ts'
+import { createRouteCaller } from './gateway/in-process.ts'
 import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
+import { createPodTokens, type PodTokens } from './gateway/pod-tokens.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { createCallers, KEYS_TOPIC } from './identity/callers.ts'
+import { createCuts } from './identity/cuts.ts'
+import { createIssuers, type Issuers } from './identity/issuers.ts'
 import { createKeys, type Keys } from './identity/keys.ts'
+import { createOutsideTokens } from './identity/outside-tokens.ts'
 import { anyoneOf } from './identity/principal.ts'
 import { createTenants, DEV_TENANT, type Tenants } from './identity/tenants.ts'
+import { createTokens } from './identity/tokens.ts'
 import { systemClock, within } from './lib/clock.ts'
 import { limitStop, compose, type Service } from './lib/lifecycle.ts'
 import { pick } from './lib/pick.ts'
@@ -78,12 +84,18 @@ export type Pod = Service & {
   listAgents(): Promise<readonly AgentEntry[]>
   /** Resolves to false if there was no such agent. */
   removeAgent(name: string): Promise<boolean>
+  /** Names the agent that answers in sessions which users create; null for none. */
+  setDefaultAgent(name: string | null): Promise<void>
   /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
   downstream(key: string, options?: DownstreamOptions): Downstream
   readonly tenants: Pick<Tenants, 'create' | 'list'>
   readonly keys: Pick<Keys, 'create' | 'list' | 'revoke'>
+  /** Issuers of others, whose tokens are accepted. */
+  readonly issuers: Pick<Issuers, 'add' | 'list' | 'remove'>
   /** Conversations, without HTTP in between. */
   readonly sessions: PodSessions
+  /** Tokens for users of the sessions. */
+  readonly tokens: PodTokens
   /** The ports that it listens on, also if the setting is 0. */
   ports(): { readonly gateway: number; readonly admin: number }
 }
@@ -160,8 +172,13 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   }) // limits for calls to providers
   const tenants = createTenants({ database }) //                                      numbers of tenants
   const keys = createKeys({ database, random, onRevoked: () => hints.send(KEYS_TOPIC) }) //  API keys
+  const tokens = createTokens({ ...pick(config, 'tokenKeys', 'cell'), database, clock, random }) // tokens of users
+  const cuts = createCuts({ database }) //                                                      tokens that were revoked
+  const issuers = createIssuers({ database, clock, onChange: () => hints.send(KEYS_TOPIC) }) // issuers of others
+  const outside = createOutsideTokens({ issuers, clock }) //                                  and their tokens
   const isInsecure = config.allowInsecure.includes('authentication')
-  const callers = createCallers({ keys, tenants, hints, clock, metrics, isInsecure }) //      who calls
+  const identity = { keys, tokens, outside, issuers, cuts, tenants }
+  const callers = createCallers({ ...identity, hints, clock, metrics, isInsecure }) //           who calls
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const { permits, isOpen } = downstreams
   const agents = createAgents({
@@ -226,7 +243,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     name: 'admin',
     port: config.operatorPort,
     audiences: ['probe', 'admin'],
-    callerOf: (credentials) => callers.callerOf(credentials, 'admin'),
+    callers: callers.admin,
     routes: adminRoutes({
       readiness,
       metrics,
@@ -235,17 +252,29 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
       downstreams: () => readStandings(database),
       tenants,
       keys,
+      issuers,
       version,
     }),
   })
   const { cell } = config
-  const forApplications = gatewayRoutes({ version, sessions, agents, tasks, clock, random, cell })
+  const forApplications = gatewayRoutes({
+    version,
+    sessions,
+    agents,
+    tasks,
+    tokens,
+    cuts,
+    tenants,
+    clock,
+    random,
+    cell,
+  })
   const gateway = createDoor({
     ...door,
     name: 'gateway',
     port: config.port,
-    audiences: ['probe', 'key'],
-    callerOf: (credentials) => callers.callerOf(credentials, 'gateway'),
+    audiences: ['probe', 'key', 'client'],
+    callers: callers.gateway,
     routes: forApplications,
   })
 
@@ -286,6 +315,10 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     await pod.stop()
   }
   const ownTenant = () => tenants.numberOf(DEV_TENANT)
+  const call = createRouteCaller({
+    routes: forApplications,
+    principal: async () => anyoneOf(await ownTenant()),
+  })
   const enqueueAll = async (wanted: readonly Wanted[], { tx }: Within = {}) => {
     const tenant = await ownTenant()
     return tx ? tasks.enqueueIn(queryOf(tx), tenant, wanted) : tasks.enqueueAll(tenant, wanted)
@@ -307,15 +340,15 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     addAgent: async (agent) => agents.add(await ownTenant(), agent),
     listAgents: async () => agents.list(await ownTenant()),
     removeAgent: async (name) => agents.remove(await ownTenant(), name),
+    setDefaultAgent: async (defaultAgent) =>
+      void (await call('PATCH /v1/tenant', { body: { defaultAgent } })),
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     downstream: (key, options) => downstreams.get(key, options),
     tenants: pick(tenants, 'create', 'list'),
     keys: pick(keys, 'create', 'list', 'revoke'),
-    sessions: createPodSessions({
-      routes: forApplications,
-      principal: async () => anyoneOf(await ownTenant()),
-      stopping: stopped.signal,
-    }),
+    issuers: pick(issuers, 'add', 'list', 'remove'),
+    sessions: createPodSessions({ call, stopping: stopped.signal }),
+    tokens: createPodTokens(call),
     start: async () => {
       await pod.start()
       isServing = true

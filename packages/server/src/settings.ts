@@ -10,6 +10,7 @@ import {
   listOf,
   oneOf,
   postgresUrl,
+  tokenKeysOf,
   whole,
   withoutPassword,
   yesOrNo,
@@ -247,6 +248,18 @@ export const SETTINGS = {
     env: 'FLEETLINE_SECRETS_KEY',
     parse: keyOrNone,
     expects: 'the base64 of 32 bytes, the same on every pod (openssl rand -base64 32); empty for none',
+    fallback: '',
+    reason: 'a default key would be known to everybody',
+    isSecret: true,
+    show: hidden,
+  },
+  tokenKeys: {
+    purpose:
+      'the keys that sign tokens of users; the first one signs, all of them are accepted. Without it no token can be minted',
+    env: 'FLEETLINE_TOKEN_KEYS',
+    parse: tokenKeysOf,
+    expects:
+      'pairs id:secret, separated by commas, the same on every pod. A secret is the base64 of at least 32 bytes (openssl rand -base64 32). Empty for none',
     fallback: '',
     reason: 'a default key would be known to everybody',
     isSecret: true,

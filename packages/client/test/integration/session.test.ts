@@ -8,6 +8,9 @@ import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { manualClock } from '../../../server/test/support/clock.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call } from '../../../server/test/support/http.ts'
+import { databaseFor } from '../../../server/test/support/database.ts'
+import { podOn } from '../../../server/test/support/pod.ts'
+import { TOKEN_KEYS } from '../../../server/test/support/tokens.ts'
 import { twoPodsOn } from '../../../server/test/support/two-pods.ts'
 
 /** An agent that says nothing. */
@@ -42,6 +45,39 @@ async function devicesOn(t: TestContext, answer: Answer) {
     stored: async () => ((await call('GET', `${at('here')}/messages`)).body as unknown as Page).items,
   }
 }
+
+test('a device goes on behind its last event when its token ends or is revoked: nothing is missing, nothing is shown twice', async (t) => {
+  const url = await databaseFor(t)
+  const { pod, gateway } = await podOn(t, url, { allowInsecure: '', tokenKeys: TOKEN_KEYS })
+  const { key } = await pod.keys.create({ tenant: 'dev', name: 'backend' })
+  await call('POST', `${gateway}/v1/sessions`, { alias: 'talk', members: ['ada'] }, key)
+  const minted: string[] = []
+  const token = async () => {
+    const wanted = { user: 'ada', seconds: minted.length === 0 ? 600 : 3 }
+    const { body } = await call('POST', `${gateway}/v1/tokens`, wanted, key)
+    minted.push(String(body['token']))
+    return minted.at(-1)!
+  }
+  const client = createClient({ url: gateway, token })
+  atEnd(t, () => client.close())
+  const session = client.session('talk')
+  await session.ready
+  await call('POST', `${gateway}/v1/tokens/revoke`, { user: 'ada' }, key)
+  const texts: string[] = []
+  const seen = () => session.get().messages.map((message) => [message.author?.id, textOf(message)])
+  await eventually(
+    async () => {
+      await session.send(`${texts.push(`${texts.length}`) - 1}`).sent
+      assert.ok(minted.length >= 4, `${minted.length} tokens`)
+    },
+    { what: 'three tokens after the one that was revoked' },
+  )
+  const all = texts.map((text) => ['ada', text])
+  await eventually(() => assert.deepEqual(seen(), all), { what: 'every message, once' })
+
+  await call('DELETE', `${gateway}/v1/sessions/talk/members/ada`, undefined, key)
+  await eventually(() => assert.equal(session.get().refusal?.code, 'not_found'), { what: 'the end' })
+})
 
 test('both devices show a reply while it arrives, and then what is stored, in the same objects until it changes', async (t) => {
   const [said, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]

@@ -8,6 +8,7 @@ import { manualClock } from '../../../server/test/support/clock.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { createHttp } from '../../src/http.ts'
 import { createStream } from '../../src/stream.ts'
+import { createTokens, type TokenSource } from '../../src/tokens.ts'
 import { onWake } from '../../src/wake.ts'
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void
@@ -27,7 +28,7 @@ const refusing =
       .writeHead(status)
       .end(JSON.stringify({ error: { code, text: 'No.', retryable, retryAfterMs } }))
 
-async function streamOn(t: TestContext, answer: (nth: number) => Answer) {
+async function streamOn(t: TestContext, answer: (nth: number) => Answer, token?: TokenSource) {
   const [clock, closing, asked]: [ReturnType<typeof manualClock>, AbortController, string[]] = [
     manualClock(),
     new AbortController(),
@@ -41,8 +42,9 @@ async function streamOn(t: TestContext, answer: (nth: number) => Answer) {
   await once(server, 'listening')
   const { port } = server.address() as { port: number }
   const [told, links]: [string[], string[]] = [[], []]
+  const tokens = createTokens({ source: token, clock, random: () => 0.5 })
   const stream = createStream({
-    http: createHttp({ url: `http://127.0.0.1:${port}`, fetch, clock }),
+    http: createHttp({ url: `http://127.0.0.1:${port}`, fetch, clock, tokens }),
     clock,
     random: () => 0.5,
     path: () => `/from-${told.length}`,
@@ -157,6 +159,27 @@ test('a device that wakes up connects at once if it pauses, waits for an answer,
   await clock.advance(1)
   stream.wake()
   await until('the fourth', () => asked.length === 4)
+})
+
+test('a stream is opened again with the new token, after its last event, and stays live', async (t) => {
+  const bearers: unknown[] = []
+  const answer =
+    (nth: number): Answer =>
+    (request, response) => {
+      bearers.push(request.headers.authorization)
+      saying(event(`${nth}`, `event ${nth}`))(request, response)
+    }
+  let calls = 0
+  const claims = Buffer.from('{"iat":1000,"exp":1030}').toString('base64url')
+  const { clock, asked, told, links, until } = await streamOn(t, answer, () => `${(calls += 1)}.${claims}.x`)
+  await until('the first event', () => told.length === 1 && clock.sleepers === 2)
+  await clock.advance(19_999)
+  assert.equal(asked.length, 1)
+  await clock.advance(1)
+  await until('the second event', () => told.length === 2)
+  assert.deepEqual(asked, ['/v1/from-0 -', '/v1/from-1 1'])
+  assert.deepEqual(bearers, [`Bearer 1.${claims}.x`, `Bearer 2.${claims}.x`])
+  assert.deepEqual(links, ['live'])
 })
 
 test('a page is back when it is online, shown again, or visible', () => {

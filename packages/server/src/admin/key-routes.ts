@@ -4,6 +4,7 @@ import { Rejected } from '../errors.ts'
 import { KEY_LIMITS } from '../identity/key-limits.ts'
 import type { Keys } from '../identity/keys.ts'
 import type { Tenants } from '../identity/tenants.ts'
+import { READ, WRITE } from './access.ts'
 import {
   createdKeySchema,
   keyParams,
@@ -21,9 +22,6 @@ type Deps = {
   readonly tenants: Pick<Tenants, 'create' | 'list'>
   readonly keys: Pick<Keys, 'create' | 'list' | 'revoke'>
 }
-
-const READ = { audience: 'admin', tenant: 'none', scope: 'admin:read' } as const
-const WRITE = { audience: 'admin', tenant: 'none', scope: 'admin:write' } as const
 
 export function keyRoutes(deps: Deps): Route[] {
   return [...tenantRoutes(deps), ...changeRoutes(deps), listRoute(deps)]

@@ -1,5 +1,5 @@
-// All routes of the port for operators: probes for the orchestrator, metrics, the state of the fleet, tenants and keys, and their
-// document.
+// All routes of the port for operators: probes for the orchestrator, metrics, the state of the fleet, tenants, keys and issuers, and
+// their document.
 import { z } from 'zod'
 import { withOpenapi } from '../door/openapi.ts'
 import { route, type Route } from '../door/route.ts'
@@ -7,20 +7,23 @@ import type { Fleet } from '../fleet/fleet.ts'
 import type { Population } from '../machine/population.ts'
 import type { DownstreamStanding } from '../throttle/fleet/standings.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { READ } from './access.ts'
 import { downstreamsSchema } from './downstream-schemas.ts'
+import { issuerRoutes } from './issuer-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { machinesSchema } from './machine-schemas.ts'
 import { podOf, podsSchema } from './pod-schemas.ts'
 import { reportSchema, type Readiness } from './readiness.ts'
 
-type Deps = Parameters<typeof keyRoutes>[0] & {
-  readonly readiness: Pick<Readiness, 'report'>
-  readonly metrics: Pick<Metrics, 'text'>
-  readonly fleet: Pick<Fleet, 'pods'>
-  readonly machines: () => Promise<Population[]>
-  readonly downstreams: () => Promise<DownstreamStanding[]>
-  readonly version: string
-}
+type Deps = Parameters<typeof keyRoutes>[0] &
+  Parameters<typeof issuerRoutes>[0] & {
+    readonly readiness: Pick<Readiness, 'report'>
+    readonly metrics: Pick<Metrics, 'text'>
+    readonly fleet: Pick<Fleet, 'pods'>
+    readonly machines: () => Promise<Population[]>
+    readonly downstreams: () => Promise<DownstreamStanding[]>
+    readonly version: string
+  }
 
 export function adminRoutes({ version, ...deps }: Deps): Route[] {
   const { readiness, metrics, fleet, machines, downstreams } = deps
@@ -61,7 +64,7 @@ export function adminRoutes({ version, ...deps }: Deps): Route[] {
       path: '/v1/pods',
       summary:
         'Lists the pods: live ones first, the oldest at the top, then those that died in the last hour.',
-      access: { audience: 'admin', tenant: 'none', scope: 'admin:read' },
+      access: READ,
       answers: { 200: { means: 'At most 1000 pods.', json: podsSchema } },
       handle: async () => ({ status: 200, body: { pods: (await fleet.pods()).map(podOf) } }),
     }),
@@ -70,7 +73,7 @@ export function adminRoutes({ version, ...deps }: Deps): Route[] {
       path: '/v1/machines',
       summary:
         'Lists the machines, by queue and shape: how many tasks of all tenants are at each transition, and how old the oldest is.',
-      access: { audience: 'admin', tenant: 'none', scope: 'admin:read' },
+      access: READ,
       answers: {
         200: { means: 'The machines that a live pod runs, or that have tasks.', json: machinesSchema },
       },
@@ -81,11 +84,12 @@ export function adminRoutes({ version, ...deps }: Deps): Route[] {
       path: '/v1/downstreams',
       summary:
         'Lists the downstreams, by key: their capacity as learnt so far, the share of each pod, and the calls in flight.',
-      access: { audience: 'admin', tenant: 'none', scope: 'admin:read' },
+      access: READ,
       answers: { 200: { means: 'At most 1000 downstreams.', json: downstreamsSchema } },
       handle: async () => ({ status: 200, body: { downstreams: await downstreams() } }),
     }),
     ...keyRoutes(deps),
+    ...issuerRoutes(deps),
   ]
   const access = { audience: 'admin', tenant: 'none', scope: 'operate' } as const
   return withOpenapi(routes, { title: 'Fleetline, for operators', version, access })

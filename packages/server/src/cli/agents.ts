@@ -1,7 +1,7 @@
-// fleetline agents ls | add | rm. Their code is loaded on demand (`agents/verbs.ts`).
+// fleetline agents ls | add | rm | default. Their code is loaded on demand (`agents/verbs.ts`).
 import type { CommandCall, Command } from './command.ts'
 
-const verb = (name: 'list' | 'add' | 'remove') => async (call: CommandCall) =>
+const verb = (name: 'list' | 'add' | 'remove' | 'useByDefault') => async (call: CommandCall) =>
   (await import('./agents/verbs.ts'))[name](call)
 
 const AGENT = ['<agent>', 'the name of the agent'] as const
@@ -34,5 +34,13 @@ export const AGENTS: readonly Command[] = [
     args: [AGENT],
     settings: ['apiUrl', 'apiKey'],
     run: verb('remove'),
+  },
+  {
+    name: 'agents default',
+    summary: 'Show the agent that answers in sessions which users create, or name another one.',
+    args: [['[agent]', 'the name of the agent (default: show it)']],
+    settings: ['apiUrl', 'apiKey'],
+    options: [['--none', 'no agent: users cannot create sessions']],
+    run: verb('useByDefault'),
   },
 ]

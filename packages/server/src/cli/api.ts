@@ -23,7 +23,7 @@ export type Api = {
 }
 
 type Asked<T> = {
-  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   /** Relative to /v1. */
   readonly path: string
   readonly body?: unknown

@@ -1,7 +1,7 @@
 // Makes the OpenAPI 3.1 document of a door from its table of routes, so that document and routes cannot differ. Pure.
 import { z } from 'zod'
 import { refusalSchema } from './refusal.ts'
-import { route, type AnswerShape, type Route } from './route.ts'
+import { route, type AnswerShape, type Route, type RouteAccess } from './route.ts'
 
 type JsonObject = Record<string, unknown>
 type Facts = { readonly title: string; readonly version: string }
@@ -22,7 +22,10 @@ export function openapiOf(routes: readonly Route[], { title, version }: Facts): 
     paths,
     components: {
       schemas: { Error: schemaOf(refusalSchema) },
-      securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'An API key: fl_…' } },
+      securitySchemes: {
+        key: { type: 'http', scheme: 'bearer', description: 'An API key: fl_…' },
+        token: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'A token of a user.' },
+      },
     },
   }
 }
@@ -58,7 +61,7 @@ function operationOf({ summary, access, params, query, headers, body, answers }:
   return {
     summary,
     'x-fleetline-audience': access.audience,
-    ...('scope' in access ? { 'x-fleetline-scope': access.scope, security: [{ key: [] }] } : {}),
+    ...securityOf(access),
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(body
       ? {
@@ -70,6 +73,13 @@ function operationOf({ summary, access, params, query, headers, body, answers }:
       : {}),
     responses: { ...Object.fromEntries(shapes), default: refused },
   }
+}
+
+function securityOf(access: RouteAccess): JsonObject {
+  if (access.audience === 'probe') return {}
+  if (access.audience !== 'client') return { 'x-fleetline-scope': access.scope, security: [{ key: [] }] }
+  const { scope, right } = access
+  return { 'x-fleetline-scope': scope, 'x-fleetline-right': right, security: [{ key: [] }, { token: [] }] }
 }
 
 function parametersOf(place: 'path' | 'query' | 'header', schema: z.ZodType | undefined): JsonObject[] {

@@ -3,16 +3,24 @@
 import type { z } from 'zod'
 import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
-import { isScopeOf, type OperatorScope, type TenantScope } from '../identity/scopes.ts'
+import { isScopeOf, RIGHTS, type OperatorScope, type Right, type TenantScope } from '../identity/scopes.ts'
 import type { SentEvent } from './events.ts'
 
-/** `probe`: anyone who can reach the port. `key`: an application. `admin`: an operator. */
-export type Audience = 'probe' | 'key' | 'admin'
+/** `probe`: anyone who can reach the port. `key`: an application. `client`: an application, or a user with a token. `admin`: an
+ *  operator. */
+export type Audience = 'probe' | 'key' | 'client' | 'admin'
 
-/** `tenant`: whose data the route uses; `caller` is the tenant of the caller. `scope`: what the caller's key must have. */
+/** `tenant`: whose data the route uses; `caller` is the tenant of the caller. `scope`: what the caller's key must have.
+ *  `right`: what a user's token must have. */
 export type RouteAccess =
   | { readonly audience: 'probe'; readonly tenant: 'none' }
   | { readonly audience: 'key'; readonly tenant: 'caller'; readonly scope: TenantScope }
+  | {
+      readonly audience: 'client'
+      readonly tenant: 'caller'
+      readonly scope: TenantScope
+      readonly right: Right
+    }
   | { readonly audience: 'admin'; readonly tenant: 'none'; readonly scope: OperatorScope }
 
 export type RouteCall<Params, Query, Body, Headers> = {
@@ -33,7 +41,12 @@ export type AnswerShape = { readonly means: string } & (
 )
 
 /** The body of an answer with events is an `Events`. */
-export type RouteAnswer = { readonly status: number; readonly body: unknown }
+export type RouteAnswer = {
+  readonly status: number
+  readonly body: unknown
+  /** Asked every 2 s while events are sent. Throws a `Rejected` if the caller may not see them any more. */
+  readonly recheck?: () => Promise<unknown>
+}
 
 export type Route = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -81,7 +94,7 @@ export function nameOf({ method, path }: Pick<Route, 'method' | 'path'>): string
 }
 
 function brokenRule(
-  { access }: { readonly access?: { audience?: Audience; tenant?: string; scope?: string } },
+  { access }: { readonly access?: { audience?: Audience; tenant?: string; scope?: string; right?: string } },
   audiences: readonly Audience[],
 ): string | undefined {
   if (!access?.audience) return 'does not declare who may call it'
@@ -93,6 +106,8 @@ function brokenRule(
   if (access.scope === undefined) return 'does not declare which scope it needs'
   if (!isScopeOf(access.audience === 'admin' ? 'operator' : 'tenant', access.scope))
     return `needs the scope ${access.scope}, which no key for it can have`
+  if (access.audience === 'client' && !Object.hasOwn(RIGHTS, access.right ?? ''))
+    return 'does not declare which right a user needs'
   return undefined
 }
 

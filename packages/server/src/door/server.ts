@@ -1,6 +1,6 @@
 // A door: one HTTP port that serves a table of routes. Guarantees:
 //   A route without declared access keeps the door closed, and the error names it. So does a route that a library adds (S2).
-//   A handler runs only for a caller whom the route lets in, by its key and the scope that the route declares. The door finds
+//   A handler runs only for a caller whom the route lets in, by the scope or the right that the route declares. The door finds
 //   the caller before it parses the body. A stream ends when its caller is not let in any more (S9).
 //   A handler gets input that its schemas have parsed, and the caller; it gets no raw header.
 //   Every failure is JSON of one shape with a request id, even for input that is not HTTP (S21).
@@ -13,9 +13,8 @@ import type { z } from 'zod'
 import { JSON_LIMITS, jsonTextFault } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
-import type { Credentials } from '../identity/callers.ts'
+import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
-import type { Scope } from '../identity/scopes.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
@@ -24,7 +23,15 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { sendEvents, type SentEvent, type Events } from './events.ts'
 import { isLoopbackHost, isLoopbackOrigin } from './loopback.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
-import { brokenRules, nameOf, parserOf, type Audience, type Route } from './route.ts'
+import {
+  brokenRules,
+  nameOf,
+  parserOf,
+  type Audience,
+  type Route,
+  type RouteAccess,
+  type RouteAnswer,
+} from './route.ts'
 
 type Door = Service & {
   /** The port that it listens on, also if 0 was asked for. */
@@ -46,8 +53,7 @@ type Deps = {
   readonly random: Random
   readonly log: Log
   readonly metrics: Metrics
-  /** Throws if nobody is known by these credentials. */
-  readonly callerOf: (credentials: Credentials) => Promise<Principal>
+  readonly callers: PortCallers
   /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean
 }
@@ -190,8 +196,9 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
       if (principal) callers.set(request, principal)
     },
     handler: async (request, reply) => {
+      const principal = callers.get(request) ?? null
       const answer = await handle({
-        principal: callers.get(request) ?? null,
+        principal,
         params: request.params,
         query: request.query,
         headers: headers && request.headers,
@@ -202,7 +209,12 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
       if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
       reply.code(answer.status)
       if ('events' in shape)
-        return stream(reply, answer.body as Events, { deps, stopping, entry, shape: shape.events })
+        return stream(reply, answer.body as Events, {
+          deps,
+          stopping,
+          shape: shape.events,
+          recheck: () => recheck(deps, principal, answer),
+        })
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
       return sendJson(reply, shape.json.parse(answer.body)) // removes fields that the route does not declare
     },
@@ -210,24 +222,40 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
 }
 
 /** Finds the caller. Throws if the route does not let it in; null for a probe. */
-async function admit({ callerOf }: Deps, { access }: Route, { headers }: FastifyRequest) {
+async function admit({ callers }: Deps, { access }: Route, { headers }: FastifyRequest) {
   if (access.audience === 'probe') return null
-  const principal = await callerOf({ authorization: headers.authorization, isLocal: true })
-  if (!principal.scopes.has(access.scope)) throw outOfScope(principal, access.scope)
+  const principal = await callers.callerOf({ authorization: headers.authorization, isLocal: true })
+  const refusal = outOfScope(principal, access)
+  if (refusal !== undefined) throw new Rejected('forbidden', refusal)
   return principal
 }
 
-function outOfScope({ key }: Principal, scope: Scope): Rejected {
-  return new Rejected('forbidden', `The key ${key} does not have the scope ${scope}. Use a key that has it`)
+/** Says what the caller lacks. */
+function outOfScope(
+  { key, scopes, user }: Principal,
+  access: Exclude<RouteAccess, { readonly audience: 'probe' }>,
+): string | undefined {
+  if (!user) {
+    if (scopes.has(access.scope)) return undefined
+    return `The key ${key} does not have the scope ${access.scope}. Use a key that has it`
+  }
+  if (access.audience !== 'client') return 'A user may not do this. Use an API key, from your back end'
+  if (user.rights.has(access.right)) return undefined
+  return `The token does not have the right ${access.right}. Mint one that has it`
+}
+
+async function recheck({ callers }: Deps, principal: Principal | null, answer: RouteAnswer): Promise<void> {
+  if (principal) await callers.recheck(principal)
+  await answer.recheck?.()
 }
 
 type Opened = { readonly deps: Deps; readonly stopping: AbortSignal }
+type Streamed = Opened & {
+  readonly shape: z.ZodType<SentEvent['data']>
+  readonly recheck: () => Promise<void>
+}
 
-function stream(
-  reply: FastifyReply,
-  events: Events,
-  { deps, stopping, entry, shape }: Opened & { entry: Route; shape: z.ZodType<SentEvent['data']> },
-) {
+function stream(reply: FastifyReply, events: Events, { deps, stopping, shape, recheck }: Streamed) {
   reply.hijack() // takes away the library's time limit: a stream lasts
   // Fastify reports only responses that finish; most streams end when the reader leaves, so they are recorded here.
   reply.raw.once('close', () => reply.raw.writableFinished || record(deps, reply.request, reply))
@@ -235,7 +263,7 @@ function stream(
     events: (listener) => declared(events(listener), shape),
     headers: reply.getHeaders(),
     stopping,
-    admit: () => admit(deps, entry, reply.request),
+    recheck,
     stallMs: deps.limits.stallMs,
     clock: deps.clock,
     onError: (error) =>

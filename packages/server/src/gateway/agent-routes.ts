@@ -76,6 +76,14 @@ function removeRoute({ agents }: Deps): Route {
   })
 }
 
+/** For a field that names an agent which nobody has. */
+export function noSuchAgent(field: string, name: string): Rejected {
+  return new Rejected(
+    'invalid',
+    `${field}: there is no agent ${name}. Start a pod whose app exports this agent, or add its URL: fleetline agents add ${name} URL`,
+  )
+}
+
 function notFound(): Rejected {
   return new Rejected('not_found', 'There is no such agent, or it is not yours.')
 }

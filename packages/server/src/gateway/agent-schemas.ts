@@ -1,5 +1,8 @@
 // Schemas of agents in requests and answers. Names, URLs and secrets are validated where an agent is added.
+import { TASK_NAME } from '@fleetline/protocol'
 import { z } from 'zod'
+
+export const agentName = z.string().regex(TASK_NAME, 'is no name of an agent')
 
 export const agentParams = z.object({ agent: z.string() })
 

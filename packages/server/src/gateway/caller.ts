@@ -1,10 +1,15 @@
 // What a route of the port for applications declares and asks of its caller.
 import { Bug } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
-import type { TenantScope } from '../identity/scopes.ts'
+import type { Right, TenantScope } from '../identity/scopes.ts'
 
 export function accessWith<Needed extends TenantScope>(scope: Needed) {
   return { audience: 'key', tenant: 'caller', scope } as const
+}
+
+/** For keys with the scope, and for users whose token has the right. */
+export function openToUsers<Needed extends TenantScope>(scope: Needed, right: Right) {
+  return { audience: 'client', tenant: 'caller', scope, right } as const
 }
 
 /** The number of the caller's tenant. */

@@ -4,7 +4,7 @@ import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { MemberChange } from '../session/members.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { accessWith } from './caller.ts'
+import { accessWith, openToUsers } from './caller.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import { memberParams, memberSchema, membersSchema, sessionParams } from './session-schemas.ts'
 
@@ -16,7 +16,7 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
       method: 'GET',
       path: '/v1/sessions/:session/members',
       summary: 'Lists the members of a session.',
-      access: accessWith('sessions:read'),
+      access: openToUsers('sessions:read', 'read'),
       params: sessionParams,
       answers: { 200: { means: 'All members, in the order of their ids.', json: membersSchema } },
       handle: async ({ principal, params }) => {

@@ -11,14 +11,16 @@ import {
 import type { SentEvent, Listener } from '../door/events.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
+import type { Principal } from '../identity/principal.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import { draftOf } from '../session/draft.ts'
 import type { ToldFrame } from '../session/follow.ts'
 import type { Appended } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { accessWith } from './caller.ts'
+import { openToUsers } from './caller.ts'
 import { formatCursor } from './cursor.ts'
+import { frameFor, itemsFor } from './seen.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import {
   ackSchema,
@@ -56,7 +58,7 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
     path: '/v1/sessions/:session/messages',
     summary:
       "Appends a message. A message that is sent again with the same id is stored once and keeps its seq. In a session with an agent, a turn replies to a user's message, unless `reply` is false.",
-    access: accessWith('sessions:write'),
+    access: openToUsers('sessions:write', 'send'),
     params: sessionParams,
     body: sendSchema,
     answers: {
@@ -67,9 +69,10 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
     },
     handle: async ({ principal, params, body }) => {
       const message = messageOf(body, mintId)
+      const author = authorOf(principal, message, body.author)
       const appended = await sessions.append({
         ...(await keyOf(principal, params.session)),
-        draft: draftOf({ ...message, author: authorOf(message, body.author) }),
+        draft: draftOf({ ...message, author }),
         ...(body.ifHead === undefined ? {} : { ifHead: body.ifHead }),
         asks: message.role === 'user' && body.reply !== false,
       })
@@ -84,7 +87,7 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
     path: '/v1/sessions/:session/messages',
     summary:
       'Reads a page of the log, in order: the messages after `after`, or before `before`; with neither, the last ones. A page of large messages is shorter than `limit`.',
-    access: accessWith('sessions:read'),
+    access: openToUsers('sessions:read', 'read'),
     params: sessionParams,
     query: pageQuery,
     answers: { 200: { means: 'The messages, and the last seq of the session.', json: pageSchema } },
@@ -94,18 +97,18 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
       const page = await sessions.read(await keyOf(principal, params.session), range)
       if (!page) throw notFound()
       const { items, head } = page
-      return { status: 200, body: { items, head } }
+      return { status: 200, body: { items: itemsFor(principal, items), head } }
     },
   })
 }
 
-function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
+function eventsRoute({ sessions, keyOf, maySee, cell }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/sessions/:session/events',
     summary:
       'Follows the session as server-sent events: the messages after `after`, then new ones; also the live turn, the chunks of its reply, and how turns ended (from `epoch` on, if given). To resume without a gap, send the id of the last event as `Last-Event-ID`.',
-    access: accessWith('sessions:read'),
+    access: openToUsers('sessions:read', 'read'),
     params: sessionParams,
     query: eventsQuery,
     headers: eventsHeaders,
@@ -118,10 +121,13 @@ function eventsRoute({ sessions, keyOf, cell }: Deps): Route {
       if (!following) throw notFound()
       const session = formatId('session', cell, key.session)
       const eventOf = ({ frame, at }: ToldFrame): SentEvent => {
-        const data = { ...frame, session }
+        const data = { ...frameFor(principal, frame), session }
         return { id: formatCursor(at), data }
       }
-      return { status: 200, body: (listener: Listener) => mapped(following(listener), eventOf) }
+      const recheck = async () => {
+        if (!(await maySee(principal, key))) throw notFound()
+      }
+      return { status: 200, body: (listener: Listener) => mapped(following(listener), eventOf), recheck }
     },
   })
 }
@@ -130,7 +136,12 @@ async function* mapped<In, Out>(source: AsyncIterable<In>, change: (one: In) => 
   for await (const one of source) yield change(one)
 }
 
-function authorOf({ role }: Message, id: string | undefined): Author {
+/** A user writes as itself, whatever the body says. A key may write as anybody. */
+function authorOf(principal: Principal | null, { role }: Message, named: string | undefined): Author {
+  const user = principal?.user
+  if (user && role !== 'user')
+    throw new Rejected('forbidden', 'body.message.role: a user sends messages of the role user')
+  const id = user ? user.id : named
   return { kind: AUTHOR_KINDS[role], ...(id === undefined ? {} : { id }) }
 }
 

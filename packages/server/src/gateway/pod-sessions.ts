@@ -1,10 +1,8 @@
-// Sessions for a program that has the pod in its own process. Each call runs the handler of an HTTP route, with the same
-// validation, so that both behave alike. Errors are the library's own, with a `code` and a `status`.
+// Sessions for a program that has the pod in its own process.
 import type { Ack, Frame, Metadata, Page, Part, Role, Session, StopAck, Turn } from '@fleetline/protocol'
 import type { Events } from '../door/events.ts'
-import { nameOf, parserOf, type Route } from '../door/route.ts'
-import { Bug, kindOf, Rejected, Retry } from '../errors.ts'
-import type { Principal } from '../identity/principal.ts'
+import { kindOf, Retry, type Rejected } from '../errors.ts'
+import type { RouteCaller } from './in-process.ts'
 
 export type PodSessions = {
   /** If the alias is taken, resolves to the session that has it. */
@@ -24,7 +22,13 @@ export type PodSessions = {
    *  too slow gets a `Retry`. */
   follow(session: string, options?: FollowOptions): AsyncIterable<Frame>
 }
-type NewSession = { readonly alias?: string; readonly title?: string; readonly agent?: string }
+type NewSession = {
+  readonly alias?: string
+  readonly title?: string
+  readonly agent?: string
+  /** Ids of users. */
+  readonly members?: readonly string[]
+}
 type NewMessage = {
   readonly id?: string
   readonly role?: Role
@@ -41,30 +45,14 @@ type SendOptions = {
 }
 type ReadRange = { readonly after?: number; readonly before?: number; readonly limit?: number }
 type FollowOptions = { readonly after?: number; readonly epoch?: number; readonly signal?: AbortSignal }
-type Input = { readonly params?: object; readonly query?: object; readonly body?: object }
 
 type Deps = {
-  readonly routes: readonly Route[]
-  readonly principal: () => Promise<Principal>
+  readonly call: RouteCaller
   /** Aborted when the pod stops: followers end. */
   readonly stopping: AbortSignal
 }
 
-export function createPodSessions({ routes, principal, stopping }: Deps): PodSessions {
-  const byName = new Map(routes.map((route) => [nameOf(route), route]))
-  const call = async <Body>(name: string, input: Input): Promise<Body> => {
-    const route = byName.get(name)
-    if (!route) throw new Bug(`There is no route ${name}`)
-    const { body } = await (route.handle as (call: object) => ReturnType<Route['handle']>)({
-      principal: await principal(),
-      requestId: 'in-process',
-      params: parsed(route.params, 'params', input.params ?? {}),
-      query: parsed(route.query, 'query', texts(input.query ?? {})),
-      headers: {},
-      body: parsed(route.body, 'body', asJson(input.body ?? {})),
-    })
-    return body as Body
-  }
+export function createPodSessions({ call, stopping }: Deps): PodSessions {
   return {
     create: (wanted = {}) => call('POST /v1/sessions', { body: wanted }),
     get: (session) => orUndefined(call<Session>('GET /v1/sessions/:session', { params: { session } })),
@@ -99,28 +87,6 @@ export function createPodSessions({ routes, principal, stopping }: Deps): PodSes
       }
     },
   }
-}
-
-function parsed(schema: Route['body'], part: string, value: object): unknown {
-  if (!schema) return undefined
-  const result = parserOf(schema, part)(value)
-  if ('error' in result) throw result.error
-  return result.value
-}
-
-/** Converts a body as if it had come over HTTP. */
-function asJson(body: object): object {
-  try {
-    return JSON.parse(JSON.stringify(body)) as object
-  } catch (cause) {
-    throw new Rejected('invalid', 'A message must be JSON', { cause })
-  }
-}
-
-/** Converts values to text, as in the query string of a URL. */
-function texts(query: object): Record<string, string> {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(given.map(([name, value]) => [name, String(value)]))
 }
 
 async function orUndefined<Value>(found: Promise<Value>): Promise<Value | undefined> {

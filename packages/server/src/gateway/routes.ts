@@ -2,6 +2,9 @@
 import type { Agents } from '../agent/agents.ts'
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
+import type { Cuts } from '../identity/cuts.ts'
+import type { Tenants } from '../identity/tenants.ts'
+import type { Tokens } from '../identity/tokens.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -11,7 +14,9 @@ import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
 import { createSessionKeys } from './session-key.ts'
 import { sessionRoutes } from './session-routes.ts'
+import { tenantRoutes } from './tenant-routes.ts'
 import { taskRoutes } from './task-routes.ts'
+import { tokenRoutes } from './token-routes.ts'
 import { turnRoutes } from './turn-routes.ts'
 
 type Deps = {
@@ -19,6 +24,9 @@ type Deps = {
   readonly sessions: Sessions
   readonly agents: Agents
   readonly tasks: Tasks
+  readonly tokens: Tokens
+  readonly cuts: Cuts
+  readonly tenants: Tenants
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
@@ -27,7 +35,7 @@ type Deps = {
 export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
   const keyed = { ...deps, ...createSessionKeys(deps) }
   const ofSessions = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
-  const others = [...agentRoutes(keyed), ...taskRoutes(keyed)]
+  const others = [...agentRoutes(keyed), ...tenantRoutes(keyed), ...taskRoutes(keyed), ...tokenRoutes(keyed)]
   const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
   const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release
   return withOpenapi(routes, { title: 'Fleetline, for applications', version, access })

@@ -1,5 +1,6 @@
-// Finds the session that a request names by id or alias, and the caller's tenant. A session of another tenant gets the same
-// answer as one that does not exist: identical bytes, except for the request id. Every such answer comes from `notFound`.
+// Finds the session that a request names by id or alias, for a caller that may see it: any session of its tenant for a key; for
+// a user, the sessions of which it is a member and, if its token names sessions, only those (S3). All others get the same
+// answer as a session that does not exist: identical bytes, except for the request id. Every such answer comes from `notFound`.
 import { parseId, SESSION_ALIAS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
@@ -9,10 +10,12 @@ import { tenantOf } from './caller.ts'
 
 export type SessionKeys = {
   readonly keyOf: (principal: Principal | null, idOrAlias: string) => Promise<SessionKey>
+  /** Whether the caller may see this session of its tenant. */
+  readonly maySee: (principal: Principal | null, key: SessionKey) => Promise<boolean>
 }
 
 type Deps = {
-  readonly sessions: Pick<Sessions, 'named'>
+  readonly sessions: Pick<Sessions, 'named' | 'isMember'>
   readonly cell: number
 }
 
@@ -22,11 +25,17 @@ export function createSessionKeys({ sessions, cell }: Deps): SessionKeys {
     if (id) return id.cell === cell ? id.uuid : undefined
     return SESSION_ALIAS.test(text) ? sessions.named(tenant, text) : undefined
   }
+  const maySee = async (principal: Principal | null, key: SessionKey) => {
+    const user = principal?.user
+    if (!user) return true
+    return user.sessions?.has(key.session) !== false && sessions.isMember(key, user.id)
+  }
   return {
+    maySee,
     keyOf: async (principal, text) => {
       const tenant = tenantOf(principal)
       const session = await uuidOf(tenant, text)
-      if (session === undefined) throw notFound()
+      if (session === undefined || !(await maySee(principal, { tenant, session }))) throw notFound()
       return { tenant, session }
     },
   }

@@ -1,10 +1,14 @@
 // Routes for sessions: create one, list them, get one. Messages: message-routes.ts.
 import type { Session } from '@fleetline/protocol'
+import type { z } from 'zod'
 import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
+import type { Principal } from '../identity/principal.ts'
+import type { Tenants } from '../identity/tenants.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { accessWith, tenantOf } from './caller.ts'
+import { noSuchAgent } from './agent-routes.ts'
+import { accessWith, openToUsers, tenantOf } from './caller.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import {
   newSessionSchema,
@@ -17,16 +21,19 @@ import {
 type Deps = SessionKeys & {
   readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'>
   readonly agents: Pick<Agents, 'has'>
+  readonly tenants: Pick<Tenants, 'defaultAgent'>
 }
+type NewSession = z.infer<typeof newSessionSchema>
 
-export function sessionRoutes({ sessions, agents, keyOf }: Deps): Route[] {
+export function sessionRoutes(deps: Deps): Route[] {
+  const { sessions, agents, tenants, keyOf } = deps
   return [
     route({
       method: 'POST',
       path: '/v1/sessions',
       summary:
-        "Creates a session. With an agent, users' messages get a reply; without one, the session is a plain log. You can use the alias instead of the id. If a session with this alias and agent exists, it is returned.",
-      access: accessWith('sessions:write'),
+        "Creates a session. With an agent, users' messages get a reply; without one, the session is a plain log. You can use the alias instead of the id. If a session with this alias and agent exists, it is returned. A user becomes the member of a session with the tenant's default agent, and may give it a title.",
+      access: openToUsers('sessions:write', 'create'),
       body: newSessionSchema,
       answers: {
         200: { means: 'A session with this alias exists.', json: sessionSchema },
@@ -34,16 +41,14 @@ export function sessionRoutes({ sessions, agents, keyOf }: Deps): Route[] {
       },
       handle: async ({ principal, body }) => {
         const tenant = tenantOf(principal)
-        if (body.agent !== null && !(await agents.has(tenant, body.agent)))
-          throw new Rejected(
-            'invalid',
-            `body.agent: there is no agent ${body.agent}. Start a pod whose app exports this agent, or add its URL: fleetline agents add ${body.agent} URL`,
-          )
-        const { session, isNew } = await sessions.create(tenant, body)
-        if (session.agent !== body.agent)
+        const wanted = await wantedBy(principal, body, () => tenants.defaultAgent(tenant))
+        if (wanted.agent !== null && !(await agents.has(tenant, wanted.agent)))
+          throw principal?.user ? noDefault() : noSuchAgent('body.agent', wanted.agent)
+        const { session, isNew } = await sessions.create(tenant, wanted)
+        if (session.agent !== wanted.agent)
           throw new Rejected(
             'conflict',
-            `The alias "${body.alias}" belongs to session ${session.session}, which has ${agentOf(session)}. Choose another alias, or use that session.`,
+            `The alias "${wanted.alias}" belongs to session ${session.session}, which has ${agentOf(session)}. Choose another alias, or use that session.`,
           )
         return { status: isNew ? 201 : 200, body: session }
       },
@@ -67,7 +72,7 @@ export function sessionRoutes({ sessions, agents, keyOf }: Deps): Route[] {
       method: 'GET',
       path: '/v1/sessions/:session',
       summary: 'Shows a session.',
-      access: accessWith('sessions:read'),
+      access: openToUsers('sessions:read', 'read'),
       params: sessionParams,
       answers: { 200: { means: 'The session.', json: sessionSchema } },
       handle: async ({ principal, params }) => {
@@ -77,6 +82,32 @@ export function sessionRoutes({ sessions, agents, keyOf }: Deps): Route[] {
       },
     }),
   ]
+}
+
+/** A user chooses the title and nothing else: aliases, agents and members are the application's. */
+async function wantedBy(
+  principal: Principal | null,
+  body: NewSession,
+  defaultAgent: () => Promise<string | null>,
+): Promise<NewSession> {
+  const user = principal?.user
+  if (!user) return body
+  const { alias, title, agent: named, members } = body
+  if (alias !== null || named !== null || members.length > 0)
+    throw new Rejected(
+      'forbidden',
+      'A user may choose the title of a session, not its alias, agent or members',
+    )
+  const agent = await defaultAgent()
+  if (agent === null) throw noDefault()
+  return { alias, title, agent, members: [user.id] }
+}
+
+function noDefault(): Rejected {
+  return new Rejected(
+    'conflict',
+    'No agent answers in sessions that users create. An administrator can name one: fleetline agents default NAME',
+  )
 }
 
 function agentOf({ agent }: Session): string {

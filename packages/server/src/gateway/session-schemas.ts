@@ -8,11 +8,11 @@ import {
   SESSION_ALIAS,
   SESSION_LIMITS,
   SESSION_STATES,
-  TASK_NAME,
   type Message,
 } from '@fleetline/protocol'
 import { z } from 'zod'
 import { Rejected } from '../errors.ts'
+import { agentName } from './agent-schemas.ts'
 import { cursor } from './cursor.ts'
 import { limit, whole } from './query.ts'
 import { turnSchema } from './turn-schemas.ts'
@@ -26,7 +26,7 @@ function line(maxLength: number) {
     .refine((text) => text.isWellFormed() && !/\p{Cc}/u.test(text), 'holds a control character')
 }
 
-const userId = line(SESSION_LIMITS.userIdLength)
+export const userId = line(SESSION_LIMITS.userIdLength)
 
 export const sessionParams = z.object({ session: z.string() })
 export const memberParams = z.object({ session: z.string(), user: userId })
@@ -34,7 +34,7 @@ export const memberParams = z.object({ session: z.string(), user: userId })
 export const newSessionSchema = z.object({
   alias: z.string().regex(SESSION_ALIAS, '1 to 128 of A-Z a-z 0-9 . _ : @ -, no id').nullable().default(null),
   title: line(SESSION_LIMITS.titleLength).nullable().default(null),
-  agent: z.string().regex(TASK_NAME, 'is no name of an agent').nullable().default(null),
+  agent: agentName.nullable().default(null),
   members: z.array(userId).max(SESSION_LIMITS.members).default([]),
 })
 
@@ -138,6 +138,7 @@ export const frameSchema = z.discriminatedUnion('type', [
     count: z.int(),
     chunks: z.array(z.looseObject({ type: z.string() })),
   }),
+  z.object({ type: z.literal('ended'), code: z.string(), text: z.string() }),
 ])
 
 /** Completes the message that was sent. Rejects a message that cannot be stored before it joins a batch (S15). */

@@ -4,7 +4,8 @@ import { z } from 'zod'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { accessWith, tenantOf } from './caller.ts'
+import { openToUsers, tenantOf } from './caller.ts'
+import { turnFor } from './seen.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import { sessionParams } from './session-schemas.ts'
 import { stopAckSchema, stopSchema, turnSchema } from './turn-schemas.ts'
@@ -20,18 +21,21 @@ export function turnRoutes(deps: Deps): Route[] {
   return [getRoute(deps), stopRoute(deps)]
 }
 
-function getRoute({ sessions }: Deps): Route {
+function getRoute({ sessions, maySee }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/turns/:turn',
     summary: 'Shows a turn: its state, the pod that runs it, and how it ended.',
-    access: accessWith('sessions:read'),
+    access: openToUsers('sessions:read', 'read'),
     params: z.object({ turn: z.string() }),
     answers: { 200: { means: 'The turn.', json: turnSchema } },
     handle: async ({ principal, params }) => {
-      const turn = await sessions.findTurn(tenantOf(principal), params.turn)
-      if (!turn) throw new Rejected('not_found', 'There is no such turn, or it is not yours.')
-      return { status: 200, body: turn }
+      const tenant = tenantOf(principal)
+      const turn = await sessions.findTurn(tenant, params.turn)
+      const session = turn && parseId('session', turn.session)?.uuid
+      if (!session || !(await maySee(principal, { tenant, session })))
+        throw new Rejected('not_found', 'There is no such turn, or it is not yours.')
+      return { status: 200, body: turnFor(principal, turn) }
     },
   })
 }
@@ -42,7 +46,7 @@ function stopRoute({ keyOf, sessions, cell }: Deps): Route {
     path: '/v1/sessions/:session/stop',
     summary:
       'Stops this turn on whichever pod it runs, if it is still the live one. What the agent has said so far is stored, and nothing after that. A repeated request gets the same response.',
-    access: accessWith('sessions:write'),
+    access: openToUsers('sessions:write', 'stop'),
     params: sessionParams,
     body: stopSchema,
     answers: {

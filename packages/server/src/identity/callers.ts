@@ -1,28 +1,38 @@
 // Finds out who calls, by the `authorization` header. Guarantees:
 //   S6  a key is compared by its digest; a wrong secret takes the same time wherever it is wrong
-//   S9  a pod uses what it has read about a key for at most 2.5 s; a hint makes it read again at once. Streams ask again every
-//       2 s. So a revoked key ends within 5 s
+//   S9  a pod uses what it has read about keys and issuers for at most 2.5 s; a hint makes it read again at once. Streams ask
+//       again every 2 s (`recheck`). So what is revoked ends within 5 s
 // The answers, in the order in which they are checked:
 //
-//   header                      key                                  answer
+//   header                      key or token                         answer
 //   none, from this machine     the pod is insecure                  anybody of the tenant `dev`, or an operator who reads
 //   none                                                             401
-//   not `Bearer` and a key                                           401
+//   not `Bearer` and one word                                        401
 //   a key                       unknown, wrong secret                401, the same text for both
 //   a key                       expired, revoked                     401, which says so: the caller has the secret
 //   a key                       live                                 its tenant and scopes
-//   a key                       PostgreSQL does not answer           503
+//   a token                     not valid (`verify.ts`)              401, which says why
+//   a token                     of a key that has ended, revoked, or 401
+//                               of an issuer that was removed
+//   a token                     valid                                its tenant, user and rights
+//   a key or a token            PostgreSQL does not answer           503
 //   a key, operator's port      PostgreSQL does not answer, and the  its scopes: metrics are needed most in an outage
 //                               key was live in the last 15 minutes
-import { Rejected, Retry } from '../errors.ts'
+import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { Cuts } from './cuts.ts'
 import { idOfKey, isDigestOf } from './key-text.ts'
-import type { Keys, StoredKey } from './keys.ts'
+import type { Keys } from './keys.ts'
+import type { Issuers } from './issuers.ts'
+import { createKnownKeys, type KnownKeys } from './known-keys.ts'
+import { isFromOutside, type OutsideTokens } from './outside-tokens.ts'
 import { ANY_OPERATOR, anyoneOf, type Principal } from './principal.ts'
 import { DEV_TENANT, type Tenants } from './tenants.ts'
+import type { TokenFacts, Tokens } from './tokens.ts'
+import { refusedToken } from './verify.ts'
 
 /** What a request shows of its caller. */
 export type Credentials = {
@@ -30,113 +40,121 @@ export type Credentials = {
   /** It comes from a program or a page of this machine. */
   readonly isLocal: boolean
 }
-type Port = 'gateway' | 'admin'
-export type Callers = Service & {
-  callerOf(credentials: Credentials, port: Port): Promise<Principal>
+/** The callers of one port. */
+export type PortCallers = {
+  callerOf(credentials: Credentials): Promise<Principal>
+  /** Throws if this caller is not let in any more. */
+  recheck(principal: Principal): Promise<void>
 }
+export type Callers = Service & { readonly gateway: PortCallers; readonly admin: PortCallers }
+
 type Deps = {
   readonly keys: Pick<Keys, 'find'>
-  readonly tenants: Pick<Tenants, 'numberOf'>
+  readonly tokens: Pick<Tokens, 'read'>
+  readonly issuers: Pick<Issuers, 'recent' | 'forget'>
+  readonly outside: OutsideTokens
+  readonly cuts: Pick<Cuts, 'isCut'>
+  readonly tenants: Pick<Tenants, 'numberOf' | 'find'>
   readonly hints: Pick<Hints, 'listen'>
   readonly clock: Clock
   readonly metrics: Metrics
   /** Callers of this machine need no key. */
   readonly isInsecure: boolean
 }
+type Around = Deps & { readonly known: KnownKeys }
 
 export const KEYS_TOPIC = 'keys'
+const OUTAGE_MS = 15 * 60_000
 const NO_SECRET = new Uint8Array(32)
-const HOW = 'Send an API key: authorization: Bearer fl_…'
-const UNKNOWN = 'There is no such key, or its secret is wrong'
+const HOW = 'Send an API key or a token: authorization: Bearer …'
+const UNKNOWN = `There is no such key, or its secret is wrong. ${HOW}`
 
-export function createCallers({ keys, tenants, hints, clock, metrics, isInsecure }: Deps): Callers {
-  const known = createKnownKeys(keys, clock)
-  const refuse = (reason: string, text: string): Rejected => {
-    metrics.count('logins', { outcome: reason })
-    return new Rejected('unauthenticated', text)
+export function createCallers(deps: Deps): Callers {
+  const { hints, tenants, isInsecure, issuers, clock, metrics } = deps
+  const around = { ...deps, known: createKnownKeys(deps.keys, clock) }
+  const anybody = async () => anyoneOf(await tenants.numberOf(DEV_TENANT))
+  const counted = async <T>(work: Promise<T>): Promise<T> => {
+    try {
+      const found = await work
+      metrics.count('logins', { outcome: 'done' })
+      return found
+    } catch (error) {
+      if (error instanceof Rejected) metrics.count('logins', { outcome: String(error.fields['reason']) })
+      throw error
+    }
   }
-  const byKey = async (text: string, port: Port): Promise<Principal> => {
-    const id = idOfKey(text)
-    const stored = id === undefined ? undefined : await known.find(id, port)
-    const isRight = isDigestOf(stored?.digest ?? NO_SECRET, text)
-    if (!stored || !isRight) throw refuse('unknown', `${UNKNOWN}. ${HOW}`)
-    const said = `The key ${stored.id}`
-    if (stored.isRevoked) throw refuse('revoked', `${said} was revoked. Use another one`)
-    if (clock.monotonicMs() >= stored.endMs)
-      throw refuse('expired', `${said} expired at ${stored.expiresAt.toISOString()}. Use another one`)
-    metrics.count('logins', { outcome: 'done' })
-    return { tenant: stored.tenant, scopes: new Set(stored.scopes), key: stored.id }
-  }
+  const port = (outageMs: number, nobody: () => Promise<Principal>): PortCallers => ({
+    callerOf: async ({ authorization, isLocal }) =>
+      authorization === undefined && isInsecure && isLocal
+        ? nobody()
+        : counted(callerBy(around, authorization, outageMs)),
+    recheck: (principal) => recheck(around, principal, outageMs),
+  })
   let unlisten = () => undefined as void
   return {
     name: 'callers',
     start: async () => {
-      unlisten = hints.listen(KEYS_TOPIC, (source) => source !== 'poll' && known.forget())
+      unlisten = hints.listen(KEYS_TOPIC, (source) => {
+        if (source === 'poll') return
+        around.known.forget()
+        issuers.forget()
+      })
     },
     stop: async () => unlisten(),
-    callerOf: async ({ authorization, isLocal }, port) => {
-      if (authorization === undefined) {
-        if (!isInsecure || !isLocal) throw refuse('missing', `This request names no key. ${HOW}`)
-        return port === 'admin' ? ANY_OPERATOR : anyoneOf(await tenants.numberOf(DEV_TENANT))
-      }
-      const [scheme = '', text = '', ...rest] = authorization.split(' ')
-      if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
-        throw refuse('malformed', `The authorization header is not well formed. ${HOW}`)
-      return byKey(text, port)
-    },
+    gateway: port(0, anybody),
+    admin: port(OUTAGE_MS, async () => ANY_OPERATOR),
   }
 }
 
-type KnownKey = StoredKey & {
-  /** When it was asked for, and when it expires, by the pod's monotonic clock. */
-  readonly askedMs: number
-  readonly endMs: number
+async function callerBy(around: Around, header: string | undefined, outageMs: number): Promise<Principal> {
+  if (header === undefined) throw refused('missing', `This request names no key. ${HOW}`)
+  const [scheme = '', text = '', ...rest] = header.split(' ')
+  if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
+    throw refused('malformed', `The authorization header is not well formed. ${HOW}`)
+  return text.includes('.') ? userBy(around, text) : keyBy(around, text, outageMs)
 }
 
-const KEPT_MS = 2_500
-const OLDEST_MS = 5_000 // a read may have taken long
-const OUTAGE_MS = 15 * 60_000
-const MOST_KEYS = 10_000
+async function keyBy({ known }: Around, text: string, outageMs: number): Promise<Principal> {
+  const id = idOfKey(text)
+  const stored = id === undefined ? undefined : await known.find(id, outageMs)
+  const isRight = isDigestOf(stored?.digest ?? NO_SECRET, text)
+  if (!stored || !isRight) throw refused('unknown', UNKNOWN)
+  const fault = known.faultOf(stored)
+  if (fault) throw refused(fault.reason, fault.text)
+  return { tenant: stored.tenant, scopes: new Set(stored.scopes), key: stored.id }
+}
 
-/** What this pod has read about keys. Keys that were not found are not kept: one that is created now works at once. */
-function createKnownKeys({ find }: Pick<Keys, 'find'>, clock: Clock) {
-  const reading = new Map<string, { readonly askedMs: number; readonly key: Promise<KnownKey | undefined> }>()
-  const last = new Map<string, KnownKey>()
-  const isFresh = ({ askedMs }: { readonly askedMs: number }, ms = KEPT_MS) =>
-    clock.monotonicMs() < askedMs + ms
-  const read = async (id: string, askedMs: number): Promise<KnownKey | undefined> => {
-    const row = await find(id)
-    if (last.size >= MOST_KEYS) last.clear()
-    if (!row) last.delete(id)
-    const key = row && { ...row, askedMs, endMs: askedMs + row.leftMs }
-    if (key) last.set(id, key)
-    return key
-  }
-  const ask = (id: string): Promise<KnownKey | undefined> => {
-    const before = reading.get(id)
-    if (before && isFresh(before)) return before.key
-    if (reading.size >= MOST_KEYS) reading.clear()
-    const askedMs = clock.monotonicMs()
-    const entry = { askedMs, key: read(id, askedMs) }
-    reading.set(id, entry)
-    const drop = () => reading.get(id) === entry && reading.delete(id)
-    entry.key.then((key) => key ?? drop(), drop)
-    return entry.key
-  }
-  return {
-    find: async (id: string, port: Port): Promise<KnownKey | undefined> => {
-      try {
-        const key = await ask(id)
-        if (key && !isFresh(key, OLDEST_MS)) throw new Retry('unavailable', 'The key was read too slowly')
-        return key
-      } catch (error) {
-        const before = last.get(id)
-        const isOutage = port === 'admin' && error instanceof Retry && before && isFresh(before, OUTAGE_MS)
-        if (isOutage) return before
-        throw error
-      }
-    },
-    /** Reads every key again when it is used next. */
-    forget: () => reading.clear(),
-  }
+async function userBy(around: Around, token: string): Promise<Principal> {
+  const facts = isFromOutside(token)
+    ? { ...(await around.outside.read(token)), key: null }
+    : await ownFacts(around, await around.tokens.read(token))
+  const principal = { ...facts, scopes: NO_SCOPES }
+  await recheck(around, principal, 0)
+  return principal
+}
+
+async function ownFacts({ tenants }: Around, { tenant: name, ...facts }: TokenFacts) {
+  const tenant = await tenants.find(name)
+  if (tenant === undefined) throw refusedToken('audience', 'The token is for a tenant that is not here')
+  return { ...facts, tenant }
+}
+const NO_SCOPES: Principal['scopes'] = new Set()
+
+async function recheck(around: Around, { key, user, tenant }: Principal, outageMs: number): Promise<void> {
+  const { known, cuts, issuers, clock } = around
+  if (user && clock.now() >= user.endMs) throw refusedToken('expired')
+  const minted = user ? 'The token was minted with a key that has ended. ' : ''
+  const stored = key === null ? undefined : await known.find(key, outageMs)
+  if (key !== null && !stored) throw refused('unknown', minted + UNKNOWN)
+  const fault = stored && known.faultOf(stored)
+  if (fault) throw refused(fault.reason, minted + fault.text)
+  if (!user || tenant === null) return
+  if (user.issuer !== undefined && !(await issuers.recent()).has(user.issuer))
+    throw refused('revoked', 'Tokens of this issuer are not accepted any more')
+  if (await cuts.isCut(tenant, user.id, user.issuedMs))
+    throw refused('revoked', 'The token was revoked, with all tokens of its user. Get a new one')
+}
+
+function refused(reason: string, text: string): Rejected {
+  return new Rejected('unauthenticated', text, { fields: { reason } })
 }

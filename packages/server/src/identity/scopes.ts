@@ -1,4 +1,4 @@
-// What a key may do. Each route declares the scope that it needs (S2). A key has scopes of a tenant or of an operator, never of
+// What a key or a user's token may do. Each route declares what it needs (S2). A key has scopes of a tenant or of an operator, never of
 // both, so no key of a tenant opens the operator's port.
 
 /** For keys of a tenant. */
@@ -8,15 +8,17 @@ export const TENANT_SCOPES = {
     'creates sessions, sends messages as anybody, changes members, stops turns; an answer shows what it changed',
   'tasks:read': 'reads tasks, with their inputs and results',
   'tasks:write': 'enqueues and retries tasks; a retry shows the task',
-  'agents:read': 'lists agents behind URLs',
-  'agents:write': 'adds and removes agents, and so decides where conversations are sent',
+  'agents:read': 'lists agents behind URLs, and shows the default agent',
+  'agents:write':
+    'adds and removes agents and names the default agent, and so decides where conversations are sent',
+  'tokens:mint': 'mints tokens for users and revokes them; a token reads and writes the sessions of its user',
 } as const
 
 /** For keys of operators, which belong to no tenant. */
 export const OPERATOR_SCOPES = {
   operate: "opens the operator's port, and reads its metrics; every operator's key has it",
   'admin:read': 'reads pods, machines, downstreams, tenants and keys',
-  'admin:write': 'creates tenants, creates and revokes keys',
+  'admin:write': 'creates tenants, keys and issuers, and so may act as anybody',
 } as const
 
 export type TenantScope = keyof typeof TENANT_SCOPES
@@ -26,10 +28,22 @@ export type Scope = TenantScope | OperatorScope
 /** Scopes of a new key, if the caller names none. */
 export const USUAL_SCOPES: { readonly tenant: readonly TenantScope[]; readonly operator: readonly Scope[] } =
   {
-    tenant: ['sessions:read', 'sessions:write'],
+    tenant: ['sessions:read', 'sessions:write', 'tokens:mint'],
     operator: ['operate', 'admin:read'],
   }
 
 export function isScopeOf(owner: 'tenant' | 'operator', text: string): text is Scope {
   return Object.hasOwn(owner === 'tenant' ? TENANT_SCOPES : OPERATOR_SCOPES, text)
 }
+
+/** What a token lets its user do, in the sessions of which the user is a member. */
+export const RIGHTS = {
+  read: 'reads and follows sessions',
+  send: 'sends messages in the name of its user',
+  stop: 'stops turns',
+  create: "creates sessions with the tenant's default agent, and becomes their member",
+} as const
+export type Right = keyof typeof RIGHTS
+export const ALL_RIGHTS = Object.keys(RIGHTS) as [Right, ...Right[]]
+/** Rights of a new token, if the caller names none. */
+export const USUAL_RIGHTS: Right[] = ['read', 'send', 'stop']

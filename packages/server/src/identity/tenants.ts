@@ -13,7 +13,13 @@ export const TENANT_RULE = '1 to 63 lower-case letters, digits and dashes, no da
 export type Tenant = { readonly name: string; readonly createdAt: string }
 
 export type Tenants = {
+  /** Throws if there is no such tenant. */
   numberOf(name: string): Promise<number>
+  find(name: string): Promise<number | undefined>
+  nameOf(number: number): Promise<string>
+  /** Answers in sessions that users create. Null: they cannot create any. */
+  defaultAgent(number: number): Promise<string | null>
+  setDefaultAgent(number: number, agent: string | null): Promise<void>
   /** Creates a tenant, or returns the one with this name. */
   create(name: string): Promise<Tenant & { readonly isNew: boolean }>
   /** In the order of their names, after `after`; at most a page. */
@@ -23,6 +29,9 @@ export type Tenants = {
 const PAGE = 1_000
 
 const NUMBER = 'select id from fleetline.tenants where name = $1'
+const NAME = 'select name from fleetline.tenants where id = $1'
+const AGENT = 'select default_agent as agent from fleetline.tenants where id = $1'
+const SET_AGENT = 'update fleetline.tenants set default_agent = $2 where id = $1'
 
 const CREATE = 'insert into fleetline.tenants (name) values ($1) on conflict (name) do nothing returning id'
 const FIND = 'select name, created_at from fleetline.tenants where name = $1'
@@ -32,18 +41,35 @@ const LIST = `select name, created_at from fleetline.tenants where name > $1 ord
 type TenantRow = { readonly name: string; readonly created_at: Date }
 
 export function createTenants({ database }: { readonly database: Transactions }): Tenants {
-  const known = new Map<string, number>()
+  const [known, names] = [new Map<string, number>(), new Map<number, string>()]
+  const read = async <Row extends object>(sql: string, values: readonly unknown[]) => {
+    const outcome = await database.transaction((query) => query<Row>(sql, values), { access: 'read' })
+    return valueOf(outcome, 'The tenant cannot be read')[0]
+  }
+  const find = async (name: string) => {
+    const kept = known.get(name)
+    if (kept !== undefined || !TENANT_NAME.test(name)) return kept
+    const number = (await read<{ id: number }>(NUMBER, [name]))?.id
+    if (number !== undefined) known.set(name, number)
+    return number
+  }
   return {
+    find,
     numberOf: async (name) => {
-      const kept = known.get(name)
-      if (kept !== undefined) return kept
-      const outcome = await database.transaction((query) => query<{ id: number }>(NUMBER, [name]), {
-        access: 'read',
-      })
-      const [row] = valueOf(outcome, 'The tenant cannot be read')
-      if (!row) throw new Bug(`There is no tenant ${name}`)
-      known.set(name, row.id)
-      return row.id
+      const number = await find(name)
+      if (number === undefined) throw new Bug(`There is no tenant ${name}`)
+      return number
+    },
+    nameOf: async (number) => {
+      const name = names.get(number) ?? (await read<{ name: string }>(NAME, [number]))?.name
+      if (name === undefined) throw new Bug(`There is no tenant ${number}`)
+      names.set(number, name)
+      return name
+    },
+    defaultAgent: async (number) => (await read<{ agent: string | null }>(AGENT, [number]))?.agent ?? null,
+    setDefaultAgent: async (number, agent) => {
+      const outcome = await database.transaction((query) => query(SET_AGENT, [number, agent]))
+      valueOf(outcome, 'Whether the tenant was changed is not known: change it again')
     },
     create: async (name) => {
       if (!TENANT_NAME.test(name)) throw new Rejected('invalid', `name: use ${TENANT_RULE}`)

@@ -21,6 +21,22 @@ export function keyOrNone(text: string): Uint8Array | null | undefined {
   return /^[A-Za-z0-9+/]{43}=$/.test(text) ? Buffer.from(text, 'base64') : undefined
 }
 
+/** A key that signs tokens. */
+export type TokenKey = { readonly id: string; readonly secret: Uint8Array }
+
+/** `id:secret` pairs, separated by commas; none if the text is empty. */
+export function tokenKeysOf(text: string): readonly TokenKey[] | undefined {
+  const pairs =
+    text === ''
+      ? []
+      : text.split(',').map((pair) => /^\s*([\w-]{1,32}):([A-Za-z0-9+/]{43,}={0,2})\s*$/.exec(pair))
+  const keys = pairs.flatMap((pair) =>
+    pair ? [{ id: pair[1]!, secret: Buffer.from(pair[2]!, 'base64') }] : [],
+  )
+  const isRight = keys.length === pairs.length && keys.every(({ secret }) => secret.length >= 32)
+  return isRight && new Set(keys.map(({ id }) => id)).size === keys.length ? keys : undefined
+}
+
 /** The text of an API key (identity/key-text), with its id as the first group. */
 export const API_KEY = /^fl_(?:live|test)_([0-9A-Za-z]{12})_[0-9A-Za-z]{43}$/
 

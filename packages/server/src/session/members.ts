@@ -2,6 +2,7 @@
 // exceed the limit together.
 import { SESSION_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
+import { createLoader } from '../lib/loader.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { untilCommitted } from '../store/until-committed.ts'
@@ -13,6 +14,7 @@ export type MemberChange = 'done' | 'full' | 'not-found'
 export type Members = {
   /** In the order of their ids. Undefined: there is no such session. */
   readonly members: (key: SessionKey) => Promise<readonly string[] | undefined>
+  readonly isMember: (key: SessionKey, user: string) => Promise<boolean>
   readonly addMember: (key: SessionKey, user: string) => Promise<MemberChange>
   readonly removeMember: (key: SessionKey, user: string) => Promise<MemberChange>
 }
@@ -26,6 +28,14 @@ type Deps = {
 const LIST = `
   select array(select user_id from fleetline.members where tenant = $1 and session = $2 order by user_id) as users
     from fleetline.sessions where tenant = $1 and id = $2`
+
+// The numbers, from 1, of those that are members.
+const AMONG = `
+  select w.n::int as n
+    from unnest($1::int[], $2::uuid[], $3::text[]) with ordinality w (tenant, session, user_id, n)
+   where exists (select from fleetline.members m
+                  where m.tenant = w.tenant and m.session = w.session and m.user_id = w.user_id)`
+const MOST_ASKED = 500
 
 const LOCK = `select from fleetline.sessions where tenant = $1 and id = $2 for no key update`
 
@@ -50,7 +60,12 @@ export function createMembers(deps: Deps): Members {
     })
     return valueOf(outcome, 'Whether the members were changed is not known')
   }
+  const isMember = createLoader<MemberKey, boolean>({
+    most: MOST_ASKED,
+    load: (keys) => areMembers(deps, keys),
+  })
   return {
+    isMember: (key, user) => isMember({ ...key, user }),
     members: async ({ tenant, session }) => {
       const outcome = await deps.database.transaction(
         (query) => query<{ users: string[] }>(LIST, [tenant, session]),
@@ -65,6 +80,21 @@ export function createMembers(deps: Deps): Members {
         return 'done'
       }),
   }
+}
+
+type MemberKey = SessionKey & { readonly user: string }
+
+async function areMembers({ database }: Deps, keys: readonly MemberKey[]): Promise<boolean[]> {
+  const values = [
+    keys.map(({ tenant }) => tenant),
+    keys.map(({ session }) => session),
+    keys.map(({ user }) => user),
+  ]
+  const outcome = await database.transaction((query) => query<{ n: number }>(AMONG, values), {
+    access: 'read',
+  })
+  const found = new Set(valueOf(outcome, 'The members cannot be read').map(({ n }) => n))
+  return keys.map((_, index) => found.has(index + 1))
 }
 
 async function add(query: Query, values: readonly unknown[]): Promise<MemberChange> {

@@ -27,7 +27,7 @@ export const METRICS = {
   logins: {
     kind: 'counter',
     name: 'fleetline_logins_total',
-    help: 'Requests with a key, and requests that need one, by outcome: done, missing, malformed, unknown, expired, revoked.',
+    help: 'Requests with a key or a token, and requests that need one, by outcome: done, missing, malformed, unknown, expired, revoked, early, audience, algorithm, signature.',
     labels: ['outcome'],
   },
   transactions: {

@@ -8,7 +8,13 @@ import type { CommandOptions } from '../../src/cli/command.ts'
 import { KEYS } from '../../src/cli/keys.ts'
 import type { Flags } from '../../src/config.ts'
 import { nameOf, type Route } from '../../src/door/route.ts'
-import { OPERATOR_SCOPES, TENANT_SCOPES, type Scope } from '../../src/identity/scopes.ts'
+import {
+  ALL_RIGHTS,
+  OPERATOR_SCOPES,
+  TENANT_SCOPES,
+  type Right,
+  type Scope,
+} from '../../src/identity/scopes.ts'
 import type { Pod } from '../../src/pod.ts'
 import { valueOf } from '../../src/store/database.ts'
 import { databaseFor } from '../support/database.ts'
@@ -17,14 +23,16 @@ import { podOn } from '../support/pod.ts'
 import { plainRequest } from '../support/route-fields.ts'
 import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
+import { TOKEN_KEYS } from '../support/tokens.ts'
 
-const CLOSED = { allowInsecure: '' }
-const KNOWN = { session: 'a', user: 'a', turn: 'a', agent: 'a', task: 'a', key: 'a' }
+const CLOSED = { allowInsecure: '', tokenKeys: TOKEN_KEYS }
+const KNOWN = { session: 'a', user: 'a', turn: 'a', agent: 'a', task: 'a', key: 'a', issuer: 'a' }
 const ALL = { tenant: Object.keys(TENANT_SCOPES), operator: Object.keys(OPERATOR_SCOPES) }
 
-test('S2: each route answers 401 without a key, 403 without its scope, and lets its scope in', async (t) => {
+test('S2: each route answers 401 to nobody, 403 to a key or a user without its scope or right, and lets in the others', async (t) => {
   const { pod, ports } = await closedPod(t)
   const keyWith = keysOf(pod)
+  const tokenWith = async (rights: readonly Right[]) => (await pod.tokens.mint({ user: 'ada', rights })).token
   const asked = ports.flatMap(({ url, routes }) => routes.map((route) => ({ url, route })))
   const probes: string[] = []
   for (const { url, route } of asked) {
@@ -51,6 +59,12 @@ test('S2: each route answers 401 without a key, 403 without its scope, and lets 
     )
     assert.equal(statuses.otherPort, 403, nameOf(route))
     assert.ok(![401, 403].includes(statuses.own), `${nameOf(route)}: ${statuses.own}`)
+    const lacking =
+      access.audience === 'client' ? ALL_RIGHTS.filter((right) => right !== access.right) : ALL_RIGHTS
+    assert.equal(await statusOf(url, route, await tokenWith(lacking)), 403, `${nameOf(route)}, as a user`)
+    if (access.audience !== 'client') continue
+    const admitted = await statusOf(url, route, await tokenWith([access.right]))
+    assert.ok(![401, 403].includes(admitted), `${nameOf(route)}, as a user: ${admitted}`)
   }
   assert.deepEqual(probes, ['GET /v1/openapi.json', 'GET /livez', 'GET /readyz'])
 })

@@ -4,7 +4,7 @@
 // If you add a field, add it to FIELDS.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import { formatId } from '@fleetline/protocol'
+import { formatId, parseId } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { nameOf, type Route } from '../../src/door/route.ts'
 import { task } from '../../src/index.ts'
@@ -16,6 +16,7 @@ import { podOn } from '../support/pod.ts'
 import { AGENT, everyField, requestWith } from '../support/route-fields.ts'
 import { idOf } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
+import { TOKEN_KEYS } from '../support/tokens.ts'
 import { conversationOn } from '../support/turns.ts'
 
 /** Tables about the fleet, which have no tenant. */
@@ -30,9 +31,9 @@ const OF_THE_FLEET = [
   'tracks',
 ]
 /** Tables whose rows are found by an id that no other tenant has. */
-const BY_ID = ['api_keys', 'task_history', 'tasks']
+const BY_ID = ['api_keys', 'issuers', 'task_history', 'tasks']
 
-test('S1: every table but the fleet’s has a tenant; it comes first in every key, except for tasks and keys', async (t) => {
+test('S1: every table but the fleet’s has a tenant; it comes first in every key, except for tasks, keys and issuers', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const outcome = await database.transaction((query) =>
     query<{ name: string; keys: string[] | null; hasTenant: boolean }>(`
@@ -81,6 +82,7 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'body.turn': ['turn'],
   'body.alias': ['alias'],
   'body.agent': ['agent'],
+  'body.defaultAgent': ['agent'],
   'body.downstream': ['downstream'],
   'body.message.id': ['message'],
   'body.message.parts[].type': 'no id',
@@ -88,6 +90,9 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id'>> = {
   'body.title': 'no id',
   'body.author': 'no id',
   'body.members[]': 'no id',
+  'body.user': 'no id', // the application chooses it
+  'body.sessions[]': ['session', 'alias'],
+  'body.rights[]': 'no id',
   'body.url': 'no id',
   'body.secret': 'no id',
   'body.machine': 'no id',
@@ -137,6 +142,28 @@ test('S3: lists show only what the caller has', async (t) => {
   assert.deepEqual(await listed('/v1/agents'), { agents: [] })
 })
 
+test('S3: for a user, a session without membership is answered like one that does not exist, in any field', async (t) => {
+  const { gateway, kinds, theirs, token } = await twoUsers(t)
+  const before = await theirs()
+  const open = everyField().filter(
+    ({ route, schema }) => route.access.audience === 'client' && mayHoldId(schema),
+  )
+  const asked = []
+  for (const { route, field } of open) {
+    const named = FIELDS[`${nameOf(route)} ${field}`] ?? FIELDS[field] ?? 'no id'
+    for (const kind of named === 'no id' ? [] : named)
+      for (const pair of kinds[kind] ?? []) {
+        const answer = await answerTo(gateway, route, field, pair.theirs, token)
+        const wanted = await answerTo(gateway, route, field, pair.nobodys, token)
+        assert.deepEqual(answer, wanted, `${nameOf(route)} ${field}`)
+        if (field.startsWith('params.')) assert.equal(answer.status, 404, `${nameOf(route)} ${field}`)
+        asked.push(field)
+      }
+  }
+  assert.ok(asked.length >= 14, `${asked.length} pairs`)
+  assert.deepEqual(await theirs(), before)
+})
+
 /** Whether a field may hold an id: numbers, enums and times cannot. */
 function mayHoldId({ type, pattern, format, enum: values }: z.core.JSONSchema.BaseSchema): boolean {
   if (values || format === 'date-time' || String(pattern).startsWith('^\\d')) return false
@@ -180,6 +207,44 @@ async function twoTenants(t: TestContext) {
   }
 }
 
+/** Two users of one tenant: bob has a session with a turn, and so has ada, but her token does not name it. Ada asks. */
+async function twoUsers(t: TestContext) {
+  const { ask, key, run, url } = await conversationOn(t)
+  const asked = await ask('theirs')
+  assert.ok(asked.type === 'stored' && asked.live)
+  const { pod, gateway } = await podOn(t, url, { tokenKeys: TOKEN_KEYS })
+  await call('PUT', `${gateway}/v1/sessions/${idOf(key)}/members/bob`)
+  await run((query) => query(`update fleetline.sessions set alias = 'theirs'`))
+  const unnamed = await makeSession(gateway, { alias: 'unnamed', members: ['ada'] })
+  const own = await makeSession(gateway, { alias: 'own', members: ['ada'] })
+  const { token } = await pod.tokens.mint({ user: 'ada', sessions: [own.session] })
+  const kinds: Partial<Record<Kind, readonly Pair[]>> = {
+    session: [pairOf(idOf(key)), pairOf(unnamed.session)],
+    alias: [
+      { theirs: 'theirs', nobodys: 'nobody' },
+      { theirs: 'unnamed', nobodys: 'nobody' },
+    ],
+    turn: [pairOf(formatId('turn', 0, asked.live.turn))],
+  }
+  const notOwn = parseId('session', own.session)!.uuid
+  const theirs = () =>
+    run(async (query) => {
+      const rows: unknown[] = []
+      for (const [table, column] of SESSION_TABLES)
+        rows.push(
+          await query(`select t::text from fleetline.${table} t where ${column} <> $1 order by 1`, [notOwn]),
+        )
+      return rows
+    })
+  return { gateway, kinds, token, theirs }
+}
+const SESSION_TABLES = [
+  ['sessions', 'id'],
+  ['members', 'session'],
+  ['messages', 'session'],
+  ['turns', 'session'],
+] as const
+
 function pairOf(id: string): Pair {
   return { theirs: id, nobodys: id.replace(/.{6}$/, '000000') }
 }
@@ -207,11 +272,14 @@ async function rowsOf(query: Query, tenant: number): Promise<unknown[]> {
 }
 
 /** Sends a request with this field set. Leaves out ids and times that differ in every answer. */
-async function answerTo(gateway: string, route: Route, field: string, value: string) {
-  const known = { session: (await makeSession(gateway)).session, user: 'ada' }
+async function answerTo(gateway: string, route: Route, field: string, value: string, token?: string) {
+  const session = token === undefined ? (await makeSession(gateway)).session : 'own'
+  const known = { session, user: 'ada' }
   const given = field.startsWith('body.') ? JSON.stringify(value) : encodeURIComponent(value)
   const { path, init } = requestWith(route, field, given, known)
-  const answer = await fetch(`${gateway}${path}`, init)
+  const authorization: Record<string, string> =
+    token === undefined ? {} : { authorization: `Bearer ${token}` }
+  const answer = await fetch(`${gateway}${path}`, { ...init, headers: { ...init.headers, ...authorization } })
   const headers = [...answer.headers].filter(([name]) => name !== 'x-request-id' && name !== 'date')
   const text = (await answer.text())
     .replaceAll(value, 'VALUE')

@@ -13,6 +13,7 @@ import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { everyField, plainRequest, requestWith, type Known } from '../support/route-fields.ts'
 import { saying } from '../support/talk.ts'
+import { TOKEN_KEYS } from '../support/tokens.ts'
 
 const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
 
@@ -119,7 +120,8 @@ test('S15 S18 S21: hostile values in any field of any route never cause a 5xx, a
 /** A pod with a session, a turn and a held task, so that every path has a valid id. */
 async function podWithAll(t: TestContext) {
   const lines: string[] = []
-  const flags = { secretsKey: Buffer.alloc(32, 7).toString('base64'), agentHosts: '127.0.0.1' }
+  const secretsKey = Buffer.alloc(32, 7).toString('base64')
+  const flags = { secretsKey, tokenKeys: TOKEN_KEYS, agentHosts: '127.0.0.1' }
   const { gateway } = await podOn(t, await databaseFor(t), flags, {
     tasks: [task('work', async () => 1), task('waits', async () => hold('for a person'))],
     agents: [agent('bot', () => saying('hello'))],

@@ -4,12 +4,15 @@ import type { Append, Appended } from '../../src/session/place.ts'
 
 type Answered = { readonly status: number; readonly body: Record<string, unknown> }
 
-export async function call(method: string, url: string, body?: unknown): Promise<Answered> {
+export async function call(method: string, url: string, body?: unknown, token?: string): Promise<Answered> {
+  const headers = {
+    ...(body !== undefined && { 'content-type': 'application/json' }),
+    ...(token !== undefined && { authorization: `Bearer ${token}` }),
+  }
   const answer = await fetch(url, {
     method,
-    ...(body === undefined
-      ? {}
-      : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+    headers,
+    ...(body !== undefined && { body: JSON.stringify(body) }),
   })
   return { status: answer.status, body: (await answer.json()) as Record<string, unknown> }
 }

@@ -1,7 +1,7 @@
 // A follower of a session, as an application runs one. It reads server-sent events over fetch and keeps what it received.
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
-import { createAssembler, type Frame, type Item, type Message } from '@fleetline/protocol'
+import { createAssembler, type EndedFrame, type Frame, type Item, type Message } from '@fleetline/protocol'
 import { EventSourceParserStream, type EventSourceMessage } from 'eventsource-parser/stream'
 import { atEnd } from './cleanup.ts'
 import { eventually } from './eventually.ts'
@@ -10,6 +10,8 @@ export type Reader = {
   readonly events: readonly EventSourceMessage[]
   readonly frames: readonly Frame[]
   readonly items: readonly Item[]
+  /** The last event, if it says why the stream ended. */
+  readonly why: () => EndedFrame | undefined
   readonly lastId: () => string | undefined
   /** Cuts the connection. */
   readonly cut: () => void
@@ -31,9 +33,14 @@ export async function readEvents(
   )
   const [events, frames, items] = [[] as EventSourceMessage[], [] as Frame[], [] as Item[]]
   const parsed = answer.body!.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream())
+  let why: EndedFrame | undefined
   const take = async () => {
     for await (const event of parsed) {
-      const frame = JSON.parse(event.data) as Frame
+      const frame = JSON.parse(event.data) as Frame | EndedFrame
+      if (frame.type === 'ended') {
+        why = frame
+        continue
+      }
       events.push(event)
       frames.push(frame)
       if (frame.type === 'messages') items.push(...frame.items)
@@ -44,7 +51,7 @@ export async function readEvents(
     () => false,
   )
   const lastId = () => events.at(-1)?.id
-  return { events, frames, items, lastId, cut: () => cutting.abort(), ended }
+  return { events, frames, items, why: () => why, lastId, cut: () => cutting.abort(), ended }
 }
 
 export async function untilSeq({ items, frames }: Reader, seq: number, how?: 'at least'): Promise<void> {

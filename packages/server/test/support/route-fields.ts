@@ -23,7 +23,11 @@ const BODIES: Readonly<Record<string, object>> = {
   },
   'POST /v1/agents': AGENT,
   'POST /v1/tasks': { machine: 'work' },
+  'PATCH /v1/tenant': { defaultAgent: null },
+  'POST /v1/tokens': { user: 'ada' },
+  'POST /v1/tokens/revoke': { user: 'ada' },
   'POST /v1/tenants': { name: 'own' },
+  'POST /v1/issuers': { name: 'own', tenant: 'dev', issuer: 'https://login.test/', audience: 'chat' },
   'POST /v1/keys': { name: 'own' },
 }
 

@@ -25,7 +25,7 @@ export function typing(commands: readonly Command[], group: string) {
       isTTY: terminal.isTTY ?? false,
     })
     const output = createOutput(sink('out'), sink('err'), terminal.json ?? false)
-    const command = commands.find(({ name }) => name === `${group} ${verb}`)!
+    const command = commands.find(({ name }) => name === `${group} ${verb}`.trim())!
     const { url, flags = { apiUrl: url, operatorUrl: url } } = terminal
     const call = { flags, args, options, output }
     const code = await command.run(call).catch((error: unknown) => output.fail(error))

@@ -10,6 +10,8 @@ import type { HintListener } from '../../src/store/hints.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { manualClock } from '../support/clock.ts'
 
+/** Only its issuer is read here; `tokens.ts` verifies the rest. */
+const OWN = `e30.${Buffer.from('{"iss":"fleetline"}').toString('base64url')}.x`
 const LONG = 365 * 86_400_000
 
 test('S9: a key that is revoked is rejected 2.5 s later without a hint, and at once with one', async () => {
@@ -90,17 +92,44 @@ test('during an outage the operator’s port lets in a key that was live 15 minu
 test('only an insecure pod lets in callers without a key, only from its own machine, and never with a wrong one', async () => {
   const nobody = { authorization: undefined, isLocal: true }
   const [secure, insecure] = [await setUp(), await setUp({ isInsecure: true })]
-  await assert.rejects(secure.callers.callerOf(nobody, 'gateway'), { code: 'unauthenticated' })
-  const caller = await insecure.callers.callerOf(nobody, 'gateway')
+  await assert.rejects(secure.callers.gateway.callerOf(nobody), { code: 'unauthenticated' })
+  const caller = await insecure.callers.gateway.callerOf(nobody)
   assert.equal(caller.tenant, 1)
   assert.ok(!caller.scopes.has('operate'))
-  const operator = await insecure.callers.callerOf(nobody, 'admin')
+  const operator = await insecure.callers.admin.callerOf(nobody)
   assert.equal(operator.tenant, null)
   assert.deepEqual([...operator.scopes], ['operate', 'admin:read'], 'it creates no keys')
   const remote = { authorization: undefined, isLocal: false }
-  await assert.rejects(insecure.callers.callerOf(remote, 'gateway'), { code: 'unauthenticated' })
+  await assert.rejects(insecure.callers.gateway.callerOf(remote), { code: 'unauthenticated' })
   const wrong = { authorization: 'Bearer wrong', isLocal: true }
-  await assert.rejects(insecure.callers.callerOf(wrong, 'gateway'), { code: 'unauthenticated' })
+  await assert.rejects(insecure.callers.gateway.callerOf(wrong), { code: 'unauthenticated' })
+})
+
+test('S9: a token ends when it expires, when its user’s tokens are revoked, and with the key that has minted it', async () => {
+  const { callers, clock, change, cut, askAsUser, hint } = await setUp()
+  const user = await askAsUser()
+  assert.deepEqual([user.tenant, user.user?.id, user.scopes.size], [7, 'ada', 0])
+  const recheck = () => callers.gateway.recheck(user)
+  await recheck()
+  change({ isRevoked: true })
+  hint('hint')
+  await assert.rejects(recheck, {
+    code: 'unauthenticated',
+    message: /minted with a key that has ended.*was revoked/,
+  })
+  await assert.rejects(askAsUser, /was revoked/)
+  change({})
+  hint('hint')
+  await recheck()
+  cut(clock.now() - 1)
+  await recheck()
+  cut(clock.now())
+  await assert.rejects(recheck, { code: 'unauthenticated', message: /revoked, with all tokens of its user/ })
+  cut(0)
+  await clock.advance(59_999)
+  await recheck()
+  await clock.advance(1)
+  await assert.rejects(recheck, { code: 'unauthenticated', message: /has expired/ })
 })
 
 test('S6: a key has 256 random bits of letters and digits behind its id', () => {
@@ -128,6 +157,8 @@ async function setUp({ isInsecure = false } = {}) {
     leftMs: LONG,
   }
   let [stored, reads]: [StoredKey | Error | undefined, number] = [usual, 0]
+  let cutMs = 0
+  const issuedMs = clock.now()
   let [listener, held]: [HintListener, Promise<void>?] = [() => undefined]
   const callers = createCallers({
     keys: {
@@ -140,7 +171,23 @@ async function setUp({ isInsecure = false } = {}) {
         return read
       },
     },
-    tenants: { numberOf: async () => 1 },
+    tokens: {
+      read: async () => ({
+        tenant: 'acme',
+        key: id,
+        user: {
+          id: 'ada',
+          rights: new Set(['read']),
+          sessions: undefined,
+          issuedMs,
+          endMs: issuedMs + 60_000,
+        },
+      }),
+    },
+    issuers: { recent: async () => new Map(), forget: () => undefined },
+    outside: { read: () => assert.fail('it is not from outside') },
+    cuts: { isCut: async (_, __, at) => at <= cutMs },
+    tenants: { numberOf: async () => 1, find: async () => 7 },
     hints: { listen: (_, given) => ((listener = given), () => undefined) },
     clock,
     metrics: createMetrics(),
@@ -161,7 +208,10 @@ async function setUp({ isInsecure = false } = {}) {
     change: (to: Partial<StoredKey> | Error | undefined) => {
       stored = to instanceof Error || to === undefined ? to : { ...usual, ...to }
     },
-    ask: () => callers.callerOf({ authorization: `Bearer ${text}`, isLocal: false }, 'gateway'),
-    askAdmin: () => callers.callerOf({ authorization: `Bearer ${text}`, isLocal: false }, 'admin'),
+    ask: () => callers.gateway.callerOf({ authorization: `Bearer ${text}`, isLocal: false }),
+    askAdmin: () => callers.admin.callerOf({ authorization: `Bearer ${text}`, isLocal: false }),
+    /** A user whose token this key has minted. */
+    askAsUser: () => callers.gateway.callerOf({ authorization: `Bearer ${OWN}`, isLocal: false }),
+    cut: (atMs: number) => void (cutMs = atMs),
   }
 }

@@ -9,6 +9,7 @@ import { refusalSchema } from '../../src/door/refusal.ts'
 import { route, type Route } from '../../src/door/route.ts'
 import { buildServer, createDoor } from '../../src/door/server.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
+import type { PortCallers } from '../../src/identity/callers.ts'
 import type { Principal } from '../../src/identity/principal.ts'
 import type { Scope } from '../../src/identity/scopes.ts'
 import { systemClock } from '../../src/lib/clock.ts'
@@ -65,17 +66,21 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     random: systemRandom(),
     log: createLog({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
     metrics: createMetrics(),
-    callerOf: async () => CALLER,
+    callers: { callerOf: async () => CALLER, recheck: async () => undefined },
     isDraining: () => false,
   }
 }
 
-type Changed = { readonly callerOf?: () => Promise<Principal> }
+type Changed = { readonly callers?: PortCallers }
 
 function ask(routes: readonly Route[], options: object, lines: string[] = [], changed: Changed = {}) {
   const headers = { host: 'localhost:4400', ...('headers' in options ? (options.headers as object) : {}) }
   const server = buildServer({ ...depsOf(routes, lines), ...changed }, new AbortController().signal)
   return server.inject({ ...options, headers })
+}
+
+function callersBy(callerOf: () => Promise<Principal>): Changed {
+  return { callers: { callerOf, recheck: async () => undefined } }
 }
 
 const POST_ECHO = { method: 'POST', url: '/v1/things/one', payload: { text: 'hello' } }
@@ -123,17 +128,17 @@ test('S2: a caller is refused before the body is parsed, and without the scope o
   const broken = { ...POST_ECHO, payload: '{', headers: { 'content-type': 'application/json' } }
   const huge = { ...POST_ECHO, payload: { text: 'x'.repeat(2_000) } }
   for (const options of [broken, huge]) {
-    const answer = await ask([ECHO], options, [], { callerOf: nobody })
+    const answer = await ask([ECHO], options, [], callersBy(nobody))
     assert.equal(answer.statusCode, 401)
     assert.equal(answer.headers['www-authenticate'], 'Bearer')
   }
   const reader = async () => ({ ...CALLER, scopes: new Set<Scope>(['sessions:read']) })
-  const answer = await ask([ECHO], POST_ECHO, [], { callerOf: reader })
+  const answer = await ask([ECHO], POST_ECHO, [], callersBy(reader))
   assert.equal(answer.statusCode, 403)
   assert.match(answer.body, /The key abc does not have the scope sessions:write/)
   const blind = { has: () => true } as unknown as ReadonlySet<Scope>
   const seesAll = async () => ({ ...CALLER, scopes: blind })
-  const mutant = await ask([ECHO], POST_ECHO, [], { callerOf: seesAll })
+  const mutant = await ask([ECHO], POST_ECHO, [], callersBy(seesAll))
   assert.equal(mutant.statusCode, 200, 'mutant, no scope check: the caller gets in')
 })
 

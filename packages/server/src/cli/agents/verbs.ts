@@ -1,7 +1,8 @@
-// fleetline agents ls, add, rm: one request each.
+// fleetline agents ls, add, rm, default: one request each.
 import { readFileSync } from 'node:fs'
 import { Rejected } from '../../errors.ts'
 import { addedSchema, agentParams, agentsSchema } from '../../gateway/agent-schemas.ts'
+import { ownTenantSchema } from '../../gateway/tenant-schemas.ts'
 import { apiOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
 import { EXIT } from '../output.ts'
@@ -23,6 +24,19 @@ export async function add({ flags, args: [name, url], options, output }: Command
 export async function remove({ flags, args: [name], output }: CommandCall): Promise<number> {
   const path = `/agents/${encodeURIComponent(name!)}`
   output.one(await apiOf(flags).ask({ method: 'DELETE', path, answer: agentParams }))
+  return EXIT.done
+}
+
+export async function useByDefault({ flags, args: [name], options, output }: CommandCall): Promise<number> {
+  if (name !== undefined && options['none'])
+    throw new Rejected('invalid', 'Name an agent, or give --none, not both')
+  const { ask } = apiOf(flags)
+  const [path, answer] = ['/tenant', ownTenantSchema]
+  const isShown = name === undefined && !options['none']
+  const body = { defaultAgent: name ?? null }
+  output.one(
+    await (isShown ? ask({ method: 'GET', path, answer }) : ask({ method: 'PATCH', path, body, answer })),
+  )
   return EXIT.done
 }
 

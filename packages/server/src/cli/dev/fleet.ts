@@ -68,6 +68,9 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
     allowInsecure: 'authentication', // a browser and a terminal of this machine need no key
     databaseUrl: ground.url(),
     ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
+    ...(config.tokenKeys.length > 0
+      ? {}
+      : { tokenKeys: folder.secret('token-keys', () => `dev:${newKey(random)}`) }),
     agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agentUrl)].filter(Boolean).join(','),
     ...(model && PATIENCE),
   })

@@ -1,11 +1,12 @@
 // Sets up the agent to talk to in a dev fleet: your agent behind its URL, a model, or the built-in agent. It also makes a
-// session with that agent, whose alias is the agent's name. The built-in agent always has its session. They are made at the
-// first start. If that fails, the fleet still runs.
+// session with that agent, whose alias is the agent's name, and makes it the agent of sessions that users create. The built-in agent always has its
+// session. They are made at the first start. If that fails, the fleet still runs.
 import type { z } from 'zod'
 import { newSecret } from '../../agent/signature.ts'
 import { Rejected, Retry } from '../../errors.ts'
 import { addedSchema, agentParams } from '../../gateway/agent-schemas.ts'
 import { sessionSchema } from '../../gateway/session-schemas.ts'
+import { ownTenantSchema } from '../../gateway/tenant-schemas.ts'
 import type { Clock } from '../../lib/clock.ts'
 import type { Service } from '../../lib/lifecycle.ts'
 import type { Random } from '../../lib/random.ts'
@@ -63,6 +64,9 @@ export function createTalk({ answerer, origin, clock, onEvent }: Deps): Talk {
       if (located) await place(ask, { name, ...located() })
       await ask('POST', '/sessions', sessionSchema, { alias: name, agent: name, title })
     }
+    const { defaultAgent } = await ask('GET', '/tenant', ownTenantSchema)
+    if (defaultAgent === null || defaultAgent === DEMO.name)
+      await ask('PATCH', '/tenant', ownTenantSchema, { defaultAgent: answerer.name })
   }
   const onRefused = ({ message: reason }: Error) =>
     onEvent(eventOf('fleet', 'the session was not made', { now: clock.now(), level: 'warn', reason }))
@@ -77,7 +81,12 @@ export function createTalk({ answerer, origin, clock, onEvent }: Deps): Talk {
   }
 }
 
-type Ask = <T>(method: 'POST' | 'DELETE', path: string, answer: z.ZodType<T>, body?: unknown) => Promise<T>
+type Ask = <T>(
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+  path: string,
+  answer: z.ZodType<T>,
+  body?: unknown,
+) => Promise<T>
 
 function askerOf(origin: string, clock: Clock): Ask {
   const api = createApi(origin, clock)

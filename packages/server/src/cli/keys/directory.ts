@@ -1,4 +1,4 @@
-// Tenants and keys for a command: in the database or, if --operator-url names a pod, over its port for operators. Both ways
+// Tenants, keys and issuers for a command: in the database or, if --operator-url names a pod, over its port for operators. Both ways
 // reject the same input with the same words.
 import type { z } from 'zod'
 import {
@@ -8,9 +8,11 @@ import {
   tenantSchema,
   tenantsSchema,
 } from '../../admin/key-schemas.ts'
+import { issuerSchema, issuersSchema, removedIssuerSchema } from '../../admin/issuer-schemas.ts'
 import { flagOf, loadConfig, settingIn, type Flags } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
 import { KEYS_TOPIC } from '../../identity/callers.ts'
+import { createIssuers, type IssuerEntry, type NewIssuer } from '../../identity/issuers.ts'
 import { createKeys, type KeyEntry, type KeyFilter, type NewKey } from '../../identity/keys.ts'
 import { createTenants, type Tenant } from '../../identity/tenants.ts'
 import { systemClock } from '../../lib/clock.ts'
@@ -29,6 +31,9 @@ export type Directory = {
   createKey(wanted: NewKey): Promise<z.infer<typeof createdKeySchema>>
   listKeys(of: KeyFilter): Promise<readonly KeyEntry[]>
   revokeKey(id: string): Promise<KeyEntry>
+  addIssuer(wanted: NewIssuer): Promise<IssuerEntry>
+  listIssuers(): Promise<readonly IssuerEntry[]>
+  removeIssuer(name: string): Promise<{ readonly name: string }>
 }
 
 /** Closes what it has opened when the work is done. */
@@ -39,9 +44,10 @@ export async function withDirectory<T>(flags: Flags, work: (directory: Directory
   const limits = pick(config, 'databaseUrl', 'transactionDeadlineMs', 'lockTimeoutMs', 'idleTransactionMs')
   const database = createDatabase({ ...limits, poolSize: 1, stopMs: config.stopMs, clock, metrics })
   const hints = createSender({ ...limits, metrics, echoes: { next: () => 'command', sent: () => undefined } })
-  const onRevoked = () => hints.send(KEYS_TOPIC)
+  const onChange = () => hints.send(KEYS_TOPIC)
   const tenants = createTenants({ database })
-  const keys = createKeys({ database, random: systemRandom(), onRevoked })
+  const keys = createKeys({ database, random: systemRandom(), onRevoked: onChange })
+  const issuers = createIssuers({ database, clock, onChange })
   try {
     await database.start()
     await refuseOtherSchema(database)
@@ -61,6 +67,16 @@ export async function withDirectory<T>(flags: Flags, work: (directory: Directory
         if (!revoked)
           throw new Rejected('not_found', `There is no key ${id}: list them with fleetline keys ls`)
         return revoked
+      },
+      addIssuer: async (wanted) => {
+        const { isNew: _, ...issuer } = await issuers.add(wanted)
+        return issuer
+      },
+      listIssuers: () => issuers.list(),
+      removeIssuer: async (name) => {
+        if (!(await issuers.remove(name)))
+          throw new Rejected('not_found', `There is no issuer ${name}: list them with fleetline issuers ls`)
+        return { name }
       },
     })
   } finally {
@@ -92,5 +108,9 @@ function overPort(flags: Flags): Directory {
     },
     revokeKey: (id) =>
       ask({ method: 'POST', path: `/keys/${encodeURIComponent(id)}/revoke`, answer: keySchema }),
+    addIssuer: (body) => ask({ method: 'POST', path: '/issuers', body, answer: issuerSchema }),
+    listIssuers: async () => (await ask({ method: 'GET', path: '/issuers', answer: issuersSchema })).issuers,
+    removeIssuer: (name) =>
+      ask({ method: 'DELETE', path: `/issuers/${encodeURIComponent(name)}`, answer: removedIssuerSchema }),
   }
 }

@@ -1,7 +1,7 @@
 // Follows the frames of a session. If the stream ends or is lost, it is opened again after the last event that was yielded,
 // through whichever pod answers. Every item is yielded once, in order, without a gap. A rejected request is not retried. Neither
 // is a fleet that has never answered, because its address is probably wrong.
-import type { Frame, Turn } from '@fleetline/protocol'
+import type { EndedFrame, Frame, Turn } from '@fleetline/protocol'
 import type { EventSourceMessage } from 'eventsource-parser'
 import { Abort, Rejected } from '../../errors.ts'
 import { frameSchema } from '../../gateway/session-schemas.ts'
@@ -37,7 +37,9 @@ export async function* followFrames(
       hasAnswered = true
       failures = 0
       for await (const event of events) {
-        yield frameOf(event)
+        const frame = frameOf(event)
+        if (frame.type === 'ended') throw new Rejected(frame.code, frame.text)
+        yield frame
         lastId = event.id ?? lastId
       }
     } catch (error) {
@@ -50,9 +52,9 @@ export async function* followFrames(
   }
 }
 
-function frameOf({ data }: EventSourceMessage): Frame {
+function frameOf({ data }: EventSourceMessage): Frame | EndedFrame {
   try {
-    return frameSchema.parse(JSON.parse(data)) as Frame
+    return frameSchema.parse(JSON.parse(data)) as Frame | EndedFrame
   } catch (cause) {
     throw new Abort('internal', 'An event came that this release of Fleetline does not know', { cause })
   }

@@ -1,0 +1,3 @@
+// What routes of the port for operators declare.
+export const READ = { audience: 'admin', tenant: 'none', scope: 'admin:read' } as const
+export const WRITE = { audience: 'admin', tenant: 'none', scope: 'admin:write' } as const

@@ -1,0 +1,58 @@
+// Revokes the tokens of a user: a cut ends every token that was issued to this user before it. Tokens that are issued later are
+// valid. A cut is read for every request of a user, so it works at once on every pod (S9). Requests at the same time share one
+// read. A cut is deleted when every token before it has expired.
+import { createLoader } from '../lib/loader.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
+
+export type Cuts = {
+  /** Resolves to the time of the cut. */
+  cut(tenant: number, user: string): Promise<Date>
+  /** Whether a token that was issued to this user at this time has been cut. */
+  isCut(tenant: number, user: string, issuedMs: number): Promise<boolean>
+}
+type Issued = { readonly tenant: number; readonly user: string; readonly issuedMs: number }
+
+const MOST_ASKED = 500
+const CUT = `
+  insert into fleetline.token_cuts as c (tenant, user_id, cut_at) values ($1, $2, clock_timestamp())
+  on conflict (tenant, user_id) do update set cut_at = greatest(c.cut_at, excluded.cut_at) returning cut_at`
+// Longer than any token is valid, with the difference between clocks. A few each time: it must not slow a revocation down.
+const FORGET = `
+  delete from fleetline.token_cuts where (tenant, user_id) in (
+    select tenant, user_id from fleetline.token_cuts where cut_at < now() - interval '25 hours'
+     order by cut_at limit 100 for update skip locked)`
+// The numbers, from 1, of those that are cut.
+const AMONG = `
+  select w.n::int as n
+    from unnest($1::int[], $2::text[], $3::float8[]) with ordinality w (tenant, user_id, issued_ms, n)
+    join fleetline.token_cuts c using (tenant, user_id)
+   where extract(epoch from c.cut_at) * 1000 >= w.issued_ms`
+
+export function createCuts({ database }: { readonly database: Transactions }): Cuts {
+  const isCut = createLoader<Issued, boolean>({
+    most: MOST_ASKED,
+    load: async (all) => {
+      const values = [
+        all.map(({ tenant }) => tenant),
+        all.map(({ user }) => user),
+        all.map(({ issuedMs }) => issuedMs),
+      ]
+      const outcome = await database.transaction((query) => query<{ n: number }>(AMONG, values), {
+        access: 'read',
+      })
+      const found = new Set(valueOf(outcome, 'The revoked tokens cannot be read').map(({ n }) => n))
+      return all.map((_, index) => found.has(index + 1))
+    },
+  })
+  return {
+    cut: async (tenant, user) => {
+      const outcome = await database.transaction(async (query) => {
+        await query(FORGET)
+        return query<{ cut_at: Date }>(CUT, [tenant, user])
+      })
+      const [row] = valueOf(outcome, 'Whether the tokens were revoked is not known: revoke them again')
+      return row!.cut_at
+    },
+    isCut: (tenant, user, issuedMs) => isCut({ tenant, user, issuedMs }),
+  }
+}

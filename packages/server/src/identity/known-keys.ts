@@ -1,0 +1,55 @@
+// What this pod has read about API keys. A key that was not found is not kept: one that is created now works at once.
+import type { Clock } from '../lib/clock.ts'
+import type { Keys, StoredKey } from './keys.ts'
+import { createRecent, type Recent } from './recent.ts'
+
+/** `endMs`: when it expires, by the pod's monotonic clock. */
+export type KnownKey = StoredKey & { readonly endMs: number }
+export type KnownKeys = {
+  find(id: string, outageMs?: number): Promise<KnownKey | undefined>
+  /** Why this key opens nothing; undefined if it is live. */
+  faultOf(key: KnownKey): KeyFault | undefined
+  /** Reads every key again when it is used next. */
+  forget(): void
+}
+export type KeyFault = { readonly reason: 'revoked' | 'expired'; readonly text: string }
+
+const MOST_KEYS = 10_000
+
+export function createKnownKeys({ find }: Pick<Keys, 'find'>, clock: Clock): KnownKeys {
+  const known = new Map<string, Recent<KnownKey | undefined>>()
+  const read = async (id: string): Promise<KnownKey | undefined> => {
+    const askedMs = clock.monotonicMs()
+    const row = await find(id)
+    return row && { ...row, endMs: askedMs + row.leftMs }
+  }
+  const add = (id: string) => {
+    if (known.size >= MOST_KEYS) known.clear()
+    const recent = createRecent(() => read(id), clock)
+    known.set(id, recent)
+    return recent
+  }
+  return {
+    find: async (id, outageMs) => {
+      const recent = known.get(id) ?? add(id)
+      let [key, isFailed]: [KnownKey | undefined, boolean] = [undefined, true]
+      try {
+        key = await recent.get(outageMs)
+        isFailed = false
+        return key
+      } finally {
+        const isUseless = isFailed ? !recent.isRead : !key // what was read before an outage is needed in it
+        if (isUseless && known.get(id) === recent) known.delete(id)
+      }
+    },
+    faultOf: ({ id, isRevoked, endMs, expiresAt }) => {
+      if (isRevoked) return { reason: 'revoked', text: `The key ${id} was revoked. Use another one` }
+      if (clock.monotonicMs() < endMs) return undefined
+      return {
+        reason: 'expired',
+        text: `The key ${id} expired at ${expiresAt.toISOString()}. Use another one`,
+      }
+    },
+    forget: () => known.forEach((recent) => recent.forget()),
+  }
+}

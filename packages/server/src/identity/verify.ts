@@ -1,0 +1,78 @@
+// Verifies a JSON Web Token with `jose`. Every token that is refused is refused for a named reason (S7):
+//
+//   expired     it has expired, or was issued too long ago
+//   early       it is not valid yet
+//   audience    it is for somebody else
+//   algorithm   its algorithm is not one that the issuer uses
+//   signature   it is not signed with a key of its issuer
+//   malformed   it is no token, or a claim is missing
+import { errors, jwtVerify, type JWTHeaderParameters, type JWTPayload } from 'jose'
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+
+export const SKEW_SECONDS = 30
+
+export type TokenReason = 'expired' | 'early' | 'audience' | 'algorithm' | 'signature' | 'malformed'
+
+/** What tokens of one issuer must have. */
+export type TokenRule = {
+  readonly issuer: string
+  readonly audience: string
+  readonly algorithms: readonly string[]
+  readonly maxAgeSeconds: number
+  readonly keyOf: (header: JWTHeaderParameters, token: FlatToken) => Promise<Uint8Array | CryptoKey>
+}
+type FlatToken = Parameters<Extract<Parameters<typeof jwtVerify>[1], (...args: never[]) => unknown>>[1]
+
+const TEXTS: Readonly<Record<TokenReason, string>> = {
+  expired: 'The token has expired. Get a new one',
+  early: 'The token is not valid yet. Compare the clock of the issuer with the clock of the pods',
+  audience: 'The token is for another audience or issuer',
+  algorithm: 'The algorithm of the token is not allowed for its issuer',
+  signature: 'The token is not signed with a key of its issuer',
+  malformed: 'The token is not well formed',
+}
+
+export function refusedToken(reason: TokenReason, text: string = TEXTS[reason]): Rejected {
+  return new Rejected('unauthenticated', text, { fields: { reason } })
+}
+
+/** The returned function resolves to the claims, or throws the refusal. */
+export function createVerifier(
+  { issuer, audience, algorithms, maxAgeSeconds, keyOf }: TokenRule,
+  clock: Clock,
+) {
+  return async (token: string): Promise<JWTPayload> => {
+    const rules = {
+      issuer,
+      audience,
+      algorithms: [...algorithms],
+      maxTokenAge: maxAgeSeconds,
+      clockTolerance: SKEW_SECONDS,
+      currentDate: new Date(clock.now()),
+      requiredClaims: ['sub', 'exp', 'iat'],
+    }
+    try {
+      return (await jwtVerify(token, keyOf, rules)).payload
+    } catch (error) {
+      throw refusalOf(error)
+    }
+  }
+}
+
+function refusalOf(error: unknown): unknown {
+  if (error instanceof errors.JWTExpired) return refusedToken('expired')
+  if (error instanceof errors.JWTClaimValidationFailed) return refusedToken(reasonOf(error))
+  if (error instanceof errors.JOSEAlgNotAllowed) return refusedToken('algorithm')
+  if (error instanceof errors.JWSSignatureVerificationFailed || error instanceof errors.JWKSNoMatchingKey)
+    return refusedToken('signature')
+  if (error instanceof TypeError) return refusedToken('signature') // a key that is too short, for example
+  const isBroken = error instanceof errors.JWTInvalid || error instanceof errors.JWSInvalid
+  return isBroken || error instanceof errors.JOSENotSupported ? refusedToken('malformed') : error
+}
+
+function reasonOf({ claim, reason }: errors.JWTClaimValidationFailed): TokenReason {
+  if (reason === 'missing') return 'malformed'
+  if (claim === 'nbf' || claim === 'iat') return 'early'
+  return claim === 'aud' || claim === 'iss' ? 'audience' : 'malformed'
+}
