@@ -4,6 +4,7 @@ import { TASK_LIMITS } from '@fleetline/protocol'
 import { z } from 'zod'
 import { createPod, loadConfig, machine, type Machine, type Pod } from '../../packages/server/src/index.ts'
 import { migrateUp } from '../../packages/server/src/store/migrate.ts'
+import { OF_CLUSTER } from '../../packages/server/test/support/pod.ts'
 import type { ContestantModule } from '../support/contestant.ts'
 
 export const UNFINISHED = `select exists (select from fleetline.tasks) as unfinished`
@@ -46,6 +47,7 @@ export const open: ContestantModule['open'] = async (url) => {
 function podOf(url: string, run: Run): Pod {
   const flags = {
     databaseUrl: url,
+    allowInsecure: OF_CLUSTER,
     port: '0',
     operatorPort: '0',
     unreadyMs: '0', // there is no load balancer to wait for

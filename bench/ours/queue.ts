@@ -2,6 +2,7 @@
 import { TASK_LIMITS } from '@fleetline/protocol'
 import { createPod, loadConfig, task, type Pod, type Machine } from '../../packages/server/src/index.ts'
 import { migrateUp } from '../../packages/server/src/store/migrate.ts'
+import { OF_CLUSTER } from '../../packages/server/test/support/pod.ts'
 import type { ContestantModule } from '../support/contestant.ts'
 
 export const UNFINISHED = `select exists (select from fleetline.tasks) as unfinished`
@@ -54,6 +55,6 @@ function workOf(run: (number: number) => void): Machine {
 
 function podOf(url: string, tasks: readonly Machine[]): Pod {
   const doors = { port: '0', operatorPort: '0', unreadyMs: '0' } // there is no load balancer to wait for
-  const flags = { databaseUrl: url, ...doors, logLevel: 'error', slots: SLOTS }
+  const flags = { databaseUrl: url, allowInsecure: OF_CLUSTER, ...doors, logLevel: 'error', slots: SLOTS }
   return createPod(loadConfig({ environment: {}, flags }), { tasks })
 }

@@ -29,9 +29,11 @@ import { createTenants, DEV_TENANT, type Tenants } from './identity/tenants.ts'
 import { createTokens } from './identity/tokens.ts'
 import { systemClock, within } from './lib/clock.ts'
 import { limitStop, compose, type Service } from './lib/lifecycle.ts'
+import { originsOf } from './lib/origins.ts'
 import { pick } from './lib/pick.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
+import { createGuard } from './safety/guard.ts'
 import { machineDuties } from './machine/duties.ts'
 import { readPopulation } from './machine/population.ts'
 import { sessionDuties } from './session/duties.ts'
@@ -100,6 +102,7 @@ export type Pod = Service & {
   ports(): { readonly gateway: number; readonly admin: number }
 }
 
+const NO_ORIGINS = originsOf('')!
 const PROBE_MS = 5_000
 const PARTS = 4 // a part gets about a quarter of the time to stop
 const LEAST_MS = 100
@@ -172,6 +175,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   }) // limits for calls to providers
   const tenants = createTenants({ database }) //                                      numbers of tenants
   const keys = createKeys({ database, random, onRevoked: () => hints.send(KEYS_TOPIC) }) //  API keys
+  const safety = createGuard({ config, database, keys, log }) //                                keeps an unsafe pod from starting
   const tokens = createTokens({ ...pick(config, 'tokenKeys', 'cell'), database, clock, random }) // tokens of users
   const cuts = createCuts({ database }) //                                                      tokens that were revoked
   const issuers = createIssuers({ database, clock, onChange: () => hints.send(KEYS_TOPIC) }) // issuers of others
@@ -237,13 +241,14 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...pick(config, 'bodyLimitBytes', 'headerTimeoutMs', 'requestTimeoutMs', 'requestsPerSocket', 'stallMs'),
     stopMs: partMs,
   }
-  const door = { host: config.host, limits, clock, random, log, metrics, isDraining }
+  const door = { ...pick(config, 'host', 'trustedProxies'), limits, clock, random, log, metrics, isDraining }
   const admin = createDoor({
     ...door,
     name: 'admin',
     port: config.operatorPort,
     audiences: ['probe', 'admin'],
     callers: callers.admin,
+    corsOrigins: NO_ORIGINS,
     routes: adminRoutes({
       readiness,
       metrics,
@@ -275,12 +280,14 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     port: config.port,
     audiences: ['probe', 'key', 'client'],
     callers: callers.gateway,
+    ...pick(config, 'corsOrigins'),
     routes: forApplications,
   })
 
   const parts = [
     database,
     schema,
+    safety,
     tracks,
     hints,
     fleet,

@@ -1,9 +1,12 @@
 // Every setting, once: what it controls, its names, its values, its default and why. docs/reference/config.md is generated from it.
 import { MAX_CELL } from '@fleetline/protocol'
-import { hostsOf } from './lib/hosts.ts'
+import { addressesOf, hostsOf } from './lib/hosts.ts'
+import { INSECURE, INSECURE_NAMES } from './lib/insecure.ts'
+import { originsOf } from './lib/origins.ts'
 import {
   apiKeyOrNone,
   hidden,
+  hostName,
   httpUrl,
   keyOrNone,
   label,
@@ -43,10 +46,11 @@ export const SETTINGS = {
     show: withoutPassword,
   },
   host: {
-    purpose: 'the address that a pod listens on',
+    purpose:
+      'the address that a pod listens on; to listen on other addresses than loopback, create an API key first',
     env: 'FLEETLINE_HOST',
-    parse: oneOf('127.0.0.1', '::1', 'localhost'),
-    expects: '127.0.0.1, ::1 or localhost: users have no tokens yet, so pods accept local connections only',
+    parse: hostName,
+    expects: 'an address or a host name of this machine; 0.0.0.0 or :: for all addresses',
     fallback: '127.0.0.1',
     reason: 'only this machine can reach it',
   },
@@ -94,12 +98,32 @@ export const SETTINGS = {
     show: hidden,
   },
   allowInsecure: {
-    purpose: `what a pod may do although it is not secure, separated by commas. \`authentication\`: callers of this machine need no key, and are the tenant \`dev\` or an operator`,
+    purpose: `what a pod may do although it is not secure, separated by commas. ${Object.entries(INSECURE)
+      .map(([name, allows]) => `\`${name}\`: ${allows}`)
+      .join('. ')}`,
     env: 'FLEETLINE_ALLOW_INSECURE',
-    parse: listOf('authentication'),
-    expects: 'authentication; empty for nothing',
+    parse: listOf(...INSECURE_NAMES),
+    expects: `some of ${INSECURE_NAMES.join(', ')}; empty for nothing`,
     fallback: '',
     reason: 'only `fleetline dev` is insecure',
+  },
+  corsOrigins: {
+    purpose: 'the web pages that may call the port for applications from a browser, by their origin',
+    env: 'FLEETLINE_CORS_ORIGINS',
+    parse: originsOf,
+    expects:
+      'origins, separated by commas: https://app.example.com,http://localhost:5173. `loopback` stands for all pages of this machine; empty for none',
+    fallback: '',
+    reason: 'a page needs no leave if its own server passes its requests on',
+  },
+  trustedProxies: {
+    purpose:
+      'the proxies and load balancers in front of the pods. A pod reads the address of a client from the header `x-forwarded-for` only if one of these sends it',
+    env: 'FLEETLINE_TRUSTED_PROXIES',
+    parse: addressesOf,
+    expects: 'addresses and address ranges, separated by commas: 10.0.0.0/8,::1; empty for none',
+    fallback: '',
+    reason: 'whoever is not a proxy could claim any address',
   },
   logLevel: {
     purpose: 'how much a pod logs',

@@ -9,8 +9,7 @@ import { manualClock } from '../../../server/test/support/clock.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call } from '../../../server/test/support/http.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
-import { podOn } from '../../../server/test/support/pod.ts'
-import { TOKEN_KEYS } from '../../../server/test/support/tokens.ts'
+import { CLOSED, podOn } from '../../../server/test/support/pod.ts'
 import { twoPodsOn } from '../../../server/test/support/two-pods.ts'
 
 /** An agent that says nothing. */
@@ -48,7 +47,7 @@ async function devicesOn(t: TestContext, answer: Answer) {
 
 test('a device goes on behind its last event when its token ends or is revoked: nothing is missing, nothing is shown twice', async (t) => {
   const url = await databaseFor(t)
-  const { pod, gateway } = await podOn(t, url, { allowInsecure: '', tokenKeys: TOKEN_KEYS })
+  const { pod, gateway } = await podOn(t, url, CLOSED)
   const { key } = await pod.keys.create({ tenant: 'dev', name: 'backend' })
   await call('POST', `${gateway}/v1/sessions`, { alias: 'talk', members: ['ada'] }, key)
   const minted: string[] = []

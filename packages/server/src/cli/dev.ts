@@ -1,8 +1,9 @@
 // fleetline dev: runs a fleet in this directory until it is asked to stop. A second request to stop ends it at once.
 import { existsSync } from 'node:fs'
-import { modelWishOf } from '../config.ts'
+import { flagOf, modelWishOf, settingIn } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
+import { isLoopbackAddress } from '../lib/loopback.ts'
 import { APP } from './app.ts'
 import type { Command, CommandOptions } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
@@ -26,6 +27,12 @@ export const DEV: Command = {
   run: async ({ flags, args: [app], options, output }) => {
     if (app !== undefined && !existsSync(app))
       throw new Rejected('invalid', `${app} does not exist: name the module of your app`)
+    const { value: host } = settingIn(flags, 'host')
+    if (!isLoopbackAddress(host))
+      throw new Rejected(
+        'invalid',
+        `fleetline dev needs no keys, so it listens on this machine only: ${flagOf('host')} cannot be ${host}. Use fleetline start`,
+      )
     const clock = systemClock()
     const agentUrl = urlOf(options['agent'])
     const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })

@@ -2,6 +2,7 @@
 //   A route without declared access keeps the door closed, and the error names it. So does a route that a library adds (S2).
 //   A handler runs only for a caller whom the route lets in, by the scope or the right that the route declares. The door finds
 //   the caller before it parses the body. A stream ends when its caller is not let in any more (S9).
+//   A page of another origin may read an answer only if the origin is listed (S36).
 //   A handler gets input that its schemas have parsed, and the caller; it gets no raw header.
 //   Every failure is JSON of one shape with a request id, even for input that is not HTTP (S21).
 //   Limits of size and time are ours, not the library's (S18). Logs contain no text from outside except method and route (S22).
@@ -16,12 +17,15 @@ import { Bug, Rejected } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
 import { within, type Clock } from '../lib/clock.ts'
+import type { Addresses } from '../lib/hosts.ts'
 import type { Service } from '../lib/lifecycle.ts'
+import type { Origins } from '../lib/origins.ts'
 import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { addressOf, isLocal } from './address.ts'
+import { corsHeaders, isPreflight, PREFLIGHT_HEADERS } from './cors.ts'
 import { sendEvents, type SentEvent, type Events } from './events.ts'
-import { isLoopbackHost, isLoopbackOrigin } from './loopback.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
 import {
   brokenRules,
@@ -54,6 +58,8 @@ type Deps = {
   readonly log: Log
   readonly metrics: Metrics
   readonly callers: PortCallers
+  readonly corsOrigins: Origins
+  readonly trustedProxies: Addresses
   /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean
 }
@@ -64,8 +70,6 @@ const BODY_JSON = { depth: JSON_LIMITS.depth + 8, keys: Infinity } // the depth 
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
 const LOOK_MS = 1_000 // how often Node checks for late requests; its own 30 s would turn a limit of 10 s into up to 40
 const LATE = new Error('Answers are still under way')
-const NOT_LOCAL =
-  'This pod answers its own machine alone: ask for localhost, from a page of localhost or from none'
 
 export function createDoor(deps: Deps): Door {
   const { name, host, clock, log, limits } = deps
@@ -113,8 +117,10 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   server.addHook('onRequest', async (request, reply) => {
     reply.headers(headersOf(request.id))
     if (deps.isDraining()) reply.header('connection', 'close') // so that the client reconnects, to another pod
-    const { host, origin } = request.headers
-    if (!isLoopbackHost(host) || !isLoopbackOrigin(origin)) throw new Rejected('forbidden', NOT_LOCAL)
+    reply.headers(corsHeaders(request.raw, deps.corsOrigins))
+    if (!isPreflight(request.raw)) return
+    if (reply.hasHeader('access-control-allow-origin')) reply.headers(PREFLIGHT_HEADERS)
+    return reply.code(204).send()
   })
   server.addHook('onResponse', async (request, reply) => record(deps, request, reply))
   server.setNotFoundHandler((_, reply) => refuse(reply, NO_ROUTE))
@@ -222,9 +228,13 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
 }
 
 /** Finds the caller. Throws if the route does not let it in; null for a probe. */
-async function admit({ callers }: Deps, { access }: Route, { headers }: FastifyRequest) {
+async function admit({ callers, trustedProxies }: Deps, { access }: Route, { raw }: FastifyRequest) {
   if (access.audience === 'probe') return null
-  const principal = await callers.callerOf({ authorization: headers.authorization, isLocal: true })
+  const principal = await callers.callerOf({
+    authorization: raw.headers.authorization,
+    address: addressOf(raw, trustedProxies),
+    isLocal: isLocal(raw),
+  })
   const refusal = outOfScope(principal, access)
   if (refusal !== undefined) throw new Rejected('forbidden', refusal)
   return principal

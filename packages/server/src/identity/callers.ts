@@ -6,7 +6,7 @@
 //
 //   header                      key or token                         answer
 //   none, from this machine     the pod is insecure                  anybody of the tenant `dev`, or an operator who reads
-//   none                                                             401
+//   none                                                             401, which names the way in
 //   not `Bearer` and one word                                        401
 //   a key                       unknown, wrong secret                401, the same text for both
 //   a key                       expired, revoked                     401, which says so: the caller has the secret
@@ -37,6 +37,8 @@ import { refusedToken } from './verify.ts'
 /** What a request shows of its caller. */
 export type Credentials = {
   readonly authorization: string | undefined
+  /** The address of the client. */
+  readonly address: string
   /** It comes from a program or a page of this machine. */
   readonly isLocal: boolean
 }
@@ -67,6 +69,9 @@ export const KEYS_TOPIC = 'keys'
 const OUTAGE_MS = 15 * 60_000
 const NO_SECRET = new Uint8Array(32)
 const HOW = 'Send an API key or a token: authorization: Bearer …'
+const NO_KEY = 'This request names no key.'
+const NOT_LOCAL =
+  'Only this machine needs no key here: send the request to localhost, from a page of localhost or from a program, and not through a proxy.'
 const UNKNOWN = `There is no such key, or its secret is wrong. ${HOW}`
 
 export function createCallers(deps: Deps): Callers {
@@ -107,7 +112,7 @@ export function createCallers(deps: Deps): Callers {
 }
 
 async function callerBy(around: Around, header: string | undefined, outageMs: number): Promise<Principal> {
-  if (header === undefined) throw refused('missing', `This request names no key. ${HOW}`)
+  if (header === undefined) throw refused('missing', `${around.isInsecure ? NOT_LOCAL : NO_KEY} ${HOW}`)
   const [scheme = '', text = '', ...rest] = header.split(' ')
   if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
     throw refused('malformed', `The authorization header is not well formed. ${HOW}`)

@@ -51,6 +51,8 @@ export type Keys = {
   /** Undefined if there is no such key. A key that is revoked again stays as it was. */
   revoke(id: string): Promise<KeyEntry | undefined>
   find(id: string): Promise<StoredKey | undefined>
+  /** Whether anybody has a key that has not ended. */
+  hasLive(): Promise<boolean>
 }
 
 type Deps = {
@@ -89,6 +91,9 @@ const FIND = `
   select id, tenant, digest, scopes, revoked_at is not null as "isRevoked", expires_at as "expiresAt",
          extract(epoch from expires_at - now())::float8 * 1000 as "leftMs"
     from fleetline.api_keys where id = $1`
+
+const HAS_LIVE = `
+  select exists (select from fleetline.api_keys where revoked_at is null and expires_at > now()) as "hasLive"`
 
 type KeyRow = Omit<KeyEntry, 'createdAt' | 'expiresAt'> & {
   readonly created_at: Date
@@ -129,6 +134,12 @@ export function createKeys({ database, random, onRevoked }: Deps): Keys {
     find: async (id) => {
       const outcome = await database.transaction((query) => query<StoredKey>(FIND, [id]), { access: 'read' })
       return valueOf(outcome, 'The key cannot be read')[0]
+    },
+    hasLive: async () => {
+      const outcome = await database.transaction((query) => query<{ hasLive: boolean }>(HAS_LIVE), {
+        access: 'read',
+      })
+      return valueOf(outcome, 'The keys cannot be read')[0]!.hasLive
     },
   }
 }

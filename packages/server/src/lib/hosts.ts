@@ -30,6 +30,15 @@ export function hostsOf(text: string): Hosts | undefined {
   }
 }
 
+export type Addresses = { has(address: string): boolean }
+
+/** Addresses and ranges of addresses, separated by commas. Undefined if an entry is invalid. */
+export function addressesOf(text: string): Addresses | undefined {
+  const list = rangeList()
+  const entries = text.trim() === '' ? [] : text.split(',').map((entry) => entry.trim())
+  return entries.every((entry) => list.add(entry)) ? list : undefined
+}
+
 /** A URL's host, without brackets and trailing dot. URLs write every number that means an IPv4 address as that address. */
 export function hostOf({ hostname }: URL): string {
   return hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '')

@@ -1,5 +1,6 @@
 // Parsers for the text of a setting: each returns the value, or undefined if the text is invalid. `hidden` and
 // `withoutPassword` show a setting without its secret.
+import { isIP } from 'node:net'
 
 export function whole(min: number, max: number) {
   return (text: string): number | undefined => {
@@ -70,6 +71,11 @@ export function postgresUrl(text: string): string | undefined {
 
 export function httpUrl(text: string): string | undefined {
   return /^https?:\/\//.test(text) && URL.canParse(text) ? text : undefined
+}
+
+/** An address, or the name of a host. */
+export function hostName(text: string): string | undefined {
+  return isIP(text) !== 0 || /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/.test(text) ? text : undefined
 }
 
 export function label(text: string): string | undefined {

@@ -5,7 +5,7 @@ import { agentServer, lines } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
-import { ANY_PORTS, linesOf, startPod } from '../support/pods.ts'
+import { ANY_PORTS, linesOf, NO_KEYS, startPod } from '../support/pods.ts'
 import { runCli } from '../support/program.ts'
 import { talkOn } from '../support/talk.ts'
 
@@ -58,7 +58,12 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
     [{}, 2, /clock.ts exports no task, no machine and no agent: write export const/, none],
     [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /run fleetline migrate up/],
     [
-      { DATABASE_URL: await databaseFor(t), ...ANY_PORTS, FLEETLINE_OPERATOR_PORT: new URL(admin).port },
+      {
+        DATABASE_URL: await databaseFor(t),
+        ...ANY_PORTS,
+        ...NO_KEYS,
+        FLEETLINE_OPERATOR_PORT: new URL(admin).port,
+      },
       4,
       /Port \d+ of 127.0.0.1 is taken/,
     ],
@@ -67,7 +72,11 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
       5,
       /does not answer at 127.0.0.1:1/,
     ],
-    [{ FLEETLINE_HOST: '0.0.0.0' }, 2, /accept local connections only/],
+    [
+      { DATABASE_URL: await databaseFor(t), ...ANY_PORTS, FLEETLINE_HOST: '0.0.0.0' },
+      2,
+      /authentication: the pod listens on 0\.0\.0\.0, and there is no live API key.*--allow-insecure authentication,fsync/,
+    ],
     [{ FLEETLINE_PROT: '1' }, 2, /did you mean FLEETLINE_PORT\?/],
   ]
   for (const [env, code, text, app] of cases) {

@@ -19,13 +19,11 @@ import type { Pod } from '../../src/pod.ts'
 import { valueOf } from '../../src/store/database.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { podOn } from '../support/pod.ts'
+import { CLOSED, podOn } from '../support/pod.ts'
 import { plainRequest } from '../support/route-fields.ts'
 import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
-import { TOKEN_KEYS } from '../support/tokens.ts'
 
-const CLOSED = { allowInsecure: '', tokenKeys: TOKEN_KEYS }
 const KNOWN = { session: 'a', user: 'a', turn: 'a', agent: 'a', task: 'a', key: 'a', issuer: 'a' }
 const ALL = { tenant: Object.keys(TENANT_SCOPES), operator: Object.keys(OPERATOR_SCOPES) }
 

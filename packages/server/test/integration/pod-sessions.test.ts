@@ -6,7 +6,7 @@ import { agent, createPod, Rejected } from '../../src/index.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { call } from '../support/http.ts'
-import { podOn } from '../support/pod.ts'
+import { OF_CLUSTER, podOn } from '../support/pod.ts'
 import { saying } from '../support/talk.ts'
 
 test('a program creates a session, sends, follows the reply and reads it', async (t) => {
@@ -84,6 +84,7 @@ test('a pod takes plain settings, and a wrong or an unknown one is rejected', as
     operatorPort: 0,
     logLevel: 'error',
     unreadyMs: 0,
+    allowInsecure: OF_CLUSTER,
   })
   atEnd(t, () => pod.stop())
   await pod.start()

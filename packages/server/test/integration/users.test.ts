@@ -11,12 +11,10 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { keyServer } from '../support/key-server.ts'
-import { podOn } from '../support/pod.ts'
+import { CLOSED, podOn } from '../support/pod.ts'
 import { readEvents } from '../support/reader.ts'
 import { typing } from '../support/terminal.ts'
-import { TOKEN_KEYS } from '../support/tokens.ts'
 
-const CLOSED = { allowInsecure: '', tokenKeys: TOKEN_KEYS }
 const ADMIN = { tenant: 'dev', name: 'admin', scopes: ['agents:read', 'agents:write'] }
 const FAILING = agent('failing', () => {
   throw new Error('see https://agent.internal/')

@@ -16,6 +16,7 @@ import { databaseFor } from '../support/database.ts'
 import { needPrograms } from '../support/debian.ts'
 import { eventually } from '../support/eventually.ts'
 import { silentLog } from '../support/log.ts'
+import { CLOSED } from '../support/pod.ts'
 import { startPod } from '../support/pods.ts'
 import { proofSize } from '../support/proof-size.ts'
 import { proxyFor } from '../support/proxy.ts'
@@ -136,7 +137,7 @@ test('R1: a stop ends by its deadline even if PostgreSQL does not answer', async
     const url = await databaseFor(t)
     const proxy = await proxyFor(t, url)
     const limits = { unreadyMs: '1000', drainMs: '2000', stopMs: '4000', transactionDeadlineMs: '5000' }
-    const flags = { databaseUrl: proxy.url, port: '0', operatorPort: '0', ...limits }
+    const flags = { databaseUrl: proxy.url, port: '0', operatorPort: '0', ...CLOSED, ...limits }
     const pod = createPod(loadConfig({ environment: {}, flags }), { log: silentLog(), tasks: [TASK] })
     await pod.start()
     await pod.enqueueAll(Array.from({ length: running }, () => ({ machine: 'long' })))

@@ -7,6 +7,12 @@ import type { DownstreamDefinition } from '../../src/throttle/definition.ts'
 import type { Machine } from '../../src/task/machine.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { atEnd } from './cleanup.ts'
+import { TOKEN_KEYS } from './tokens.ts'
+
+/** What the server of tests, its role and the keys of tests need. */
+export const OF_CLUSTER = 'fsync,synchronous-commit,superuser,secrets'
+/** Nobody is let in without a key or a token. */
+export const CLOSED: Flags = { allowInsecure: OF_CLUSTER, tokenKeys: TOKEN_KEYS }
 
 type Flags = Readonly<Record<string, string>>
 type Parts = {
@@ -31,7 +37,7 @@ export function newPod(
     ttlMs: '60000',
     beatMs: '200',
   }
-  const open = { port: '0', operatorPort: '0', allowInsecure: 'authentication' } // tests of keys close it
+  const open = { port: '0', operatorPort: '0', allowInsecure: `authentication,${OF_CLUSTER}` }
   const flags = { databaseUrl: url, ...open, ...patience, ...more }
   const log = createLog({ level: 'info', destination: { write: (line) => void lines?.push(line) } })
   const pod = createPod(loadConfig({ environment: {}, flags }), {

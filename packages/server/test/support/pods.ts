@@ -3,12 +3,13 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import type { Scope } from './cleanup.ts'
 import { eventually } from './eventually.ts'
+import { OF_CLUSTER } from './pod.ts'
 import { runCli, type Program } from './program.ts'
 
 export const APP: string = join(import.meta.dirname, 'app.ts')
 export const ANY_PORTS = { FLEETLINE_PORT: '0', FLEETLINE_OPERATOR_PORT: '0' }
 /** Callers of this machine need no key. */
-export const NO_KEYS = { FLEETLINE_ALLOW_INSECURE: 'authentication' }
+export const NO_KEYS = { FLEETLINE_ALLOW_INSECURE: `authentication,${OF_CLUSTER}` }
 
 /** `gateway` and `admin` are URLs without a slash at the end. */
 export type RunningPod = { readonly program: Program; readonly gateway: string; readonly admin: string }

@@ -90,7 +90,7 @@ test('during an outage the operator’s port lets in a key that was live 15 minu
 })
 
 test('only an insecure pod lets in callers without a key, only from its own machine, and never with a wrong one', async () => {
-  const nobody = { authorization: undefined, isLocal: true }
+  const nobody = { authorization: undefined, address: '127.0.0.1', isLocal: true }
   const [secure, insecure] = [await setUp(), await setUp({ isInsecure: true })]
   await assert.rejects(secure.callers.gateway.callerOf(nobody), { code: 'unauthenticated' })
   const caller = await insecure.callers.gateway.callerOf(nobody)
@@ -99,9 +99,9 @@ test('only an insecure pod lets in callers without a key, only from its own mach
   const operator = await insecure.callers.admin.callerOf(nobody)
   assert.equal(operator.tenant, null)
   assert.deepEqual([...operator.scopes], ['operate', 'admin:read'], 'it creates no keys')
-  const remote = { authorization: undefined, isLocal: false }
+  const remote = { authorization: undefined, address: '127.0.0.1', isLocal: false }
   await assert.rejects(insecure.callers.gateway.callerOf(remote), { code: 'unauthenticated' })
-  const wrong = { authorization: 'Bearer wrong', isLocal: true }
+  const wrong = { authorization: 'Bearer wrong', address: '127.0.0.1', isLocal: true }
   await assert.rejects(insecure.callers.gateway.callerOf(wrong), { code: 'unauthenticated' })
 })
 
@@ -208,10 +208,13 @@ async function setUp({ isInsecure = false } = {}) {
     change: (to: Partial<StoredKey> | Error | undefined) => {
       stored = to instanceof Error || to === undefined ? to : { ...usual, ...to }
     },
-    ask: () => callers.gateway.callerOf({ authorization: `Bearer ${text}`, isLocal: false }),
-    askAdmin: () => callers.admin.callerOf({ authorization: `Bearer ${text}`, isLocal: false }),
+    ask: () =>
+      callers.gateway.callerOf({ authorization: `Bearer ${text}`, address: '127.0.0.1', isLocal: false }),
+    askAdmin: () =>
+      callers.admin.callerOf({ authorization: `Bearer ${text}`, address: '127.0.0.1', isLocal: false }),
     /** A user whose token this key has minted. */
-    askAsUser: () => callers.gateway.callerOf({ authorization: `Bearer ${OWN}`, isLocal: false }),
+    askAsUser: () =>
+      callers.gateway.callerOf({ authorization: `Bearer ${OWN}`, address: '127.0.0.1', isLocal: false }),
     cut: (atMs: number) => void (cutMs = atMs),
   }
 }

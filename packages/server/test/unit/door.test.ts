@@ -3,16 +3,19 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { z } from 'zod'
+import { addressOf } from '../../src/door/address.ts'
 import type { Listener } from '../../src/door/events.ts'
 import { openapiOf } from '../../src/door/openapi.ts'
 import { refusalSchema } from '../../src/door/refusal.ts'
 import { route, type Route } from '../../src/door/route.ts'
 import { buildServer, createDoor } from '../../src/door/server.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
-import type { PortCallers } from '../../src/identity/callers.ts'
+import type { Credentials, PortCallers } from '../../src/identity/callers.ts'
 import type { Principal } from '../../src/identity/principal.ts'
 import type { Scope } from '../../src/identity/scopes.ts'
 import { systemClock } from '../../src/lib/clock.ts'
+import { addressesOf } from '../../src/lib/hosts.ts'
+import { originsOf, type Origins } from '../../src/lib/origins.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
@@ -67,11 +70,13 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     log: createLog({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
     metrics: createMetrics(),
     callers: { callerOf: async () => CALLER, recheck: async () => undefined },
+    corsOrigins: originsOf('')!,
+    trustedProxies: addressesOf('')!,
     isDraining: () => false,
   }
 }
 
-type Changed = { readonly callers?: PortCallers }
+type Changed = { readonly callers?: PortCallers; readonly corsOrigins?: Origins }
 
 function ask(routes: readonly Route[], options: object, lines: string[] = [], changed: Changed = {}) {
   const headers = { host: 'localhost:4400', ...('headers' in options ? (options.headers as object) : {}) }
@@ -210,28 +215,113 @@ test('S22: a failure is logged with its request id, and without the content of t
   assert.ok(!lines.join('').includes('canary'))
 })
 
-test('a request for another host, or from another site, is refused', async () => {
-  const refused: readonly object[] = [
-    { host: 'evil.example' },
-    { host: 'localhost.evil.example:4400' },
-    { host: '127.0.0.1.evil.example' },
-    { host: 'evil.example@localhost' },
-    { origin: 'https://evil.example' },
-    { origin: 'null' },
-    { origin: 'file://localhost' },
-  ]
-  for (const headers of refused) {
-    const answer = await ask([ECHO], { ...POST_ECHO, headers })
-    assert.equal(answer.statusCode, 403, JSON.stringify(headers))
-    assert.equal(refusalSchema.parse(answer.json()).error.code, 'forbidden')
+test('S25: a caller counts as local only if the request names this machine, comes from no page of elsewhere, and through no proxy', async () => {
+  const seen: boolean[] = []
+  const callerOf = async ({ isLocal }: Credentials) => {
+    seen.push(isLocal)
+    return CALLER
   }
-  const served: readonly object[] = [
-    { host: 'localhost' },
-    { host: '127.0.0.1:4410' },
-    { host: '[::1]:4400' },
-    { origin: 'http://localhost:3000' },
+  const isLocal = async (options: object) => {
+    const callers = { callerOf, recheck: async () => undefined }
+    assert.equal((await ask([ECHO], { ...POST_ECHO, ...options }, [], { callers })).statusCode, 200)
+    return seen.at(-1)
+  }
+  const local: readonly object[] = [
+    { headers: { host: 'localhost' } },
+    { headers: { host: '127.0.0.1:4410' } },
+    { headers: { host: '[::1]:4400' } },
+    { headers: { origin: 'http://localhost:3000' } },
+    { remoteAddress: '::1' },
+    { remoteAddress: '::ffff:127.0.0.1' },
   ]
-  for (const headers of served) assert.equal((await ask([ECHO], { ...POST_ECHO, headers })).statusCode, 200)
+  for (const options of local) assert.equal(await isLocal(options), true, JSON.stringify(options))
+  const elsewhere: readonly object[] = [
+    { headers: { host: 'evil.example' } },
+    { headers: { host: 'localhost.evil.example:4400' } },
+    { headers: { host: '127.0.0.1.evil.example' } },
+    { headers: { host: 'evil.example@localhost' } },
+    { headers: { origin: 'http://evil.example' } },
+    { headers: { origin: 'http://localhost.evil.example' } },
+    { headers: { origin: 'null' } },
+    { headers: { 'x-forwarded-for': '127.0.0.1' } },
+    { headers: { forwarded: 'for=127.0.0.1' } },
+    { remoteAddress: '192.0.2.7' },
+    { remoteAddress: '::ffff:192.0.2.7' },
+  ]
+  for (const options of elsewhere) assert.equal(await isLocal(options), false, JSON.stringify(options))
+})
+
+test('the address of a client is read from x-forwarded-for as far as trusted proxies have written it', () => {
+  const trusted = addressesOf('10.0.0.0/8, ::1')!
+  const cases: readonly (readonly [socket: string, forwarded: string | undefined, address: string])[] = [
+    ['192.0.2.7', undefined, '192.0.2.7'],
+    ['192.0.2.7', '198.51.100.1', '192.0.2.7'],
+    ['10.0.0.1', undefined, '10.0.0.1'],
+    ['10.0.0.1', '198.51.100.1', '198.51.100.1'],
+    ['::ffff:10.0.0.1', '198.51.100.1', '198.51.100.1'],
+    ['::1', 'made up, 198.51.100.1, 10.1.1.1', '198.51.100.1'],
+    ['10.0.0.1', '198.51.100.1, 192.0.2.9', '192.0.2.9'],
+    ['10.0.0.1', 'made up', '10.0.0.1'],
+    ['10.0.0.1', '198.51.100.1:5000', '198.51.100.1'],
+    ['10.0.0.1', '[2001:db8::1]:5000', '2001:db8::1'],
+  ]
+  for (const [remoteAddress, forwarded, address] of cases) {
+    const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }
+    assert.equal(
+      addressOf({ socket: { remoteAddress }, headers }, trusted),
+      address,
+      `${remoteAddress} ${forwarded}`,
+    )
+  }
+})
+
+test('S36: a page of a listed origin may read answers, after asking; no other page, and never with cookies', async () => {
+  const corsOrigins = originsOf('https://app.example, loopback')!
+  const from = (origin: string, options: object) =>
+    ask([ECHO], { ...options, headers: { origin } }, [], { corsOrigins })
+  const named = (answer: { headers: object }) =>
+    Object.keys(answer.headers).filter((name) => name.startsWith('access-control-'))
+  for (const origin of ['https://app.example', 'http://localhost:5173']) {
+    const answer = await from(origin, POST_ECHO)
+    assert.equal(answer.headers['access-control-allow-origin'], origin)
+    assert.equal(answer.headers.vary, 'origin')
+    assert.deepEqual(named(answer), ['access-control-allow-origin', 'access-control-expose-headers'])
+    const refused = await from(origin, { method: 'GET', url: '/v1/nothing' })
+    assert.deepEqual([refused.statusCode, refused.headers['access-control-allow-origin']], [404, origin])
+  }
+  for (const origin of [
+    'https://evil.example',
+    'http://app.example',
+    'https://app.example.evil.example',
+    'null',
+  ])
+    assert.deepEqual(named(await from(origin, POST_ECHO)), [], origin)
+
+  const preflight = (origin: string, origins = corsOrigins) => {
+    const headers = {
+      origin,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'authorization',
+    }
+    return ask([ECHO], { method: 'OPTIONS', url: '/v1/things/one', headers }, [], { corsOrigins: origins })
+  }
+  const allowed = await preflight('https://app.example')
+  assert.equal(allowed.statusCode, 204)
+  assert.match(String(allowed.headers['access-control-allow-headers']), /authorization/)
+  assert.match(String(allowed.headers['access-control-allow-methods']), /POST/)
+  assert.equal(allowed.headers['access-control-max-age'], '600')
+  assert.equal(allowed.headers['access-control-allow-credentials'], undefined)
+  assert.deepEqual(named(await preflight('https://evil.example')), [])
+  assert.deepEqual(named(await preflight('https://app.example', originsOf('')!)), [])
+  assert.ok(named(await preflight('https://evil.example', originsOf('*')!)).length > 0)
+  for (const wrong of [
+    'app.example',
+    'https://app.example/',
+    'https://app.example/path',
+    'https://*.example',
+    'localhost',
+  ])
+    assert.equal(originsOf(wrong), undefined, wrong)
 })
 
 async function openDoor(t: TestContext): Promise<number> {

@@ -6,6 +6,7 @@ import { invocationOf, loadConfig, settingIn, type Config, type Flags } from '..
 import { Rejected, Retry } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { hostOf } from '../../lib/hosts.ts'
+import { INSECURE_NAMES } from '../../lib/insecure.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
 import { systemRandom, type Random } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
@@ -44,6 +45,10 @@ const DRAIN_MS = '5000' // short, because the user waits after Ctrl-C
 const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a local model may take minutes to load
 const OWN_POSTGRES =
   'To let fleetline dev start its own PostgreSQL, unset DATABASE_URL and leave out --database-url'
+// A browser and a terminal of this machine need no key. Its keys of tokens are its own. A database that you name may be any.
+const DEV_IS_INSECURE = INSECURE_NAMES.filter(
+  (name) => name !== 'origins' && name !== 'postgres-version',
+).join()
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // more per pod: for hints, and for people with psql
 
@@ -65,12 +70,13 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
     drainMs: DRAIN_MS,
     unreadyMs: '0',
     demoAgent: 'yes',
-    allowInsecure: 'authentication', // a browser and a terminal of this machine need no key
+    allowInsecure: DEV_IS_INSECURE,
     databaseUrl: ground.url(),
     ...(config.secretsKey ? {} : { secretsKey: folder.secret('secrets-key', () => newKey(random)) }),
     ...(config.tokenKeys.length > 0
       ? {}
       : { tokenKeys: folder.secret('token-keys', () => `dev:${newKey(random)}`) }),
+    corsOrigins: settingIn(flags, 'corsOrigins').value || 'loopback',
     agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agentUrl)].filter(Boolean).join(','),
     ...(model && PATIENCE),
   })

@@ -6,7 +6,7 @@
 //   POST /dev/chaos/on, /dev/chaos/off
 //   any  /devices/:device/v1/…           a device's request to the fleet
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { isLoopbackHost } from '../../../door/loopback.ts'
+import { isLoopbackHost } from '../../../lib/loopback.ts'
 import { bodyOf, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
 import { Rejected, Retry } from '../../../errors.ts'
 import { createHttpService, type HttpService } from '../http-service.ts'

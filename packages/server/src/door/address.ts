@@ -1,0 +1,36 @@
+// Where a request comes from. The header `x-forwarded-for` counts only as far as trusted proxies have written it: anybody can
+// send one.
+import type { IncomingMessage } from 'node:http'
+import { isIP } from 'node:net'
+import type { Addresses } from '../lib/hosts.ts'
+import { isLoopbackAddress, isLoopbackHost, isLoopbackOrigin, plainAddress } from '../lib/loopback.ts'
+
+type Request = Pick<IncomingMessage, 'headers'> & {
+  readonly socket: { readonly remoteAddress?: string | undefined }
+}
+
+const WRITTEN_BY_PROXIES = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via']
+
+/** The address of the client: from the socket on, the first one that is not a trusted proxy's. */
+export function addressOf({ socket, headers }: Request, trusted: Addresses): string {
+  const hops = [headers['x-forwarded-for'] ?? []].flat().join(',').split(',')
+  let address = plainAddress(socket.remoteAddress ?? '')
+  while (isIP(address) !== 0 && trusted.has(address)) {
+    const before = withoutPort(plainAddress((hops.pop() ?? '').trim()))
+    if (isIP(before) === 0) break
+    address = before
+  }
+  return address
+}
+
+/** Whether a program or a page of this machine sent it, and no proxy passed it on. */
+export function isLocal({ socket, headers }: Request): boolean {
+  const isOfProxy = WRITTEN_BY_PROXIES.some((name) => headers[name] !== undefined)
+  const isHere = isLoopbackAddress(socket.remoteAddress ?? '') && isLoopbackHost(headers.host)
+  return isHere && !isOfProxy && isLoopbackOrigin(headers.origin)
+}
+
+/** Some proxies write the port of the client, too. */
+function withoutPort(text: string): string {
+  return text.replace(/^\[(.+)\](?::\d+)?$/, '$1').replace(/^([\d.]+):\d+$/, '$1')
+}

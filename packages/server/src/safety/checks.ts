@@ -1,0 +1,119 @@
+// Judges whether a pod is safe: pure. One check for each name of `allowInsecure`; a check says what it found, and what to do about
+// it. No text contains a secret.
+import pg from 'pg'
+import type { Config } from '../config.ts'
+import type { InsecureName } from '../lib/insecure.ts'
+import { isLoopbackAddress } from '../lib/loopback.ts'
+import type { TokenKey } from '../lib/setting-values.ts'
+import type { ServerFacts } from './server.ts'
+
+export type Check = {
+  readonly name: InsecureName
+  readonly isOk: boolean
+  readonly found: string
+  readonly remedy: string
+}
+export type Facts = {
+  readonly config: Pick<Config, 'host' | 'corsOrigins' | 'databaseUrl' | 'secretsKey' | 'tokenKeys'>
+  readonly server: ServerFacts
+  /** There is an API key that has not ended. */
+  readonly hasLiveKey: boolean
+}
+
+const OLDEST = 150_000
+const GUESSED_BYTES = 8 // 32 random bytes have fewer different values once in 10^26 times
+const DURABLE = ['on', 'remote_apply']
+
+export function checksOf({ config, server, hasLiveKey }: Facts): Check[] {
+  return [
+    authentication(config.host, hasLiveKey),
+    origins(config.corsOrigins),
+    secrets(config),
+    tls(config.databaseUrl),
+    {
+      name: 'fsync',
+      isOk: server.fsync === 'on',
+      found: `fsync is ${server.fsync}`,
+      remedy: 'Set fsync = on in postgresql.conf: without it, a power failure loses what was committed',
+    },
+    {
+      name: 'synchronous-commit',
+      isOk: DURABLE.includes(server.synchronousCommit),
+      found: `synchronous_commit is ${server.synchronousCommit}`,
+      remedy: `Set synchronous_commit to on or remote_apply for the role: alter role ${server.role} set synchronous_commit = on`,
+    },
+    {
+      name: 'superuser',
+      isOk: !server.isSuperuser,
+      found: `the role ${server.role} is ${server.isSuperuser ? 'a superuser' : 'no superuser'}`,
+      remedy:
+        'Use a role of its own: create role fleetline login password …; then create database fleetline owner fleetline, and name both in DATABASE_URL',
+    },
+    {
+      name: 'postgres-version',
+      isOk: server.version >= OLDEST,
+      found: `PostgreSQL is ${Math.floor(server.version / 10_000)}.${server.version % 10_000}`,
+      remedy: 'Use PostgreSQL 15 or newer',
+    },
+  ]
+}
+
+function authentication(host: string, hasLiveKey: boolean): Check {
+  const isLocal = isLoopbackAddress(host)
+  const keys = hasLiveKey ? 'there is a live API key' : 'there is no live API key'
+  return {
+    name: 'authentication',
+    isOk: isLocal || hasLiveKey,
+    found: `the pod listens on ${host}${isLocal ? ', for this machine only' : ''}, and ${keys}`,
+    remedy:
+      'Create a key (fleetline tenants create NAME, then fleetline keys create backend --tenant NAME), or set FLEETLINE_HOST=127.0.0.1',
+  }
+}
+
+function origins({ isAny }: Config['corsOrigins']): Check {
+  return {
+    name: 'origins',
+    isOk: !isAny,
+    found: isAny ? 'corsOrigins lets in the pages of every origin' : 'corsOrigins names its origins',
+    remedy: 'Name the origins of your pages in FLEETLINE_CORS_ORIGINS instead of *',
+  }
+}
+
+function secrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKeys'>): Check {
+  const weak = [
+    ...(secretsKey && isGuessed(secretsKey) ? ['secretsKey'] : []),
+    ...(tokenKeys.some(isOfDev) || tokenKeys.some(({ secret }) => isGuessed(secret)) ? ['tokenKeys'] : []),
+  ]
+  return {
+    name: 'secrets',
+    isOk: weak.length === 0,
+    found:
+      weak.length === 0
+        ? 'no secret is one of fleetline dev, or can be guessed'
+        : `${weak.join(' and ')} can be guessed, or came from fleetline dev`,
+    remedy: 'Make new ones: openssl rand -base64 32',
+  }
+}
+
+/** `fleetline dev` names its key so. */
+function isOfDev({ id }: TokenKey): boolean {
+  return id === 'dev'
+}
+
+/** People type keys such as thirty-two zeros. */
+function isGuessed(secret: Uint8Array): boolean {
+  return new Set(secret).size < GUESSED_BYTES
+}
+
+function tls(databaseUrl: string): Check {
+  const { host, ssl } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
+  const isLocal = host.startsWith('/') || isLoopbackAddress(host)
+  return {
+    name: 'tls',
+    isOk: isLocal || Boolean(ssl),
+    found: isLocal
+      ? 'the database is on this machine'
+      : `the connection to ${host} ${ssl ? 'uses TLS' : 'does not use TLS'}`,
+    remedy: 'Add sslmode=verify-full to DATABASE_URL, and sslrootcert=FILE for a certificate of your own',
+  }
+}
