@@ -16,7 +16,7 @@ export function originsOf(text: string): Origins | undefined {
   const [isAny, isLocal] = [entries.includes('*'), entries.includes('loopback')]
   const named = new Set(entries.filter((entry) => entry !== '*' && entry !== 'loopback'))
   for (const entry of named)
-    if (!/^https?:/.test(entry) || URL.parse(entry)?.origin !== entry) return undefined
+    if (!/^https?:[^*]+$/.test(entry) || URL.parse(entry)?.origin !== entry) return undefined
   return {
     has: (origin) => isAny || named.has(origin) || (isLocal && isLoopbackOrigin(origin)),
     isAny,

@@ -7,13 +7,13 @@ import { isLoopbackAddress } from '../lib/loopback.ts'
 import type { TokenKey } from '../lib/setting-values.ts'
 import type { ServerFacts } from './server.ts'
 
-export type Check = {
+export type SafetyCheck = {
   readonly name: InsecureName
   readonly isOk: boolean
   readonly found: string
   readonly remedy: string
 }
-export type Facts = {
+export type SafetyFacts = {
   readonly config: Pick<Config, 'host' | 'corsOrigins' | 'databaseUrl' | 'secretsKey' | 'tokenKeys'>
   readonly server: ServerFacts
   /** There is an API key that has not ended. */
@@ -24,7 +24,7 @@ const OLDEST = 150_000
 const GUESSED_BYTES = 8 // 32 random bytes have fewer different values once in 10^26 times
 const DURABLE = ['on', 'remote_apply']
 
-export function checksOf({ config, server, hasLiveKey }: Facts): Check[] {
+export function checksOf({ config, server, hasLiveKey }: SafetyFacts): SafetyCheck[] {
   return [
     authentication(config.host, hasLiveKey),
     origins(config.corsOrigins),
@@ -58,7 +58,7 @@ export function checksOf({ config, server, hasLiveKey }: Facts): Check[] {
   ]
 }
 
-function authentication(host: string, hasLiveKey: boolean): Check {
+function authentication(host: string, hasLiveKey: boolean): SafetyCheck {
   const isLocal = isLoopbackAddress(host)
   const keys = hasLiveKey ? 'there is a live API key' : 'there is no live API key'
   return {
@@ -70,7 +70,7 @@ function authentication(host: string, hasLiveKey: boolean): Check {
   }
 }
 
-function origins({ isAny }: Config['corsOrigins']): Check {
+function origins({ isAny }: Config['corsOrigins']): SafetyCheck {
   return {
     name: 'origins',
     isOk: !isAny,
@@ -79,7 +79,7 @@ function origins({ isAny }: Config['corsOrigins']): Check {
   }
 }
 
-function secrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKeys'>): Check {
+function secrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKeys'>): SafetyCheck {
   const weak = [
     ...(secretsKey && isGuessed(secretsKey) ? ['secretsKey'] : []),
     ...(tokenKeys.some(isOfDev) || tokenKeys.some(({ secret }) => isGuessed(secret)) ? ['tokenKeys'] : []),
@@ -105,15 +105,15 @@ function isGuessed(secret: Uint8Array): boolean {
   return new Set(secret).size < GUESSED_BYTES
 }
 
-function tls(databaseUrl: string): Check {
+function tls(databaseUrl: string): SafetyCheck {
   const { host, ssl } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
   const isLocal = host.startsWith('/') || isLoopbackAddress(host)
   return {
     name: 'tls',
-    isOk: isLocal || Boolean(ssl),
+    isOk: isLocal || ssl !== false,
     found: isLocal
       ? 'the database is on this machine'
-      : `the connection to ${host} ${ssl ? 'uses TLS' : 'does not use TLS'}`,
+      : `the connection to ${host} ${ssl !== false ? 'uses TLS' : 'does not use TLS'}`,
     remedy: 'Add sslmode=verify-full to DATABASE_URL, and sslrootcert=FILE for a certificate of your own',
   }
 }

@@ -7,11 +7,11 @@ import type { Keys } from '../identity/keys.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { Log } from '../telemetry/log.ts'
-import { checksOf, type Check, type Facts } from './checks.ts'
+import { checksOf, type SafetyCheck, type SafetyFacts } from './checks.ts'
 import { readServer } from './server.ts'
 
 type Deps = {
-  readonly config: Facts['config'] & Pick<Config, 'allowInsecure'>
+  readonly config: SafetyFacts['config'] & Pick<Config, 'allowInsecure'>
   readonly database: Transactions
   readonly keys: Pick<Keys, 'hasLive'>
   readonly log: Log
@@ -32,7 +32,7 @@ async function refuseUnsafe({ config, database, keys, log }: Deps): Promise<void
     log.warn('may be insecure', { data: { allowed, needed: red.map(({ name }) => name) } })
 }
 
-function refusalText(refused: readonly Check[]): string {
+function refusalText(refused: readonly SafetyCheck[]): string {
   const reasons = refused.map(({ name, found, remedy }) => `${name}: ${found}. ${remedy}.`)
   const names = refused.map(({ name }) => name).join(',')
   return `The pod does not start, because it would not be secure. ${reasons.join(' ')} To start it all the same: ${flagOf('allowInsecure')} ${names}`

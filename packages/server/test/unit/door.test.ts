@@ -312,8 +312,8 @@ test('S36: a page of a listed origin may read answers, after asking; no other pa
   assert.equal(allowed.headers['access-control-max-age'], '600')
   assert.equal(allowed.headers['access-control-allow-credentials'], undefined)
   assert.deepEqual(named(await preflight('https://evil.example')), [])
-  assert.deepEqual(named(await preflight('https://app.example', originsOf('')!)), [])
-  assert.ok(named(await preflight('https://evil.example', originsOf('*')!)).length > 0)
+  assert.deepEqual(named(await preflight('https://app.example', originsOf(''))), [])
+  assert.ok(named(await preflight('https://evil.example', originsOf('*'))).length > 0)
   for (const wrong of [
     'app.example',
     'https://app.example/',
