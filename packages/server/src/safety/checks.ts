@@ -106,14 +106,14 @@ function isGuessed(secret: Uint8Array): boolean {
 }
 
 function tls(databaseUrl: string): SafetyCheck {
-  const { host, ssl } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
+  const { host, ssl: usesTls } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
   const isLocal = host.startsWith('/') || isLoopbackAddress(host)
   return {
     name: 'tls',
-    isOk: isLocal || ssl !== false,
+    isOk: isLocal || usesTls,
     found: isLocal
       ? 'the database is on this machine'
-      : `the connection to ${host} ${ssl !== false ? 'uses TLS' : 'does not use TLS'}`,
+      : `the connection to ${host} ${usesTls ? 'uses TLS' : 'does not use TLS'}`,
     remedy: 'Add sslmode=verify-full to DATABASE_URL, and sslrootcert=FILE for a certificate of your own',
   }
 }
