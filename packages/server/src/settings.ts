@@ -112,7 +112,7 @@ export const SETTINGS = {
     env: 'FLEETLINE_CORS_ORIGINS',
     parse: originsOf,
     expects:
-      'origins, separated by commas: https://app.example.com,http://localhost:5173. `loopback` stands for all pages of this machine; empty for none',
+      'origins, separated by commas: https://app.example.com,http://localhost:5173. `loopback` stands for all pages of this machine, `*` for all pages; empty for none',
     fallback: '',
     reason: 'a page needs no leave if its own server passes its requests on',
   },

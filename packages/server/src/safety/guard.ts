@@ -1,11 +1,11 @@
 // Keeps a pod from starting that would not be secure. `allowInsecure` lets it start all the same; then every start logs what it
 // allows.
-import type { Config } from '../config.ts'
-import { flagOf } from '../config.ts'
+import { flagOf, type Config } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import type { Keys } from '../identity/keys.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
+import { SETTINGS } from '../settings.ts'
 import type { Log } from '../telemetry/log.ts'
 import { checksOf, type SafetyCheck, type SafetyFacts } from './checks.ts'
 import { readServer } from './server.ts'
@@ -33,7 +33,11 @@ async function refuseUnsafe({ config, database, keys, log }: Deps): Promise<void
 }
 
 function refusalText(refused: readonly SafetyCheck[]): string {
-  const reasons = refused.map(({ name, found, remedy }) => `${name}: ${found}. ${remedy}.`)
+  const reasons = refused.map(({ name, found, remedy }) => `- ${name}: ${found}. ${remedy}.`)
   const names = refused.map(({ name }) => name).join(',')
-  return `The pod does not start, because it would not be secure. ${reasons.join(' ')} To start it all the same: ${flagOf('allowInsecure')} ${names}`
+  return [
+    'The pod does not start, because it would not be secure:',
+    ...reasons,
+    `To start it all the same: ${flagOf('allowInsecure')} ${names}, or ${SETTINGS.allowInsecure.env}=${names}`,
+  ].join('\n')
 }

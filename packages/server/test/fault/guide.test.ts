@@ -10,7 +10,7 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { blocksIn, isCode, joined, plain } from '../support/guide.ts'
 import { makeSession } from '../support/http.ts'
-import { startPod } from '../support/pods.ts'
+import { NO_KEYS, startPod } from '../support/pods.ts'
 import { withoutSettings } from '../support/program.ts'
 import { shell } from '../support/shell.ts'
 
@@ -30,6 +30,7 @@ test('the guide to sessions does what it says', async (t) => {
     NODE_OPTIONS: '--conditions=fleetline-source',
     FLEETLINE_URL: pods[1].gateway,
     FLEETLINE_UNREADY_MS: '0',
+    ...NO_KEYS,
     DATABASE_URL: url,
   }
   const run = async (file: string, args: string[], more = {}) =>

@@ -40,7 +40,7 @@ const CASES: Readonly<Record<InsecureName, readonly Case[]>> = {
     { flags: { secretsKey: WEAK }, found: /secretsKey/ },
   ],
   tls: [
-    { flags: { databaseUrl: OTHER_HOST }, found: /db\.internal does not use TLS.*sslmode=verify-full/ },
+    { flags: { databaseUrl: OTHER_HOST }, found: /db\.internal does not use TLS.+sslmode=verify-full/ },
     { flags: { databaseUrl: `${OTHER_HOST}?sslmode=disable` }, found: /does not use TLS/ },
   ],
   fsync: [{ server: { fsync: 'off' }, found: /fsync is off/ }],
@@ -76,7 +76,10 @@ for (const name of INSECURE_NAMES)
         (error: Error) => error.message,
       )
       assert.match(refusal, one.found)
-      assert.match(refusal, new RegExp(`start it all the same: --allow-insecure ${name}$`))
+      assert.match(
+        refusal,
+        new RegExp(`start it all the same: --allow-insecure ${name}, or FLEETLINE_ALLOW_INSECURE=${name}$`),
+      )
       const lines = await guardWith(name, one)
       assert.match(lines.join(''), new RegExp(`"needed":\\["${name}"\\].*"may be insecure"`))
     }

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Database } from '../../src/store/database.ts'
 import { eventually } from './eventually.ts'
+import { OF_CLUSTER } from './pod.ts'
 import { withoutSettings } from './program.ts'
 
 /** The text between two fences, and the language after the first fence. */
@@ -52,7 +53,8 @@ export async function typePage(
   page: string,
   { folder, env: own, database, details }: Terminal,
 ): Promise<void> {
-  const env = { ...withoutSettings(process.env), NODE_OPTIONS: '--conditions=fleetline-source', ...own }
+  const ours = { NODE_OPTIONS: '--conditions=fleetline-source', FLEETLINE_ALLOW_INSECURE: OF_CLUSTER }
+  const env = { ...withoutSettings(process.env), ...ours, ...own }
   const run = async (file: string, args: string[]) =>
     (await promisify(execFile)(file, args, { cwd: ROOT, env })).stdout
   const kept = join(folder, 'variables') // the page has one terminal, but each block runs in a new shell

@@ -2,11 +2,13 @@
 import { createWriteStream } from 'node:fs'
 import { startPodProcess } from '../../src/cli/dev/pod-process.ts'
 import { systemClock } from '../../src/lib/clock.ts'
+import { OF_CLUSTER } from './pod.ts'
 
 const HOUR_MS = 3_600_000
 const [, , databaseUrl] = process.argv
+const settings = { databaseUrl: databaseUrl!, port: '0', operatorPort: '0', allowInsecure: OF_CLUSTER }
 const pod = startPodProcess(
-  { name: 'pod', app: undefined, settings: { databaseUrl: databaseUrl!, port: '0', operatorPort: '0' } },
+  { name: 'pod', app: undefined, settings },
   {
     clock: systemClock(),
     log: createWriteStream('/dev/null'),
