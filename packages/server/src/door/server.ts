@@ -15,6 +15,7 @@ import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
+import type { RateLimits } from '../identity/rate-limits.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
@@ -54,6 +55,7 @@ type Deps = {
   readonly log: Log
   readonly metrics: Metrics
   readonly callers: PortCallers
+  readonly rateLimits: Pick<RateLimits, 'countRequest'>
   /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean
 }
@@ -222,9 +224,11 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
 }
 
 /** Finds the caller. Throws if the route does not let it in; null for a probe. */
-async function admit({ callers }: Deps, { access }: Route, { headers }: FastifyRequest) {
+async function admit({ callers, rateLimits }: Deps, { access }: Route, { headers, ip }: FastifyRequest) {
   if (access.audience === 'probe') return null
-  const principal = await callers.callerOf({ authorization: headers.authorization, isLocal: true })
+  const { authorization } = headers
+  const principal = await callers.callerOf({ authorization, isLocal: true, address: ip })
+  rateLimits.countRequest(principal)
   const refusal = outOfScope(principal, access)
   if (refusal !== undefined) throw new Rejected('forbidden', refusal)
   return principal

@@ -25,7 +25,7 @@ import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
 import { TOKEN_KEYS } from '../support/tokens.ts'
 
-const CLOSED = { allowInsecure: '', tokenKeys: TOKEN_KEYS }
+const CLOSED = { allowInsecure: '', tokenKeys: TOKEN_KEYS, loginRate: '1000' } // these tests try many wrong keys
 const KNOWN = { session: 'a', user: 'a', turn: 'a', agent: 'a', task: 'a', key: 'a', issuer: 'a' }
 const ALL = { tenant: Object.keys(TENANT_SCOPES), operator: Object.keys(OPERATOR_SCOPES) }
 
