@@ -179,14 +179,8 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const outside = createOutsideTokens({ issuers, clock }) //                                  and their tokens
   const isInsecure = config.allowInsecure.includes('authentication')
   const identity = { keys, tokens, outside, issuers, cuts, tenants }
-  const callers = createCallers({
-    ...pick(config, 'loginRate'),
-    ...identity,
-    hints,
-    clock,
-    metrics,
-    isInsecure,
-  }) // who calls
+  const { loginRate } = config
+  const callers = createCallers({ ...identity, hints, clock, metrics, isInsecure, loginRate }) // who calls
   const rates = pick(config, 'sessionRate', 'userRate', 'keyRate', 'tenantRate')
   const rateLimits = createRateLimits({ ...rates, clock, metrics }) //                           how often
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])

@@ -15,7 +15,9 @@
 //   a token                     of a key that has ended, revoked, or 401
 //                               of an issuer that was removed
 //   a token                     valid                                its tenant, user and rights
-//   one that looks guessed      its address has failed too often     429 (`failed-logins.ts`)
+//   a key or a token            a guess, or a key that this pod does 429 (`failed-logins.ts`)
+//                               not know, of an address that has
+//                               failed too often
 //   a key or a token            PostgreSQL does not answer           503
 //   a key, operator's port      PostgreSQL does not answer, and the  its scopes: metrics are needed most in an outage
 //                               key was live in the last 15 minutes
@@ -25,9 +27,9 @@ import type { Service } from '../lib/lifecycle.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Cuts } from './cuts.ts'
+import { createFailedLogins, type FailedLogins } from './failed-logins.ts'
 import { idOfKey, isDigestOf } from './key-text.ts'
 import type { Keys } from './keys.ts'
-import { createFailedLogins, type FailedLogins } from './failed-logins.ts'
 import type { Issuers } from './issuers.ts'
 import { createKnownKeys, type KnownKeys } from './known-keys.ts'
 import { isFromOutside, type OutsideTokens } from './outside-tokens.ts'

@@ -4,9 +4,10 @@
 // caller are rejected. A key that this pod has read as live, and a token whose signature is valid, are still let in.
 //
 // Only what looks like guessing counts as a failure. A caller whose key has expired or was revoked has its secret and must be
-// told to renew it. A caller without a key is answered without a read.
+// told to renew it. A caller without a key is answered without a read. Addresses of one IPv6 network count together.
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
+import { networkOf } from '../lib/network.ts'
 import { createRates } from '../lib/rates.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { tooMany } from './rate-limits.ts'
@@ -25,23 +26,23 @@ type Deps = {
 }
 
 const GUESSES: ReadonlySet<unknown> = new Set(['unknown', 'malformed', 'signature', 'algorithm', 'audience'])
-const MOST_ADDRESSES = 100_000
+const MOST_NETWORKS = 100_000
 const MOST_READS = 100 // of one address at once: none of them has failed yet
 const READ_WAIT_MS = 1_000
 const READING = `Callers from this address use more than ${MOST_READS} unknown keys at once on this pod`
 
 export function createFailedLogins({ loginRate, clock, metrics }: Deps): FailedLogins {
-  const failures = createRates({ perSecond: loginRate / 60, burst: loginRate, most: MOST_ADDRESSES, clock })
+  const failures = createRates({ perSecond: loginRate / 60, burst: loginRate, most: MOST_NETWORKS, clock })
   const reads = new Map<string, number>()
   const failing = `More than ${loginRate} logins a minute have failed from this address on this pod`
   const refuse = (waitMs: number, rule: string) => tooMany(metrics, { name: 'login', rule, waitMs })
   const refuseFailing = (waitMs: number) => {
     if (waitMs > 0) throw refuse(waitMs, failing)
   }
-  const addRead = (address: string, by: number) => {
-    const count = (reads.get(address) ?? 0) + by
-    if (count === 0) reads.delete(address)
-    else reads.set(address, count)
+  const addRead = (network: string, by: number) => {
+    const count = (reads.get(network) ?? 0) + by
+    if (count === 0) reads.delete(network)
+    else reads.set(network, count)
   }
   return {
     watch: async (address, login) => {
@@ -49,15 +50,16 @@ export function createFailedLogins({ loginRate, clock, metrics }: Deps): FailedL
         return await login()
       } catch (error) {
         if (error instanceof Rejected && GUESSES.has(error.fields['reason']))
-          refuseFailing(failures.take(address))
+          refuseFailing(failures.take(networkOf(address)))
         throw error
       }
     },
     guard: async (address, read) => {
-      refuseFailing(failures.waitMs(address))
-      if ((reads.get(address) ?? 0) >= MOST_READS) throw refuse(READ_WAIT_MS, READING)
-      addRead(address, 1)
-      return read().finally(() => addRead(address, -1))
+      const network = networkOf(address)
+      refuseFailing(failures.waitMs(network))
+      if ((reads.get(network) ?? 0) >= MOST_READS) throw refuse(READ_WAIT_MS, READING)
+      addRead(network, 1)
+      return read().finally(() => addRead(network, -1))
     },
   }
 }

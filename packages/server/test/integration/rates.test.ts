@@ -2,14 +2,18 @@
 // limits let everything through turns it red.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
+import { task } from '../../src/index.ts'
+import { TASKS } from '../../src/cli/tasks.ts'
 import { refusalSchema } from '../../src/door/refusal.ts'
 import { databaseFor } from '../support/database.ts'
 import { call } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { readEvents, untilSeq } from '../support/reader.ts'
+import { typing } from '../support/terminal.ts'
 import { TOKEN_KEYS } from '../support/tokens.ts'
 
 const CLOSED = { allowInsecure: '', tokenKeys: TOKEN_KEYS }
+const WORK = task('work', () => undefined)
 const RATE = 5
 const TIMES = 50
 const BURST = 4 * RATE
@@ -53,7 +57,7 @@ test('S29: a tenant at 50 times its rate gets 429 for what is over; every reques
 })
 
 test('S29: the limit of a session counts all its users together; what it rejects is not stored', async (t) => {
-  const { url, pod, headersOf } = await setUp(t, { ...NO_LIMITS, sessionRate: String(RATE) })
+  const { url, pod, keyOf } = await setUp(t, { ...NO_LIMITS, sessionRate: String(RATE) })
   const { session } = await pod.sessions.create({ members: ['ada', 'bob'] })
   const tokens = await Promise.all(['ada', 'bob'].map((user) => pod.tokens.mint({ user })))
   const at = `${url}/${session}/messages`
@@ -72,8 +76,7 @@ test('S29: the limit of a session counts all its users together; what it rejects
 
   const repeats = await sendAll(TIMES * RATE, () => post(0))
   checkLimit(repeats, { rate: RATE, text: /append more than/ })
-  const { authorization } = await headersOf('dev')
-  const byKey = await call('POST', at, { text: 'from the application' }, authorization.split(' ')[1])
+  const byKey = await call('POST', at, { text: 'from the application' }, await keyOf('dev'))
   assert.equal(byKey.status, 200, 'an application does not count')
 })
 
@@ -88,6 +91,24 @@ test('S29: failed logins do not lock out a key that the pod knows, behind the sa
   for (const { status, retryAfter } of answers) if (status === 429) assert.ok(Number(retryAfter) >= 1)
   assert.equal((await get(url, known)).status, 200)
   assert.equal((await get(url, fresh)).status, 429, 'a key that this pod has not read')
+})
+
+test('a command that is over a limit says what to do and exits with 5; nothing was done', async (t) => {
+  const { pod, gateway } = await setUp(t, { keyRate: '1' })
+  const { key } = await pod.keys.create({ tenant: 'dev', name: 'worker', scopes: ['tasks:write'] })
+  const flags = { apiUrl: gateway, apiKey: key }
+  const tasks = typing(TASKS, 'tasks')
+  const ended = await Promise.all(Array.from({ length: 40 }, () => tasks({ flags }, 'enqueue', [WORK.name])))
+  const rejected = ended.filter(({ code }) => code !== 0)
+  assert.ok(rejected.length > 0)
+  for (const { code, err } of rejected) {
+    assert.equal(code, 5)
+    assert.match(
+      err,
+      /^fleetline: Callers with this key send more than 1 requests a second to this pod\. Wait, then send again\. \(POST \/v1\/tasks, req_[\w-]+\)\n$/,
+    )
+  }
+  assert.equal((await pod.listTasks()).tasks.length, ended.length - rejected.length)
 })
 
 /** Throws unless what was over the rate, and only that, was rejected with the wait and this text. */
@@ -122,15 +143,15 @@ function get(url: string, headers: { readonly authorization: string }): Promise<
 }
 
 async function setUp(t: TestContext, flags: Readonly<Record<string, string>>) {
-  const { pod, gateway } = await podOn(t, await databaseFor(t), { ...CLOSED, ...flags })
+  const { pod, gateway } = await podOn(t, await databaseFor(t), { ...CLOSED, ...flags }, { tasks: [WORK] })
   await pod.tenants.create('acme')
   let made = 0
+  const keyOf = async (tenant: string) => (await pod.keys.create({ tenant, name: `key-${(made += 1)}` })).key
   return {
     pod,
+    gateway,
     url: `${gateway}/v1/sessions`,
-    headersOf: async (tenant: string) => {
-      const { key } = await pod.keys.create({ tenant, name: `key-${(made += 1)}` })
-      return { authorization: `Bearer ${key}` }
-    },
+    keyOf,
+    headersOf: async (tenant: string) => ({ authorization: `Bearer ${await keyOf(tenant)}` }),
   }
 }

@@ -192,6 +192,14 @@ test('S29: a caller without a key, or with one that has ended, does not count as
   await assert.rejects(askWith('wrong'), { code: 'unauthenticated' })
 })
 
+test('S29: another address of the same IPv6 network does not help', async () => {
+  const { askWith } = await setUp()
+  for (let n = 1; n <= 3; n += 1)
+    await assert.rejects(askWith('wrong', `2001:db8::${n}`), { code: 'unauthenticated' })
+  await assert.rejects(askWith('wrong', '2001:db8::4'), { code: 'rate_limited' })
+  await assert.rejects(askWith('wrong', '2001:db8:0:1::4'), { code: 'unauthenticated' })
+})
+
 test('S29: guesses that come at once read at most 100 keys; callers that share a key are all let in', async () => {
   const { ask, askWith, hold, reads } = await setUp()
   const releases = Array.from({ length: 100 }, () => hold())
