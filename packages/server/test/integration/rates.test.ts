@@ -14,7 +14,7 @@ import { TOKEN_KEYS } from '../support/tokens.ts'
 
 const CLOSED = { allowInsecure: '', tokenKeys: TOKEN_KEYS }
 const WORK = task('work', () => undefined)
-const RATE = 5
+const RATE = 2
 const TIMES = 50
 const BURST = 4 * RATE
 /** The highest values that the settings take: here they let everything through. */
@@ -46,7 +46,7 @@ test('S29: a tenant at 50 times its rate gets 429 for what is over; every reques
   const { many, few } = await flood({ tenantRate: String(RATE) })
   checkLimit(many, {
     rate: RATE,
-    text: /The callers of this tenant send more than 5 requests a second to this pod/,
+    text: /The callers of this tenant send more than 2 requests a second to this pod/,
   })
   assert.deepEqual(
     few.answers.map(({ status }) => status),
@@ -70,7 +70,7 @@ test('S29: the limit of a session counts all its users together; what it rejects
     return answerOf(fetch(at, { method: 'POST', headers, body: JSON.stringify({ message }) }))
   }
   const sent = await sendAll(TIMES * RATE, post)
-  checkLimit(sent, { rate: RATE, text: /append more than 5 messages a second to this session on this pod/ })
+  checkLimit(sent, { rate: RATE, text: /append more than 2 messages a second to this session on this pod/ })
   const { head } = await pod.sessions.read(session)
   assert.equal(head, sent.answers.filter(({ status }) => status === 200).length)
 
