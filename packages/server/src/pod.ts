@@ -25,6 +25,7 @@ import { createIssuers, type Issuers } from './identity/issuers.ts'
 import { createKeys, type Keys } from './identity/keys.ts'
 import { createOutsideTokens } from './identity/outside-tokens.ts'
 import { anyoneOf } from './identity/principal.ts'
+import { createRateLimits } from './identity/rate-limits.ts'
 import { createTenants, DEV_TENANT, type Tenants } from './identity/tenants.ts'
 import { createTokens } from './identity/tokens.ts'
 import { systemClock, within } from './lib/clock.ts'
@@ -182,7 +183,10 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const outside = createOutsideTokens({ issuers, clock }) //                                  and their tokens
   const isInsecure = config.allowInsecure.includes('authentication')
   const identity = { keys, tokens, outside, issuers, cuts, tenants }
-  const callers = createCallers({ ...identity, hints, clock, metrics, isInsecure }) //           who calls
+  const { loginRate } = config
+  const callers = createCallers({ ...identity, hints, clock, metrics, isInsecure, loginRate }) // who calls
+  const rates = pick(config, 'sessionRate', 'userRate', 'keyRate', 'tenantRate')
+  const rateLimits = createRateLimits({ ...rates, clock, metrics }) //                           how often
   const defined = agentsOf(options.agents ?? [], config.demoAgent ? [demoAgent({ clock })] : [])
   const { permits, isOpen } = downstreams
   const agents = createAgents({
@@ -241,7 +245,16 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...pick(config, 'bodyLimitBytes', 'headerTimeoutMs', 'requestTimeoutMs', 'requestsPerSocket', 'stallMs'),
     stopMs: partMs,
   }
-  const door = { ...pick(config, 'host', 'trustedProxies'), limits, clock, random, log, metrics, isDraining }
+  const door = {
+    ...pick(config, 'host', 'trustedProxies'),
+    limits,
+    clock,
+    random,
+    log,
+    metrics,
+    rateLimits,
+    isDraining,
+  }
   const admin = createDoor({
     ...door,
     name: 'admin',
@@ -270,6 +283,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     tokens,
     cuts,
     tenants,
+    rateLimits,
     clock,
     random,
     cell,

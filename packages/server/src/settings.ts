@@ -347,6 +347,50 @@ export const SETTINGS = {
     fallback: '1000',
     reason: 'clients spread over pods that started later',
   },
+  sessionRate: {
+    purpose:
+      'how many messages a second users may append to one session on one pod; four seconds’ worth may come at once. Messages of applications do not count',
+    env: 'FLEETLINE_SESSION_RATE',
+    parse: whole(1, 1_000_000),
+    expects: 'a whole number from 1 to 1000000',
+    fallback: '10',
+    reason: 'more than people in one conversation write',
+  },
+  userRate: {
+    purpose: 'how many requests a second one user may send to one pod; four seconds’ worth may come at once',
+    env: 'FLEETLINE_USER_RATE',
+    parse: whole(1, 1_000_000),
+    expects: 'a whole number from 1 to 1000000',
+    fallback: '20',
+    reason: 'a page that opens many sessions stays below',
+  },
+  keyRate: {
+    purpose:
+      'how many requests a second callers with one API key may send to one pod; four seconds’ worth may come at once',
+    env: 'FLEETLINE_KEY_RATE',
+    parse: whole(1, 1_000_000),
+    expects: 'a whole number from 1 to 1000000',
+    fallback: '500',
+    reason: 'half of tenantRate, so one faulty program does not stop the others of its tenant',
+  },
+  tenantRate: {
+    purpose:
+      'how many requests a second the keys and the users of one tenant may send to one pod, together; four seconds’ worth may come at once',
+    env: 'FLEETLINE_TENANT_RATE',
+    parse: whole(1, 1_000_000),
+    expects: 'a whole number from 1 to 1000000',
+    fallback: '1000',
+    reason: 'less than a pod can answer, so other tenants are served too',
+  },
+  loginRate: {
+    purpose:
+      'how many logins a minute may fail from one address on one pod; then keys that this pod does not know are rejected unread. Behind a load balancer, all callers share its address',
+    env: 'FLEETLINE_LOGIN_RATE',
+    parse: whole(1, 1_000_000),
+    expects: 'a whole number from 1 to 1000000',
+    fallback: '10',
+    reason: 'programs fail once and are corrected; guessing needs more',
+  },
   stallMs: {
     purpose: 'how long a reader may stall; then it is disconnected, so that it does not hold memory',
     env: 'FLEETLINE_STALL_MS',

@@ -145,6 +145,18 @@ test('slow failures make the range grow, too, and a wait that a pod asks for is 
   await until('the fourth', () => asked.length === 4)
 })
 
+test('a stream that is over a rate limit is opened again after the wait that the pod names', async (t) => {
+  const { clock, asked, links, until } = await streamOn(t, (nth) =>
+    nth === 1 ? refusing(429, 'rate_limited', true, 3_000) : saying(event('1', 'one')),
+  )
+  await until('the pause', () => asked.length === 1 && clock.sleepers === 2)
+  await clock.advance(2_999)
+  assert.equal(asked.length, 1)
+  await clock.advance(1)
+  await until('the stream', () => links.at(-1) === 'live')
+  assert.deepEqual(links, ['live'], 'it is not refused')
+})
+
 test('a device that wakes up connects at once if it pauses, waits for an answer, or has heard nothing for over 25 s', async (t) => {
   const answers = [ending, hanging]
   const { clock, asked, stream, until } = await streamOn(t, (nth) => answers[nth - 1] ?? saying(':\n\n'))

@@ -125,7 +125,8 @@ async function failureOf(answer: Response, request: string): Promise<Error> {
     return answer.status >= 500 ? new Retry('unavailable', text) : new Abort('internal', text)
   }
   const { code, text, retryable, requestId } = refusal.data.error
-  const needsAdvice = retryable || text.startsWith('There is no such') // other texts say what to do
+  const isGeneral = retryable && code !== 'rate_limited'
+  const needsAdvice = isGeneral || text.startsWith('There is no such') // other texts say what to do
   const advice =
     code === 'unauthenticated' ? ` ${SET_A_KEY}` : needsAdvice ? ` ${ERROR_CODES[code].advice}` : ''
   const said = `${text.replace(/\.?$/, '.')}${advice} (${request}, ${requestId})`

@@ -15,13 +15,14 @@ export type Refusal = {
 type Current = z.infer<typeof currentSchema>
 
 const currentSchema = z.object({ head: z.int() })
+const waitSchema = z.int()
 
 export const refusalSchema = z.object({
   error: z.object({
     code: z.enum(Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]]),
     text: z.string(),
     retryable: z.boolean(),
-    retryAfterMs: z.int().optional(),
+    retryAfterMs: waitSchema.optional(),
     current: currentSchema.optional(),
     requestId: z.string(),
   }),
@@ -48,7 +49,13 @@ export const NO_ROUTE: Refusal = {
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Rejected) {
     const current = currentSchema.safeParse(error.fields['current'])
-    return { code: error.code, text: error.message, ...(current.success ? { current: current.data } : {}) }
+    const retryAfterMs = waitSchema.safeParse(error.fields['retryAfterMs'])
+    return {
+      code: error.code,
+      text: error.message,
+      ...(current.success && { current: current.data }),
+      ...(retryAfterMs.success && { retryAfterMs: retryAfterMs.data }),
+    }
   }
   if (error instanceof Retry) {
     const { code, afterMs = RETRY_AFTER_MS } = error

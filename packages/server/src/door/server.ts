@@ -16,6 +16,7 @@ import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
+import type { RateLimits } from '../identity/rate-limits.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Addresses } from '../lib/hosts.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -60,6 +61,7 @@ type Deps = {
   readonly callers: PortCallers
   readonly corsOrigins: Origins
   readonly trustedProxies: Addresses
+  readonly rateLimits: Pick<RateLimits, 'countRequest'>
   /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean
 }
@@ -228,13 +230,18 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
 }
 
 /** Finds the caller. Throws if the route does not let it in; null for a probe. */
-async function admit({ callers, trustedProxies }: Deps, { access }: Route, { raw }: FastifyRequest) {
+async function admit(
+  { callers, rateLimits, trustedProxies }: Deps,
+  { access }: Route,
+  { raw }: FastifyRequest,
+) {
   if (access.audience === 'probe') return null
   const principal = await callers.callerOf({
     authorization: raw.headers.authorization,
     address: addressOf(raw, trustedProxies),
     isLocal: isLocal(raw),
   })
+  rateLimits.countRequest(principal)
   const refusal = outOfScope(principal, access)
   if (refusal !== undefined) throw new Rejected('forbidden', refusal)
   return principal

@@ -12,6 +12,7 @@ import type { SentEvent, Listener } from '../door/events.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
+import type { RateLimits } from '../identity/rate-limits.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import { draftOf } from '../session/draft.ts'
@@ -36,6 +37,7 @@ import {
 
 type Deps = SessionKeys & {
   readonly sessions: Pick<Sessions, 'append' | 'read' | 'follow'>
+  readonly rateLimits: Pick<RateLimits, 'countAppend'>
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
@@ -51,7 +53,7 @@ export function messageRoutes(deps: Deps): Route[] {
   return [sendRoute(deps), pageRoute(deps), eventsRoute(deps)]
 }
 
-function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
+function sendRoute({ sessions, rateLimits, keyOf, clock, random, cell }: Deps): Route {
   const mintId = () => formatId('message', cell, uuidV7(clock.now(), random.bytes(10)))
   return route({
     method: 'POST',
@@ -70,8 +72,10 @@ function sendRoute({ sessions, keyOf, clock, random, cell }: Deps): Route {
     handle: async ({ principal, params, body }) => {
       const message = messageOf(body, mintId)
       const author = authorOf(principal, message, body.author)
+      const key = await keyOf(principal, params.session)
+      rateLimits.countAppend(principal, key.session) // a repeat counts, too: it costs as much
       const appended = await sessions.append({
-        ...(await keyOf(principal, params.session)),
+        ...key,
         draft: draftOf({ ...message, author }),
         ...(body.ifHead === undefined ? {} : { ifHead: body.ifHead }),
         asks: message.role === 'user' && body.reply !== false,

@@ -3,6 +3,7 @@ import type { Agents } from '../agent/agents.ts'
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
 import type { Cuts } from '../identity/cuts.ts'
+import type { RateLimits } from '../identity/rate-limits.ts'
 import type { Tenants } from '../identity/tenants.ts'
 import type { Tokens } from '../identity/tokens.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -27,6 +28,7 @@ type Deps = {
   readonly tokens: Tokens
   readonly cuts: Cuts
   readonly tenants: Tenants
+  readonly rateLimits: RateLimits
   readonly clock: Clock
   readonly random: Random
   readonly cell: number

@@ -15,6 +15,9 @@
 //   a token                     of a key that has ended, revoked, or 401
 //                               of an issuer that was removed
 //   a token                     valid                                its tenant, user and rights
+//   a key or a token            a guess, or a key that this pod does 429 (`failed-logins.ts`)
+//                               not know, of an address that has
+//                               failed too often
 //   a key or a token            PostgreSQL does not answer           503
 //   a key, operator's port      PostgreSQL does not answer, and the  its scopes: metrics are needed most in an outage
 //                               key was live in the last 15 minutes
@@ -24,6 +27,7 @@ import type { Service } from '../lib/lifecycle.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Cuts } from './cuts.ts'
+import { createFailedLogins, type FailedLogins } from './failed-logins.ts'
 import { idOfKey, isDigestOf } from './key-text.ts'
 import type { Keys } from './keys.ts'
 import type { Issuers } from './issuers.ts'
@@ -62,8 +66,9 @@ type Deps = {
   readonly metrics: Metrics
   /** Callers of this machine need no key. */
   readonly isInsecure: boolean
+  readonly loginRate: number
 }
-type Around = Deps & { readonly known: KnownKeys }
+type Around = Deps & { readonly known: KnownKeys; readonly failed: FailedLogins }
 
 export const KEYS_TOPIC = 'keys'
 const OUTAGE_MS = 15 * 60_000
@@ -76,7 +81,7 @@ const UNKNOWN = `There is no such key, or its secret is wrong. ${HOW}`
 
 export function createCallers(deps: Deps): Callers {
   const { hints, tenants, isInsecure, issuers, clock, metrics } = deps
-  const around = { ...deps, known: createKnownKeys(deps.keys, clock) }
+  const around = { ...deps, known: createKnownKeys(deps.keys, clock), failed: createFailedLogins(deps) }
   const anybody = async () => anyoneOf(await tenants.numberOf(DEV_TENANT))
   const counted = async <T>(work: Promise<T>): Promise<T> => {
     try {
@@ -89,10 +94,11 @@ export function createCallers(deps: Deps): Callers {
     }
   }
   const port = (outageMs: number, nobody: () => Promise<Principal>): PortCallers => ({
-    callerOf: async ({ authorization, isLocal }) =>
-      authorization === undefined && isInsecure && isLocal
-        ? nobody()
-        : counted(callerBy(around, authorization, outageMs)),
+    callerOf: async (credentials) => {
+      const { authorization, isLocal, address } = credentials
+      if (authorization === undefined && isInsecure && isLocal) return nobody()
+      return counted(around.failed.watch(address, () => callerBy(around, credentials, outageMs)))
+    },
     recheck: (principal) => recheck(around, principal, outageMs),
   })
   let unlisten = () => undefined as void
@@ -111,17 +117,25 @@ export function createCallers(deps: Deps): Callers {
   }
 }
 
-async function callerBy(around: Around, header: string | undefined, outageMs: number): Promise<Principal> {
+async function callerBy(
+  around: Around,
+  { authorization: header, address }: Credentials,
+  outageMs: number,
+): Promise<Principal> {
   if (header === undefined) throw refused('missing', `${around.isInsecure ? NOT_LOCAL : NO_KEY} ${HOW}`)
   const [scheme = '', text = '', ...rest] = header.split(' ')
   if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
     throw refused('malformed', `The authorization header is not well formed. ${HOW}`)
-  return text.includes('.') ? userBy(around, text) : keyBy(around, text, outageMs)
+  return text.includes('.') ? userBy(around, text) : keyBy(around, text, { outageMs, address })
 }
 
-async function keyBy({ known }: Around, text: string, outageMs: number): Promise<Principal> {
+type Asking = { readonly outageMs: number; readonly address: string }
+
+async function keyBy({ known, failed }: Around, text: string, asking: Asking): Promise<Principal> {
   const id = idOfKey(text)
-  const stored = id === undefined ? undefined : await known.find(id, outageMs)
+  const find = async () => (id === undefined ? undefined : known.find(id, asking.outageMs))
+  const isKnown = id === undefined || known.isKnown(id, text)
+  const stored = isKnown ? await find() : await failed.guard(asking.address, find)
   const isRight = isDigestOf(stored?.digest ?? NO_SECRET, text)
   if (!stored || !isRight) throw refused('unknown', UNKNOWN)
   const fault = known.faultOf(stored)

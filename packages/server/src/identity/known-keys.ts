@@ -1,5 +1,6 @@
 // What this pod has read about API keys. A key that was not found is not kept: one that is created now works at once.
 import type { Clock } from '../lib/clock.ts'
+import { isDigestOf } from './key-text.ts'
 import type { Keys, StoredKey } from './keys.ts'
 import { createRecent, type Recent } from './recent.ts'
 
@@ -7,6 +8,9 @@ import { createRecent, type Recent } from './recent.ts'
 export type KnownKey = StoredKey & { readonly endMs: number }
 export type KnownKeys = {
   find(id: string, outageMs?: number): Promise<KnownKey | undefined>
+  /** Whether to find the key costs no read for this caller: it is being read for another one, or it was live when it was read
+   *  last, and this is its text. */
+  isKnown(id: string, text: string): boolean
   /** Why this key opens nothing; undefined if it is live. */
   faultOf(key: KnownKey): KeyFault | undefined
   /** Reads every key again when it is used next. */
@@ -29,7 +33,17 @@ export function createKnownKeys({ find }: Pick<Keys, 'find'>, clock: Clock): Kno
     known.set(id, recent)
     return recent
   }
+  const faultOf: KnownKeys['faultOf'] = ({ id, isRevoked, endMs, expiresAt }) => {
+    if (isRevoked) return { reason: 'revoked', text: `The key ${id} was revoked. Use another one` }
+    if (clock.monotonicMs() < endMs) return undefined
+    return { reason: 'expired', text: `The key ${id} expired at ${expiresAt.toISOString()}. Use another one` }
+  }
   return {
+    isKnown: (id, text) => {
+      const recent = known.get(id)
+      const last = recent?.last()
+      return last ? isDigestOf(last.digest, text) && !faultOf(last) : recent !== undefined
+    },
     find: async (id, outageMs) => {
       const recent = known.get(id) ?? add(id)
       let [key, isFailed]: [KnownKey | undefined, boolean] = [undefined, true]
@@ -38,18 +52,11 @@ export function createKnownKeys({ find }: Pick<Keys, 'find'>, clock: Clock): Kno
         isFailed = false
         return key
       } finally {
-        const isUseless = isFailed ? !recent.isRead : !key // what was read before an outage is needed in it
+        const isUseless = isFailed ? !recent.last() : !key // what was read before an outage is needed in it
         if (isUseless && known.get(id) === recent) known.delete(id)
       }
     },
-    faultOf: ({ id, isRevoked, endMs, expiresAt }) => {
-      if (isRevoked) return { reason: 'revoked', text: `The key ${id} was revoked. Use another one` }
-      if (clock.monotonicMs() < endMs) return undefined
-      return {
-        reason: 'expired',
-        text: `The key ${id} expired at ${expiresAt.toISOString()}. Use another one`,
-      }
-    },
+    faultOf,
     forget: () => known.forEach((recent) => recent.forget()),
   }
 }

@@ -7,8 +7,8 @@ export type Recent<T> = {
   /** If the read fails because PostgreSQL does not answer, a value of at most `outageMs` is enough. */
   get(outageMs?: number): Promise<T>
   forget(): void
-  /** Whether it was ever read. */
-  readonly isRead: boolean
+  /** What was read last, however long ago. */
+  last(): T | undefined
 }
 type Dated<T> = { readonly askedMs: number; readonly value: T }
 
@@ -43,8 +43,6 @@ export function createRecent<T>(read: () => Promise<T>, clock: Clock): Recent<T>
       }
     },
     forget: () => (reading = undefined),
-    get isRead() {
-      return last !== undefined
-    },
+    last: () => last?.value,
   }
 }

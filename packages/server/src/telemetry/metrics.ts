@@ -27,8 +27,14 @@ export const METRICS = {
   logins: {
     kind: 'counter',
     name: 'fleetline_logins_total',
-    help: 'Requests with a key or a token, and requests that need one, by outcome: done, missing, malformed, unknown, expired, revoked, early, audience, algorithm, signature.',
+    help: 'Requests with a key or a token, and requests that need one, by outcome: done, missing, malformed, unknown, expired, revoked, early, audience, algorithm, signature, limited.',
     labels: ['outcome'],
+  },
+  rateLimited: {
+    kind: 'counter',
+    name: 'fleetline_rate_limited_total',
+    help: 'Requests rejected with 429, by limit: session, user, key, tenant, login.',
+    labels: ['limit'],
   },
   transactions: {
     kind: 'counter',

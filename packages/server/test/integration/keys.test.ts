@@ -19,11 +19,12 @@ import type { Pod } from '../../src/pod.ts'
 import { valueOf } from '../../src/store/database.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { CLOSED, podOn } from '../support/pod.ts'
+import { CLOSED as NO_LOGIN, podOn } from '../support/pod.ts'
 import { plainRequest } from '../support/route-fields.ts'
 import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
 
+const CLOSED = { ...NO_LOGIN, loginRate: '1000' } // these tests try many wrong keys
 const KNOWN = { session: 'a', user: 'a', turn: 'a', agent: 'a', task: 'a', key: 'a', issuer: 'a' }
 const ALL = { tenant: Object.keys(TENANT_SCOPES), operator: Object.keys(OPERATOR_SCOPES) }
 

@@ -1,4 +1,4 @@
-// S6, S9: how long a pod trusts what it has read about a key, and whom it lets in without one.
+// S6, S9: how long a pod trusts what it has read about a key, and whom it lets in without one. S29: failed logins.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createCallers } from '../../src/identity/callers.ts'
@@ -13,6 +13,7 @@ import { manualClock } from '../support/clock.ts'
 /** Only its issuer is read here; `tokens.ts` verifies the rest. */
 const OWN = `e30.${Buffer.from('{"iss":"fleetline"}').toString('base64url')}.x`
 const LONG = 365 * 86_400_000
+const HERE = '127.0.0.1'
 
 test('S9: a key that is revoked is rejected 2.5 s later without a hint, and at once with one', async () => {
   const { clock, change, ask, hint } = await setUp()
@@ -90,7 +91,7 @@ test('during an outage the operator’s port lets in a key that was live 15 minu
 })
 
 test('only an insecure pod lets in callers without a key, only from its own machine, and never with a wrong one', async () => {
-  const nobody = { authorization: undefined, address: '127.0.0.1', isLocal: true }
+  const nobody = { authorization: undefined, isLocal: true, address: HERE }
   const [secure, insecure] = [await setUp(), await setUp({ isInsecure: true })]
   await assert.rejects(secure.callers.gateway.callerOf(nobody), { code: 'unauthenticated' })
   const caller = await insecure.callers.gateway.callerOf(nobody)
@@ -99,9 +100,9 @@ test('only an insecure pod lets in callers without a key, only from its own mach
   const operator = await insecure.callers.admin.callerOf(nobody)
   assert.equal(operator.tenant, null)
   assert.deepEqual([...operator.scopes], ['operate', 'admin:read'], 'it creates no keys')
-  const remote = { authorization: undefined, address: '127.0.0.1', isLocal: false }
+  const remote = { authorization: undefined, isLocal: false, address: HERE }
   await assert.rejects(insecure.callers.gateway.callerOf(remote), { code: 'unauthenticated' })
-  const wrong = { authorization: 'Bearer wrong', address: '127.0.0.1', isLocal: true }
+  const wrong = { authorization: 'Bearer wrong', isLocal: true, address: HERE }
   await assert.rejects(insecure.callers.gateway.callerOf(wrong), { code: 'unauthenticated' })
 })
 
@@ -144,6 +145,90 @@ test('S6: a key has 256 random bits of letters and digits behind its id', () => 
   )
 })
 
+test('S29: an address with too many failed logins reads no other keys; live keys and valid tokens are let in', async () => {
+  const { clock, ask, askAsUser, askWith, reads } = await setUp()
+  await ask()
+  const guess = (address = HERE) => askWith(mintKey('live', systemRandom()).text, address)
+  for (let n = 0; n < 3; n += 1) await assert.rejects(guess(), { code: 'unauthenticated' })
+  const before = reads()
+  await assert.rejects(guess(), {
+    code: 'rate_limited',
+    message:
+      'Too many logins from this address have failed on this pod: at most 3 a minute. Wait, then send again',
+    fields: { reason: 'limited', retryAfterMs: 20_000 },
+  })
+  await assert.rejects(askWith('Basic', HERE), { code: 'rate_limited' })
+  assert.equal(reads(), before, 'no database read')
+  await ask()
+  await askAsUser()
+  await assert.rejects(guess('10.0.0.1'), { code: 'unauthenticated' }, 'another address')
+  await clock.advance(19_999)
+  await assert.rejects(guess(), { code: 'rate_limited' })
+  await clock.advance(1)
+  await assert.rejects(guess(), { code: 'unauthenticated' })
+  await assert.rejects(guess(), { code: 'rate_limited' })
+})
+
+test('S29: the id of a live key does not help who lacks its secret', async () => {
+  const { ask, askWith, reads, text, clock } = await setUp()
+  await ask()
+  const wrong = `${text.slice(0, -1)}${text.endsWith('a') ? 'b' : 'a'}`
+  for (let n = 0; n < 3; n += 1) await assert.rejects(askWith(wrong), { code: 'unauthenticated' })
+  await clock.advance(5_000)
+  const before = reads()
+  await assert.rejects(askWith(wrong), { code: 'rate_limited' })
+  assert.equal(reads(), before)
+  await ask()
+})
+
+test('S29: a caller without a key, or with one that has ended, does not count as guessing', async () => {
+  const { callers, ask, change, askWith } = await setUp()
+  change({ isRevoked: true })
+  for (let n = 0; n < 9; n += 1) {
+    const nobody = callers.gateway.callerOf({ authorization: undefined, isLocal: false, address: HERE })
+    await assert.rejects(nobody, { code: 'unauthenticated' })
+    await assert.rejects(ask, /was revoked/)
+  }
+  change({})
+  await assert.rejects(askWith('wrong'), { code: 'unauthenticated' })
+})
+
+test('S29: another address of the same IPv6 network does not help', async () => {
+  const { askWith } = await setUp()
+  for (let n = 1; n <= 3; n += 1)
+    await assert.rejects(askWith('wrong', `2001:db8::${n}`), { code: 'unauthenticated' })
+  await assert.rejects(askWith('wrong', '2001:db8::4'), { code: 'rate_limited' })
+  await assert.rejects(askWith('wrong', '2001:db8:0:1::4'), { code: 'unauthenticated' })
+})
+
+test('S29: guesses that come at once read at most 100 keys; callers that share a key are all let in', async () => {
+  const { ask, askWith, hold, reads } = await setUp()
+  const releases = Array.from({ length: 100 }, () => hold())
+  const guesses = Array.from({ length: 300 }, () => askWith(mintKey('live', systemRandom()).text))
+  const settled = Promise.allSettled(guesses)
+  await new Promise((resolve) => setImmediate(resolve))
+  assert.equal(reads(), 100)
+  releases.forEach((release) => release())
+  const codes = (await settled).map((one) => (one.status === 'rejected' ? codeOf(one.reason) : 'done'))
+  assert.equal(codes.filter((code) => code === 'unauthenticated').length, 3)
+  assert.equal(codes.filter((code) => code === 'rate_limited').length, 297)
+
+  const other = await setUp()
+  const release = other.hold()
+  const all = Array.from({ length: 300 }, () => other.ask())
+  release()
+  assert.equal((await Promise.all(all)).length, 300)
+  await assert.rejects(
+    ask,
+    { code: 'rate_limited' },
+    'a pod that has not read this key does not know that it is live',
+  )
+})
+
+function codeOf(error: unknown): string {
+  return (error as { readonly code: string }).code
+}
+
 async function setUp({ isInsecure = false } = {}) {
   const clock = manualClock()
   const { id, text } = mintKey('live', systemRandom())
@@ -159,16 +244,16 @@ async function setUp({ isInsecure = false } = {}) {
   let [stored, reads]: [StoredKey | Error | undefined, number] = [usual, 0]
   let cutMs = 0
   const issuedMs = clock.now()
-  let [listener, held]: [HintListener, Promise<void>?] = [() => undefined]
+  let listener: HintListener = () => undefined
+  const held: Promise<void>[] = []
   const callers = createCallers({
     keys: {
-      find: async () => {
+      find: async (asked) => {
         reads += 1
-        const [read, wait] = [stored, held]
-        held = undefined
-        await wait
+        const read = stored
+        await held.shift()
         if (read instanceof Error) throw read
-        return read
+        return asked === id ? read : undefined
       },
     },
     tokens: {
@@ -192,29 +277,32 @@ async function setUp({ isInsecure = false } = {}) {
     clock,
     metrics: createMetrics(),
     isInsecure,
+    loginRate: 3,
   })
   await callers.start()
   return {
     clock,
     callers,
     reads: () => reads,
-    /** The next read waits until the returned function is called. */
+    /** The next read that is not held yet waits until the returned function is called. */
     hold: () => {
       const { promise, resolve } = Promise.withResolvers<void>()
-      held = promise
+      held.push(promise)
       return resolve
     },
     hint: (source: Parameters<HintListener>[0]) => listener(source),
     change: (to: Partial<StoredKey> | Error | undefined) => {
       stored = to instanceof Error || to === undefined ? to : { ...usual, ...to }
     },
-    ask: () =>
-      callers.gateway.callerOf({ authorization: `Bearer ${text}`, address: '127.0.0.1', isLocal: false }),
+    ask: () => callers.gateway.callerOf({ authorization: `Bearer ${text}`, isLocal: false, address: HERE }),
+    text,
+    askWith: (key: string, address = HERE) =>
+      callers.gateway.callerOf({ authorization: `Bearer ${key}`, isLocal: false, address }),
     askAdmin: () =>
-      callers.admin.callerOf({ authorization: `Bearer ${text}`, address: '127.0.0.1', isLocal: false }),
+      callers.admin.callerOf({ authorization: `Bearer ${text}`, isLocal: false, address: HERE }),
     /** A user whose token this key has minted. */
     askAsUser: () =>
-      callers.gateway.callerOf({ authorization: `Bearer ${OWN}`, address: '127.0.0.1', isLocal: false }),
+      callers.gateway.callerOf({ authorization: `Bearer ${OWN}`, isLocal: false, address: HERE }),
     cut: (atMs: number) => void (cutMs = atMs),
   }
 }

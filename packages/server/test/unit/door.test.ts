@@ -12,6 +12,7 @@ import { buildServer, createDoor } from '../../src/door/server.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
 import type { Credentials, PortCallers } from '../../src/identity/callers.ts'
 import type { Principal } from '../../src/identity/principal.ts'
+import { createRateLimits, type RateLimits } from '../../src/identity/rate-limits.ts'
 import type { Scope } from '../../src/identity/scopes.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { addressesOf } from '../../src/lib/hosts.ts'
@@ -20,6 +21,7 @@ import { systemRandom } from '../../src/lib/random.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
 
 const ECHO = route({
@@ -72,11 +74,16 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     callers: { callerOf: async () => CALLER, recheck: async () => undefined },
     corsOrigins: originsOf('')!,
     trustedProxies: addressesOf('')!,
+    rateLimits: { countRequest: () => undefined },
     isDraining: () => false,
   }
 }
 
-type Changed = { readonly callers?: PortCallers; readonly corsOrigins?: Origins }
+type Changed = {
+  readonly callers?: PortCallers
+  readonly corsOrigins?: Origins
+  readonly rateLimits?: Pick<RateLimits, 'countRequest'>
+}
 
 function ask(routes: readonly Route[], options: object, lines: string[] = [], changed: Changed = {}) {
   const headers = { host: 'localhost:4400', ...('headers' in options ? (options.headers as object) : {}) }
@@ -145,6 +152,38 @@ test('S2: a caller is refused before the body is parsed, and without the scope o
   const seesAll = async () => ({ ...CALLER, scopes: blind })
   const mutant = await ask([ECHO], POST_ECHO, [], callersBy(seesAll))
   assert.equal(mutant.statusCode, 200, 'mutant, no scope check: the caller gets in')
+})
+
+test('S29: a caller over its limit gets 429 with the wait, before the body is parsed; a probe is not limited', async () => {
+  const clock = manualClock()
+  const deps = depsOf([ECHO, failing(new Rejected('gone', 'reached'))])
+  const rates = { sessionRate: 1, userRate: 1, keyRate: 1, tenantRate: 1_000 }
+  const rateLimits = createRateLimits({ ...rates, clock, metrics: deps.metrics })
+  const askEcho = (payload: unknown = '{') =>
+    ask([ECHO], { ...POST_ECHO, payload, headers: { 'content-type': 'application/json' } }, [], {
+      rateLimits,
+    })
+  for (let n = 0; n < 4; n += 1) assert.equal((await askEcho()).statusCode, 400)
+  const answer = await askEcho()
+  assert.equal(answer.statusCode, 429)
+  assert.equal(answer.headers['retry-after'], '1')
+  const { error } = refusalSchema.parse(answer.json())
+  assert.deepEqual(
+    { ...error, requestId: '' },
+    {
+      code: 'rate_limited',
+      text: 'Callers with this key send too many requests to this pod: at most 1 a second. Wait, then send again',
+      retryable: true,
+      retryAfterMs: 1_000,
+      requestId: '',
+    },
+  )
+  for (let n = 0; n < 6; n += 1)
+    assert.equal((await ask(deps.routes, { url: '/v1/failing' }, [], { rateLimits })).statusCode, 410)
+  await clock.advance(1_000)
+  assert.equal((await askEcho({ text: 'hello' })).statusCode, 200)
+  const unlimited = await ask([ECHO], POST_ECHO)
+  assert.equal(unlimited.statusCode, 200, 'mutant, no limit: the caller gets in')
 })
 
 test('S21: every refusal has the same shape with a code and a request id, and reveals nothing internal', async () => {

@@ -2,7 +2,7 @@
 // only the words; everything else is a note. With --json, stdout gets the ack and the stored reply, one line each. Ctrl-C
 // stops the reply. Exit 0 means that the message is stored and, if a reply was waited for, that its turn is done. For a message
 // that was sent before, it means that the reply is in the log.
-import { PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
+import { ERROR_CODES, PAGE_LIMITS, type Item, type Page } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { Abort, Bug, Retry } from '../../errors.ts'
 import { ackSchema, pageSchema, sessionSchema } from '../../gateway/session-schemas.ts'
@@ -69,7 +69,7 @@ async function store({ api, path, args, options }: Asking): Promise<Ack> {
   try {
     return await api.ask({ method: 'POST', path: `${path}/messages`, body, answer: ackSchema })
   } catch (error) {
-    if (!(error instanceof Retry)) throw error
+    if (!(error instanceof Retry) || ERROR_CODES[error.code].outcome === 'refused') throw error
     const next = `Whether it was stored is not known: sent again with --id ${String(id)}, it is there once.`
     throw new Retry(error.code, `${error.message.replace(/\.?$/, '.')} ${next}`, { cause: error })
   }

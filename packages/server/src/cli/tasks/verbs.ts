@@ -1,5 +1,5 @@
 // fleetline tasks ls, get, enqueue, retry. Each is one request; `ls` may ask for several pages.
-import { PAGE_LIMITS, TASK_LIMITS } from '@fleetline/protocol'
+import { ERROR_CODES, PAGE_LIMITS, TASK_LIMITS } from '@fleetline/protocol'
 import type { z } from 'zod'
 import { Rejected, Retry } from '../../errors.ts'
 import { enqueuedSchema, taskSchema, tasksSchema } from '../../gateway/task-schemas.ts'
@@ -53,7 +53,7 @@ export async function enqueue({ flags, args, options, output }: CommandCall): Pr
   try {
     output.one(await apiOf(flags).ask({ method: 'POST', path: '/tasks', body, answer: enqueuedSchema }))
   } catch (error) {
-    if (!(error instanceof Retry)) throw error
+    if (!(error instanceof Retry) || ERROR_CODES[error.code].outcome === 'refused') throw error
     const next =
       id === undefined
         ? 'Whether it was enqueued is not known: see `fleetline tasks ls`. Under an --id of its own it can be sent again.'
