@@ -17,6 +17,9 @@ type Deps = {
   readonly log: Log
 }
 
+/** The line in the log of a pod that is allowed to be insecure. */
+export const MAY_BE_INSECURE = 'may be insecure'
+
 export function createGuard(deps: Deps): Service {
   return { name: 'safety', start: () => refuseUnsafe(deps), stop: async () => undefined }
 }
@@ -29,7 +32,7 @@ async function refuseUnsafe({ config, database, keys, log }: Deps): Promise<void
   const refused = red.filter(({ name }) => !allowed.includes(name))
   if (refused.length > 0) throw new Rejected('invalid', refusalText(refused))
   if (allowed.length > 0)
-    log.warn('may be insecure', { data: { allowed, needed: red.map(({ name }) => name) } })
+    log.warn(MAY_BE_INSECURE, { data: { allowed, needed: red.map(({ name }) => name) } })
 }
 
 function refusalText(refused: readonly SafetyCheck[]): string {

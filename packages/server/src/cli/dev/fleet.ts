@@ -10,6 +10,7 @@ import { INSECURE_NAMES } from '../../lib/insecure.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
 import { systemRandom, type Random } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
+import { MAY_BE_INSECURE } from '../../safety/guard.ts'
 import { migrateUp } from '../../store/migrate.ts'
 import type { Output } from '../output.ts'
 import { createAppWatch } from './app-watch.ts'
@@ -57,6 +58,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
   const { host, logLevel } = config
   const ports = portsOf(config, count)
   const onEvent: OnEvent = (event) => {
+    if (event.message === MAY_BE_INSECURE) return // the panel says so once, for all pods
     showEvent(output, event)
     page.take(event)
   }
