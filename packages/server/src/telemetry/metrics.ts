@@ -30,6 +30,12 @@ export const METRICS = {
     help: 'Requests with a key or a token, and requests that need one, by outcome: done, missing, malformed, unknown, expired, revoked, early, audience, algorithm, signature.',
     labels: ['outcome'],
   },
+  auditRows: {
+    kind: 'counter',
+    name: 'fleetline_audit_rows_total',
+    help: 'Rows that this pod has added to the audit log, by outcome: done or refused.',
+    labels: ['outcome'],
+  },
   transactions: {
     kind: 'counter',
     name: 'fleetline_transactions_total',

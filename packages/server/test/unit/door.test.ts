@@ -67,6 +67,7 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     log: createLog({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
     metrics: createMetrics(),
     callers: { callerOf: async () => CALLER, recheck: async () => undefined },
+    onRefused: () => undefined,
     isDraining: () => false,
   }
 }
