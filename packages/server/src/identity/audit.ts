@@ -107,6 +107,6 @@ function canMatch({ tenant, actor = '', action }: AuditFilter): boolean {
   return isKnown && (tenant === undefined || TENANT_NAME.test(tenant)) && !/\p{Cc}/u.test(actor)
 }
 
-function entryOf({ at, ...rest }: AuditRow): AuditEntry {
-  return { ...rest, at: at.toISOString() }
+function entryOf({ id, at, ...rest }: AuditRow): AuditEntry {
+  return { id, at: at.toISOString(), ...rest }
 }
