@@ -5,13 +5,12 @@ import { test, type TestContext } from 'node:test'
 import { SignJWT } from 'jose'
 import { take } from '../../src/fleet/pods.ts'
 import type { Caller } from '../../src/identity/actor.ts'
-import { createAudit, type AuditEntry } from '../../src/identity/audit.ts'
+import { createAudit, type AuditEntry, type AuditFilter } from '../../src/identity/audit.ts'
 import { identityDuties } from '../../src/identity/duties.ts'
 import { createRefusals } from '../../src/identity/refusals.ts'
 import { AUDIT } from '../../src/cli/audit.ts'
 import { KEYS } from '../../src/cli/keys.ts'
-import type { Query } from '../../src/store/database.ts'
-import { valueOf } from '../../src/store/database.ts'
+import { valueOf, type Query, type Transactions } from '../../src/store/database.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { manualClock } from '../support/clock.ts'
@@ -19,6 +18,7 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { AGENT } from '../support/route-fields.ts'
+import { explaining } from '../support/plan.ts'
 import { podOn } from '../support/pod.ts'
 import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
@@ -180,7 +180,7 @@ test('a flood of refused requests is at most 201 rows each time, counts every re
   assert.equal(timesOf(rows.filter(({ target }) => target === 'others')), 2_000 - 199)
 })
 
-test('rows of the audit log are not changed, and are deleted in steps when they are too old, by the leader only', async (t) => {
+test('rows of the audit log are found by an index, not changed, and deleted in steps when they are too old, by the leader only', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const run = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(await database.transaction(work), 'not run')
@@ -202,6 +202,10 @@ test('rows of the audit log are not changed, and are deleted in steps when they 
     )
   await insert('399 days', 1)
   await insert('401 days', 2_500)
+  await run((query) => query('analyze fleetline.audit'))
+  for (const [name, filter] of Object.entries({ tenant: 'dev', actor: 'key a', action: 'key.revoke' }))
+    assert.match(await planOf(database, { [name]: filter }), new RegExp(`audit_${name}_id_idx`))
+  assert.match(await planOf(database, {}), /audit_pkey/)
   const count = async () => (await run((query) => query('select from fleetline.audit'))).length
   const [forget] = identityDuties({ database, auditDays: 400 })
   const term = await run(async (query) => {
@@ -358,6 +362,20 @@ async function setUp(t: TestContext) {
       return rows
     },
   }
+}
+
+/** How PostgreSQL lists the log. */
+async function planOf(database: Transactions, filter: AuditFilter): Promise<string> {
+  let plan = ''
+  const transaction: Transactions['transaction'] = (work, options) =>
+    database.transaction(async (query) => {
+      const { query: explain, plans } = explaining(query)
+      const value = await work(explain)
+      plan = plans[0]!.text
+      return value
+    }, options)
+  await createAudit({ database: { transaction }, metrics: createMetrics() }).list(filter)
+  return plan
 }
 
 /** A token of ours that ends in so many seconds. */
