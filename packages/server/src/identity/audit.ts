@@ -2,8 +2,9 @@
 //   S32  a change and its row are written in one transaction: both exist, or neither. A change that changed nothing has no row.
 // Rows are never changed, and are deleted when they are `auditDays` old (`duties.ts`). Ids have gaps, because a transaction that
 // is rolled back uses one up. No row contains a key, a token or a secret: a row names things by id or name.
-import { valueOf, type Query, type Transactions } from '../store/database.ts'
+import { Rejected } from '../errors.ts'
 import { columnsOf } from '../store/columns.ts'
+import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Actor } from './actor.ts'
 import { AUDIT_ACTIONS, AUDIT_LIMITS, type AuditAction } from './audit-actions.ts'
@@ -93,12 +94,19 @@ export function createAudit({ database, metrics }: Deps): Audit {
     },
     list: async (filter = {}) => {
       const { tenant, actor, action, before, limit = AUDIT_LIMITS.usualRows } = filter
+      refuseOutside('limit', limit, AUDIT_LIMITS.rows)
+      refuseOutside('before', before, Number.MAX_SAFE_INTEGER)
       if (!canMatch(filter)) return []
       const values = [tenant, actor, action, before, limit]
       const outcome = await database.transaction((query) => query<AuditRow>(LIST, values), { access: 'read' })
       return valueOf(outcome, 'The audit log cannot be read').map(entryOf)
     },
   }
+}
+
+function refuseOutside(field: string, value: number | undefined, max: number): void {
+  if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value <= max))
+    throw new Rejected('invalid', `${field}: use a whole number from 1 to ${max}`)
 }
 
 /** False for text that no row has. PostgreSQL would reject some of it, such as U+0000. */

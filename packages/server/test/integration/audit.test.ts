@@ -1,7 +1,7 @@
 // S32: the audit log on PostgreSQL. Changes are made over HTTP, by methods of a pod and by commands, and read as operators read
 // them.
 import assert from 'node:assert/strict'
-import { test, type TestContext } from 'node:test'
+import { test } from 'node:test'
 import { SignJWT } from 'jose'
 import { take } from '../../src/fleet/pods.ts'
 import type { Caller } from '../../src/identity/actor.ts'
@@ -13,28 +13,19 @@ import { KEYS } from '../../src/cli/keys.ts'
 import { valueOf, type Query, type Transactions } from '../../src/store/database.ts'
 import { createLog } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { auditedPod, CHANGED } from '../support/audit.ts'
 import { manualClock } from '../support/clock.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
-import { AGENT } from '../support/route-fields.ts'
 import { explaining } from '../support/plan.ts'
-import { podOn } from '../support/pod.ts'
 import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
-import { SECRET, TOKEN_KEYS } from '../support/tokens.ts'
-
-const CLOSED = {
-  allowInsecure: '',
-  tokenKeys: TOKEN_KEYS,
-  secretsKey: Buffer.alloc(32, 7).toString('base64'),
-  agentHosts: '127.0.0.1',
-}
-const ISSUER = { tenant: 'dev', issuer: 'https://login.test/', audience: 'chat' }
+import { SECRET } from '../support/tokens.ts'
 
 test('S32: each change leaves one row: who, from where, what and whose; a repeat that changes nothing leaves none', async (t) => {
-  const { pod, url, changes, secrets, newRows, rowsAsText } = await setUp(t)
-  for (const { action, by, ask, target = undefined, repeat } of changes) {
+  const { pod, url, changes, secrets, newRows, rowsAsText } = await auditedPod(t)
+  for (const { action, by, ask, target, repeat } of changes) {
     const { status, body } = await ask()
     assert.ok(status < 300, `${action}: ${status} ${JSON.stringify(body)}`)
     secrets.push(
@@ -72,8 +63,8 @@ test('S32: each change leaves one row: who, from where, what and whose; a repeat
 })
 
 test('S32: a change without its row, or a row without its change, is never committed', async (t) => {
-  const { changes, run, newRows, unchanged } = await setUp(t)
-  const before = await unchanged()
+  const { changes, run, newRows, storedRows } = await auditedPod(t)
+  const before = await storedRows()
   await run((query) => query(REFUSING))
   await run((query) =>
     query('create trigger no_row before insert on fleetline.audit execute function refuse()'),
@@ -81,7 +72,7 @@ test('S32: a change without its row, or a row without its change, is never commi
   for (const { action, ask } of changes)
     assert.equal((await ask()).status, 500, `${action} fails with its row`)
   await run((query) => query('drop trigger no_row on fleetline.audit'))
-  assert.deepEqual(await unchanged(), before)
+  assert.deepEqual(await storedRows(), before)
 
   for (const table of CHANGED)
     await run((query) =>
@@ -90,12 +81,12 @@ test('S32: a change without its row, or a row without its change, is never commi
     )
   for (const { action, ask } of changes.filter(({ action }) => action !== 'token.mint'))
     assert.equal((await ask()).status, 500, `${action} fails at its commit`)
-  assert.deepEqual(await unchanged(), before)
+  assert.deepEqual(await storedRows(), before)
   assert.deepEqual(await newRows(), [])
 })
 
 test('S32: equal refused requests are one row, which names the owner of a genuine key or token, and no stranger', async (t) => {
-  const { pod, url, gateway, admin, newRows, rowsAsText } = await setUp(t)
+  const { pod, url, gateway, admin, newRows, rowsAsText } = await auditedPod(t)
   const [narrow, ended] = [
     await pod.keys.create({ tenant: 'dev', name: 'narrow', scopes: ['tasks:read'] }),
     await pod.keys.create({ tenant: 'dev', name: 'ended' }),
@@ -130,8 +121,9 @@ test('S32: equal refused requests are one row, which names the owner of a genuin
     times,
   })
   const stranger = { tenant: null, actor: 'nobody', via: null, target: null }
-  assert.deepEqual((await newRows({ databaseUrl: url })).toReversed(), [
-    ...[
+  assert.deepEqual(
+    (await newRows({ databaseUrl: url })).toReversed(),
+    [
       own(`key ${narrow.entry.id}`, null, 'scope', 3),
       own(`key ${narrow.entry.id}`, null, 'scope', 2, '/:session'),
       own(`key ${ended.entry.id}`, null, 'revoked', 2),
@@ -140,7 +132,7 @@ test('S32: equal refused requests are one row, which names the owner of a genuin
       { ...stranger, reason: 'unknown', times: 3 },
       { ...stranger, reason: 'missing', times: 1 },
     ].map((row) => ({ ...row, address: '127.0.0.1', action: 'request', outcome: 'refused' })),
-  ])
+  )
   const text = await rowsAsText()
   for (const secret of [narrow.key, forged, ended.key, token, expired].flatMap((one) => one.split(/[_.]/)))
     assert.ok(!isLong(secret) || !text.includes(secret), 'no part of a key or token')
@@ -224,7 +216,7 @@ test('rows of the audit log are found by an index, not changed, and deleted in s
 })
 
 test('fleetline audit ls shows the same over the database and over the port, with filters and pages', async (t) => {
-  const { pod, url, admin, operator, keys } = await setUp(t)
+  const { pod, url, admin, operator, keys } = await auditedPod(t)
   await pod.tenants.create('acme')
   const list = typing(AUDIT, 'audit')
   const shown = async (options: Record<string, string>, json = true) => {
@@ -260,6 +252,7 @@ test('fleetline audit ls shows the same over the database and over the port, wit
   assert.deepEqual(await idsOf({ limit: '1', before: String(first!.id) }), [second!.id])
   for (const nobody of [{ tenant: '\0' }, { actor: '\0' }, { actor: 'key none' }])
     assert.deepEqual(await idsOf(nobody), [])
+  await assert.rejects(pod.audit.list({ limit: 1_001 }), { code: 'invalid', message: /limit: use a whole/ })
   assert.match((await shown({ action: 'key.steal' })).err, /--action: use one of tenant.create/)
   assert.match(
     (await shown({ tenant: 'acme' }, false)).out,
@@ -271,98 +264,6 @@ test('fleetline audit ls shows the same over the database and over the port, wit
   assert.match(text, new RegExp(`fleetline_audit_rows_total{outcome="done"} ${all.length}\n`))
   assert.equal((await call('GET', `${admin}/v1/audit`, undefined, keys.app)).status, 403)
 })
-
-type Change = {
-  readonly action: string
-  readonly by: string
-  readonly ask: () => ReturnType<typeof call>
-  /** By default, the id in the answer. */
-  readonly target?: string
-  /** The status of the same request again, if it changes nothing then. */
-  readonly repeat?: number
-}
-
-const CHANGED = ['tenants', 'api_keys', 'issuers', 'token_cuts', 'agents']
-const REFUSING = `create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`
-
-/** A pod that lets nobody in without a key, something to change, and one request for each kind of change. */
-async function setUp(t: TestContext) {
-  const url = await databaseFor(t)
-  const { pod, gateway, admin } = await podOn(t, url, CLOSED)
-  const database = await openDatabase(t, url)
-  const run = async <T>(work: (query: Query) => Promise<T>) =>
-    valueOf(await database.transaction(work), 'not run')
-  const operator = await pod.keys.create({ name: 'operator', scopes: ['admin:read', 'admin:write'] })
-  const app = await pod.keys.create({
-    tenant: 'dev',
-    name: 'app',
-    scopes: ['agents:read', 'agents:write', 'tokens:mint'],
-  })
-  const old = await pod.keys.create({ tenant: 'dev', name: 'old' })
-  await pod.issuers.add({ ...ISSUER, name: 'old', audience: 'old' })
-  await pod.addAgent({ ...AGENT, name: 'old' })
-  const change =
-    (key: typeof app, at: string) =>
-    (action: string, method: string, path: string, more: Partial<Change> & { body?: object }) => ({
-      action,
-      by: `key ${key.entry.id}`,
-      ask: () => call(method, `${at}/v1${path}`, more.body, key.key),
-      ...more,
-    })
-  const [byOperator, byApp] = [change(operator, admin), change(app, gateway)]
-  const changes: readonly Change[] = [
-    byOperator('tenant.create', 'POST', '/tenants', { body: { name: 'acme' }, target: 'acme', repeat: 200 }),
-    byOperator('key.create', 'POST', '/keys', { body: { tenant: 'dev', name: 'made' } }),
-    byOperator('key.revoke', 'POST', `/keys/${old.entry.id}/revoke`, { repeat: 200 }),
-    byOperator('issuer.add', 'POST', '/issuers', {
-      body: { ...ISSUER, name: 'own' },
-      target: 'own',
-      repeat: 200,
-    }),
-    byOperator('issuer.remove', 'DELETE', '/issuers/old', { target: 'old', repeat: 404 }),
-    byApp('agent.add', 'POST', '/agents', { body: AGENT, target: 'own', repeat: 200 }),
-    byApp('tenant.change', 'PATCH', '/tenant', { body: { defaultAgent: 'old' }, target: 'old', repeat: 200 }),
-    byApp('agent.remove', 'DELETE', '/agents/old', { target: 'old', repeat: 404 }),
-    byApp('token.mint', 'POST', '/tokens', { body: { user: 'ada' }, target: 'ada' }),
-    byApp('token.revoke', 'POST', '/tokens/revoke', { body: { user: 'ada' }, target: 'ada' }),
-  ]
-  const list = async (flags?: { readonly databaseUrl: string }) => {
-    if (!flags) return pod.audit.list()
-    const { out } = await typing(AUDIT, 'audit')({ flags, json: true }, 'ls')
-    return out
-      .split('\n')
-      .filter(Boolean)
-      .map((line) => JSON.parse(line) as AuditEntry)
-  }
-  let seen = (await list())[0]!.id
-  return {
-    pod,
-    url,
-    gateway,
-    admin,
-    operator: operator.key,
-    keys: { app: app.key },
-    changes,
-    run,
-    secrets: [operator.key, app.key, old.key, AGENT.secret, AGENT.secret.slice(6), TOKEN_KEYS.slice(5)],
-    /** What the log has gained since the last call, newest first. */
-    newRows: async (flags?: { readonly databaseUrl: string }) => {
-      const rows = (await list(flags)).filter(({ id }) => id > seen)
-      seen = rows[0]?.id ?? seen
-      return rows.map(({ id: _, at: __, ...row }) => row)
-    },
-    rowsAsText: async () =>
-      (await run((query) => query<{ row: string }>('select a::text as row from fleetline.audit a')))
-        .map(({ row }) => row)
-        .join('\n'),
-    unchanged: async () => {
-      const rows: unknown[] = []
-      for (const table of CHANGED)
-        rows.push(await run((query) => query(`select t::text from fleetline.${table} t order by 1`)))
-      return rows
-    },
-  }
-}
 
 /** How PostgreSQL lists the log. */
 async function planOf(database: Transactions, filter: AuditFilter): Promise<string> {
@@ -377,6 +278,8 @@ async function planOf(database: Transactions, filter: AuditFilter): Promise<stri
   await createAudit({ database: { transaction }, metrics: createMetrics() }).list(filter)
   return plan
 }
+
+const REFUSING = `create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`
 
 /** A token of ours that ends in so many seconds. */
 async function tokenOf(

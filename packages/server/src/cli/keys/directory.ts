@@ -1,5 +1,5 @@
-// Tenants, keys, issuers and the audit log for a command: in the database or, if --operator-url names a pod, over its port for operators. Both ways
-// reject the same input with the same words.
+// Tenants, keys, issuers and the audit log for a command: in the database or, if --operator-url names a pod, over its port for
+// operators. Both ways reject the same input with the same words.
 import type { z } from 'zod'
 import { auditSchema } from '../../admin/audit-schemas.ts'
 import {
