@@ -3,9 +3,12 @@
 // looks for every acknowledged message in the log.
 import { randomBytes } from 'node:crypto'
 import { formatId, uuidV7 } from '@fleetline/protocol'
+import { POD } from '../packages/server/src/identity/actor.ts'
+import { createAudit } from '../packages/server/src/identity/audit.ts'
 import { createKeys } from '../packages/server/src/identity/keys.ts'
 import { systemRandom } from '../packages/server/src/lib/random.ts'
 import { migrateUp } from '../packages/server/src/store/migrate.ts'
+import { createMetrics } from '../packages/server/src/telemetry/metrics.ts'
 import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
 import type { Cluster } from '../packages/server/test/support/cluster.ts'
 import { startPod, type RunningPod } from '../packages/server/test/support/pods.ts'
@@ -89,8 +92,9 @@ async function ours(scope: Scope, { pod, key }: Opened, run: Run): Promise<Resul
 /** A key of the tenant `dev`, so that the pod checks it with each request, as in production. */
 async function keyFor(scope: Scope, url: string): Promise<string> {
   const database = await openDatabase(scope, url)
-  const keys = createKeys({ database, random: systemRandom(), onRevoked: () => undefined })
-  return (await keys.create({ tenant: 'dev', name: 'bench', scopes: ['sessions:write'] })).key
+  const audit = createAudit({ database, metrics: createMetrics() })
+  const keys = createKeys({ database, random: systemRandom(), audit, onRevoked: () => undefined })
+  return (await keys.create({ tenant: 'dev', name: 'bench', scopes: ['sessions:write'] }, POD)).key
 }
 
 async function bare(url: string, pod: RunningPod, run: Run): Promise<Result> {

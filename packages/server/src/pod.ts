@@ -19,14 +19,19 @@ import { createRouteCaller } from './gateway/in-process.ts'
 import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
 import { createPodTokens, type PodTokens } from './gateway/pod-tokens.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
+import { POD } from './identity/actor.ts'
+import { createAudit } from './identity/audit.ts'
 import { createCallers, KEYS_TOPIC } from './identity/callers.ts'
 import { createCuts } from './identity/cuts.ts'
-import { createIssuers, type Issuers } from './identity/issuers.ts'
-import { createKeys, type Keys } from './identity/keys.ts'
+import { identityDuties } from './identity/duties.ts'
+import { createIssuers } from './identity/issuers.ts'
+import { createKeys } from './identity/keys.ts'
+import { operatorFor, type Operator } from './identity/operator.ts'
 import { createOutsideTokens } from './identity/outside-tokens.ts'
 import { anyoneOf } from './identity/principal.ts'
 import { createRateLimits } from './identity/rate-limits.ts'
-import { createTenants, DEV_TENANT, type Tenants } from './identity/tenants.ts'
+import { createRefusals, type Refusals } from './identity/refusals.ts'
+import { createTenants, DEV_TENANT } from './identity/tenants.ts'
 import { createTokens } from './identity/tokens.ts'
 import { systemClock, within } from './lib/clock.ts'
 import { limitStop, compose, type Service } from './lib/lifecycle.ts'
@@ -91,10 +96,12 @@ export type Pod = Service & {
   setDefaultAgent(name: string | null): Promise<void>
   /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
   downstream(key: string, options?: DownstreamOptions): Downstream
-  readonly tenants: Pick<Tenants, 'create' | 'list'>
-  readonly keys: Pick<Keys, 'create' | 'list' | 'revoke'>
+  readonly tenants: Operator['tenants']
+  readonly keys: Operator['keys']
   /** Issuers of others, whose tokens are accepted. */
-  readonly issuers: Pick<Issuers, 'add' | 'list' | 'remove'>
+  readonly issuers: Operator['issuers']
+  /** Who did what, and which requests were refused. */
+  readonly audit: Operator['audit']
   /** Conversations, without HTTP in between. */
   readonly sessions: PodSessions
   /** Tokens for users of the sessions. */
@@ -150,6 +157,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...machineDuties({ ...pick(config, 'beatMs'), database, clock, log, onReady }),
     ...sessionDuties({ database, onReady, expireTurn: (turn) => sessions.expireTurn(turn) }),
     ...throttleDuties({ database, log }),
+    ...identityDuties({ ...pick(config, 'auditDays'), database }),
   ]
   const claimed = () => [...tracks.runners.keys()]
   const fleet = createFleet({
@@ -174,12 +182,15 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     metrics,
     onNews,
   }) // limits for calls to providers
-  const tenants = createTenants({ database }) //                                      numbers of tenants
-  const keys = createKeys({ database, random, onRevoked: () => hints.send(KEYS_TOPIC) }) //  API keys
-  const safety = createGuard({ config, database, keys, log }) //                                keeps an unsafe pod from starting
-  const tokens = createTokens({ ...pick(config, 'tokenKeys', 'cell'), database, clock, random }) // tokens of users
-  const cuts = createCuts({ database }) //                                                      tokens that were revoked
-  const issuers = createIssuers({ database, clock, onChange: () => hints.send(KEYS_TOPIC) }) // issuers of others
+  const audit = createAudit({ database, metrics }) //                                 who did what
+  const refusals = createRefusals({ audit, clock, log }) //                           and which requests were refused
+  const tenants = createTenants({ database, audit }) //                               numbers of tenants
+  const onKeys = () => hints.send(KEYS_TOPIC)
+  const keys = createKeys({ database, random, audit, onRevoked: onKeys }) //          API keys
+  const safety = createGuard({ config, database, keys, log }) //                      keeps an unsafe pod from starting
+  const tokens = createTokens({ ...pick(config, 'tokenKeys', 'cell'), database, audit, clock, random }) // tokens of users
+  const cuts = createCuts({ database, audit }) //                                     tokens that were revoked
+  const issuers = createIssuers({ database, clock, audit, onChange: onKeys }) //      issuers of others
   const outside = createOutsideTokens({ issuers, clock }) //                                  and their tokens
   const isInsecure = config.allowInsecure.includes('authentication')
   const identity = { keys, tokens, outside, issuers, cuts, tenants }
@@ -194,6 +205,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     defined,
     isOpen,
     database,
+    audit,
     clock,
     random,
     version,
@@ -245,6 +257,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...pick(config, 'bodyLimitBytes', 'headerTimeoutMs', 'requestTimeoutMs', 'requestsPerSocket', 'stallMs'),
     stopMs: partMs,
   }
+  const onRefused: Refusals['add'] = (refused) => refusals.add(refused)
   const door = {
     ...pick(config, 'host', 'trustedProxies'),
     limits,
@@ -254,6 +267,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     metrics,
     rateLimits,
     isDraining,
+    onRefused,
   }
   const admin = createDoor({
     ...door,
@@ -271,6 +285,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
       tenants,
       keys,
       issuers,
+      audit,
       version,
     }),
   })
@@ -311,6 +326,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     tasks,
     readiness,
     callers,
+    refusals,
     admin,
     gateway,
   ]
@@ -346,6 +362,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   }
   return {
     ...pod,
+    ...operatorFor(POD, { tenants, keys, issuers, audit }),
     enqueue: async (wanted, { tx } = {}) => {
       if (tx) return (await enqueueAll([wanted], { tx }))[0]!
       return tasks.enqueue(await ownTenant(), wanted)
@@ -358,16 +375,13 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
       return task as TaskOf<Result> | undefined // its schema has validated the result
     },
     listTasks: async (filter) => tasks.list(await ownTenant(), filter),
-    addAgent: async (agent) => agents.add(await ownTenant(), agent),
+    addAgent: async (agent) => agents.add(await ownTenant(), agent, POD),
     listAgents: async () => agents.list(await ownTenant()),
-    removeAgent: async (name) => agents.remove(await ownTenant(), name),
+    removeAgent: async (name) => agents.remove(await ownTenant(), name, POD),
     setDefaultAgent: async (defaultAgent) =>
       void (await call('PATCH /v1/tenant', { body: { defaultAgent } })),
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     downstream: (key, options) => downstreams.get(key, options),
-    tenants: pick(tenants, 'create', 'list'),
-    keys: pick(keys, 'create', 'list', 'revoke'),
-    issuers: pick(issuers, 'add', 'list', 'remove'),
     sessions: createPodSessions({ call, stopping: stopped.signal }),
     tokens: createPodTokens(call),
     start: async () => {

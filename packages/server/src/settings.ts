@@ -289,6 +289,14 @@ export const SETTINGS = {
     isSecret: true,
     show: hidden,
   },
+  auditDays: {
+    purpose: 'how many days the audit log keeps a row; rows of minted tokens are kept for 30 days at most',
+    env: 'FLEETLINE_AUDIT_DAYS',
+    parse: whole(1, 3_650),
+    expects: 'days from 1 to 3650, the same on every pod',
+    fallback: '400',
+    reason: 'a year, and time to look at it afterwards',
+  },
   agentHosts: {
     purpose:
       'hosts at which agents may be called although their addresses are not public; set it on every pod',

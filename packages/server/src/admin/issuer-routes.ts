@@ -1,6 +1,7 @@
 // Routes for issuers of others, whose tokens are accepted.
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
+import { actorOf } from '../identity/actor.ts'
 import { ISSUER_LIMITS } from '../identity/issuer-limits.ts'
 import type { Issuers } from '../identity/issuers.ts'
 import { READ, WRITE } from './access.ts'
@@ -27,8 +28,8 @@ export function issuerRoutes({ issuers }: Deps): Route[] {
         200: { means: 'There is this issuer already.', json: issuerSchema },
         201: { means: 'Added.', json: issuerSchema },
       },
-      handle: async ({ body }) => {
-        const { isNew, ...issuer } = await issuers.add(body)
+      handle: async ({ principal, address, body }) => {
+        const { isNew, ...issuer } = await issuers.add(body, actorOf(principal, address))
         return { status: isNew ? 201 : 200, body: issuer }
       },
     }),
@@ -47,8 +48,9 @@ export function issuerRoutes({ issuers }: Deps): Route[] {
       access: WRITE,
       params: issuerParams,
       answers: { 200: { means: 'Removed.', json: removedIssuerSchema } },
-      handle: async ({ params: { issuer: name } }) => {
-        if (!(await issuers.remove(name))) throw new Rejected('not_found', 'There is no such issuer.')
+      handle: async ({ principal, address, params: { issuer: name } }) => {
+        const isRemoved = await issuers.remove(name, actorOf(principal, address))
+        if (!isRemoved) throw new Rejected('not_found', 'There is no such issuer.')
         return { status: 200, body: { name } }
       },
     }),

@@ -1,6 +1,7 @@
 // Routes for tenants and their keys. Whoever may create keys may do anything: it can create one with every scope.
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
+import { actorOf } from '../identity/actor.ts'
 import { KEY_LIMITS } from '../identity/key-limits.ts'
 import type { Keys } from '../identity/keys.ts'
 import type { Tenants } from '../identity/tenants.ts'
@@ -39,8 +40,8 @@ function tenantRoutes({ tenants }: Deps): Route[] {
         200: { means: 'There is a tenant with this name.', json: tenantSchema },
         201: { means: 'Created.', json: tenantSchema },
       },
-      handle: async ({ body: { name } }) => {
-        const { isNew, ...tenant } = await tenants.create(name)
+      handle: async ({ principal, address, body: { name } }) => {
+        const { isNew, ...tenant } = await tenants.create(name, actorOf(principal, address))
         return { status: isNew ? 201 : 200, body: tenant }
       },
     }),
@@ -65,8 +66,8 @@ function changeRoutes({ keys }: Deps): Route[] {
       access: WRITE,
       body: newKeySchema,
       answers: { 201: { means: 'Created.', json: createdKeySchema } },
-      handle: async ({ body }) => {
-        const { key, entry } = await keys.create(body)
+      handle: async ({ principal, address, body }) => {
+        const { key, entry } = await keys.create(body, actorOf(principal, address))
         return { status: 201, body: { key, ...entry } }
       },
     }),
@@ -78,8 +79,8 @@ function changeRoutes({ keys }: Deps): Route[] {
       access: WRITE,
       params: keyParams,
       answers: { 200: { means: 'The key is revoked, now or before.', json: keySchema } },
-      handle: async ({ params }) => {
-        const revoked = await keys.revoke(params.key)
+      handle: async ({ principal, address, params }) => {
+        const revoked = await keys.revoke(params.key, actorOf(principal, address))
         if (!revoked) throw new Rejected('not_found', 'There is no such key.')
         return { status: 200, body: revoked }
       },

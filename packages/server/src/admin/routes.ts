@@ -1,5 +1,5 @@
-// All routes of the port for operators: probes for the orchestrator, metrics, the state of the fleet, tenants, keys and issuers, and
-// their document.
+// All routes of the port for operators: probes for the orchestrator, metrics, the state of the fleet, tenants, keys, issuers, the audit
+// log, and their document.
 import { z } from 'zod'
 import { withOpenapi } from '../door/openapi.ts'
 import { route, type Route } from '../door/route.ts'
@@ -8,6 +8,7 @@ import type { Population } from '../machine/population.ts'
 import type { DownstreamStanding } from '../throttle/fleet/standings.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { READ } from './access.ts'
+import { auditRoute } from './audit-routes.ts'
 import { downstreamsSchema } from './downstream-schemas.ts'
 import { issuerRoutes } from './issuer-routes.ts'
 import { keyRoutes } from './key-routes.ts'
@@ -16,7 +17,8 @@ import { podOf, podsSchema } from './pod-schemas.ts'
 import { reportSchema, type Readiness } from './readiness.ts'
 
 type Deps = Parameters<typeof keyRoutes>[0] &
-  Parameters<typeof issuerRoutes>[0] & {
+  Parameters<typeof issuerRoutes>[0] &
+  Parameters<typeof auditRoute>[0] & {
     readonly readiness: Pick<Readiness, 'report'>
     readonly metrics: Pick<Metrics, 'text'>
     readonly fleet: Pick<Fleet, 'pods'>
@@ -90,6 +92,7 @@ export function adminRoutes({ version, ...deps }: Deps): Route[] {
     }),
     ...keyRoutes(deps),
     ...issuerRoutes(deps),
+    auditRoute(deps),
   ]
   const access = { audience: 'admin', tenant: 'none', scope: 'operate' } as const
   return withOpenapi(routes, { title: 'Fleetline, for operators', version, access })

@@ -7,6 +7,7 @@ import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Hosts } from '../lib/hosts.ts'
 import type { Random } from '../lib/random.ts'
+import type { Audit } from '../identity/audit.ts'
 import type { AgentDefinition, DefinedAgents } from './agent.ts'
 import { createDirectory, type AgentDirectory } from './directory.ts'
 import { createGuard } from './guard.ts'
@@ -26,6 +27,7 @@ export type Callable = AgentDefinition & { readonly downstream: string }
 type Deps = {
   readonly defined: DefinedAgents
   readonly database: Transactions
+  readonly audit: Pick<Audit, 'record'>
   readonly clock: Clock
   readonly random: Random
   readonly secretsKey: Uint8Array | null
@@ -42,13 +44,13 @@ export function createAgents({ defined, agentHosts, ...deps }: Deps): Agents {
   const webhooks = createWebhooks({ ...deps, guard })
   return {
     ...directory,
-    add: async (tenant, wanted) => {
+    add: async (tenant, wanted, actor) => {
       if (defined.has(wanted.name) || (await findInCode(deps.database, wanted.name)) === 'live')
         throw new Rejected(
           'conflict',
           `The pods have an agent ${wanted.name} in their code: choose another name`,
         )
-      return directory.add(tenant, wanted)
+      return directory.add(tenant, wanted, actor)
     },
     has: async (tenant, name) =>
       defined.has(name) ||

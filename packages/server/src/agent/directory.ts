@@ -4,6 +4,8 @@
 import { Buffer } from 'node:buffer'
 import { TASK_NAME } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
+import type { Actor } from '../identity/actor.ts'
+import type { Audit } from '../identity/audit.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { keyOfAgent, mayName } from '../throttle/definition.ts'
@@ -42,17 +44,18 @@ export type Located = {
 }
 
 export type AgentDirectory = {
-  add(tenant: number, wanted: NewAgent): Promise<Added>
+  add(tenant: number, wanted: NewAgent, actor: Actor): Promise<Added>
   list(tenant: number): Promise<readonly AgentEntry[]>
   find(tenant: number, name: string): Promise<AgentEntry | undefined>
   locate(tenant: number, name: string): Promise<Located | undefined>
   /** Returns whether it existed. Sessions keep its name: their turns wait until it is added again, and fail at their
    *  deadline. */
-  remove(tenant: number, name: string): Promise<boolean>
+  remove(tenant: number, name: string, actor: Actor): Promise<boolean>
 }
 
 type Deps = {
   readonly database: Transactions
+  readonly audit: Pick<Audit, 'record'>
   readonly random: Random
   readonly secretsKey: Uint8Array | null
   readonly guard: Pick<AddressGuard, 'check'>
@@ -81,7 +84,14 @@ type AgentRow = {
 }
 type SealedRow = AgentRow & { readonly secret: Buffer }
 
-export function createDirectory({ database, random, secretsKey, guard, isOpen }: Deps): AgentDirectory {
+export function createDirectory({
+  database,
+  audit,
+  random,
+  secretsKey,
+  guard,
+  isOpen,
+}: Deps): AgentDirectory {
   const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work), failed)
   const read = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
@@ -118,13 +128,19 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
     return { agent: entryOf(tenant, made!), secret }
   }
   return {
-    add: async (tenant, wanted) => {
+    add: async (tenant, wanted, actor) => {
       const { secret, downstream } = wanted
       const checked = { ...checkedOf(wanted, guard), secret, downstream }
       if (downstream !== undefined && !mayName(tenant, downstream, isOpen))
         throw new Rejected('invalid', `downstream: ${downstream} is not open to agents on this pod: ${OPEN}`)
       keyFor(secretsKey)
-      return run((query) => insert(query, tenant, checked), 'Whether the agent was added is not known')
+      const work = async (query: Query) => {
+        const added = await insert(query, tenant, checked)
+        const change = { actor, action: 'agent.add', tenant, target: checked.name } as const
+        if (added.secret !== undefined) await audit.record(query, change)
+        return added
+      }
+      return run(work, 'Whether the agent was added is not known')
     },
     list: async (tenant) =>
       (await read((query) => query<AgentRow>(LIST, [tenant]), 'The agents cannot be read')).map((row) =>
@@ -138,10 +154,15 @@ export function createDirectory({ database, random, secretsKey, guard, isOpen }:
       const row = await find(tenant, name)
       return row && { ...entryOf(tenant, row), secret: open(tenant, row) }
     },
-    remove: async (tenant, name) =>
-      TASK_NAME.test(name) &&
-      (await run((query) => query(REMOVE, [tenant, name]), 'Whether the agent was removed is not known'))
-        .length > 0,
+    remove: async (tenant, name, actor) => {
+      if (!TASK_NAME.test(name)) return false
+      const work = async (query: Query) => {
+        const [removed] = await query(REMOVE, [tenant, name])
+        if (removed) await audit.record(query, { actor, action: 'agent.remove', tenant, target: name })
+        return removed !== undefined
+      }
+      return run(work, 'Whether the agent was removed is not known')
+    },
   }
 }
 

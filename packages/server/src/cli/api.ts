@@ -89,7 +89,10 @@ export function apiOf(flags: Flags, key: 'apiUrl' | 'operatorUrl' = 'apiUrl'): A
 }
 
 /** Makes a query string of the options that were given; empty without any. */
-export function queryOf(options: CommandOptions, names: readonly string[]): string {
+export function queryOf(
+  options: Readonly<Record<string, CommandOptions[string] | number>>,
+  names: readonly string[],
+): string {
   const given = names.filter((name) => options[name] !== undefined)
   const query = new URLSearchParams(given.map((name) => [name, String(options[name])]))
   return given.length === 0 ? '' : `?${query.toString()}`

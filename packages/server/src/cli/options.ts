@@ -8,7 +8,7 @@ export function wholeOf(
   text: CommandOptions[string],
   { min, max }: { readonly min: number; readonly max: number },
 ): number {
-  const value = typeof text === 'string' && /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN
+  const value = typeof text === 'string' && /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
   if (value >= min && value <= max) return value
   throw new Rejected('invalid', `${flag} must be a whole number from ${min} to ${max}`)
 }

@@ -31,6 +31,8 @@ export type RouteCall<Params, Query, Body, Headers> = {
   readonly headers: Headers
   readonly body: Body
   readonly requestId: string
+  /** Of the client; null for a call from the pod's own process. */
+  readonly address: string | null
 }
 
 /** What a status means, and the body it comes with: JSON of a schema, text of the named media type, or events of a schema. */

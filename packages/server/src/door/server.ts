@@ -17,6 +17,7 @@ import { Bug, Rejected } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
+import type { RefusedRequest } from '../identity/refusals.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Addresses } from '../lib/hosts.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -28,6 +29,7 @@ import { addressOf, isLocal } from './address.ts'
 import { corsHeaders, isPreflight, PREFLIGHT_HEADERS } from './cors.ts'
 import { sendEvents, type SentEvent, type Events } from './events.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
+import { refusedRequest } from './refused.ts'
 import {
   brokenRules,
   nameOf,
@@ -62,6 +64,8 @@ type Deps = {
   readonly corsOrigins: Origins
   readonly trustedProxies: Addresses
   readonly rateLimits: Pick<RateLimits, 'countRequest'>
+  /** Called for requests that belong into the audit log. */
+  readonly onRefused: (refused: RefusedRequest) => void
   /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean
 }
@@ -110,6 +114,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   const broken = brokenRules(deps.routes, deps.audiences)
   if (broken.length > 0) throw new Bug(`The ${deps.name} door does not open: ${broken.join('; ')}`)
   const server = openServer(deps)
+  const principals = new WeakMap<FastifyRequest, Principal>()
   const declared = new Set(deps.routes.map(nameOf))
   server.addHook('onRoute', ({ method, url }) => {
     const added = `${String(method)} ${url}`
@@ -127,6 +132,10 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   server.addHook('onResponse', async (request, reply) => record(deps, request, reply))
   server.setNotFoundHandler((_, reply) => refuse(reply, NO_ROUTE))
   server.setErrorHandler((error, request, reply) => {
+    const { method, routeOptions } = request
+    const [caller, address] = [principals.get(request), clientOf(deps, request)]
+    const refused = refusedRequest(error, { caller, address, method, route: routeOptions.url })
+    if (refused) deps.onRefused(refused)
     const refusal = refusalOf(error)
     if (statusOf(refusal) >= 500) {
       deps.log.error('request failed', {
@@ -138,7 +147,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
     }
     return refuse(reply, refusal)
   })
-  for (const entry of deps.routes) addRoute(server, entry, { deps, stopping })
+  for (const entry of deps.routes) addRoute(server, entry, { deps, stopping, principals })
   return server
 }
 
@@ -186,10 +195,10 @@ function readJson(server: FastifyInstance): void {
   })
 }
 
-function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Opened): void {
+function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
+  const { deps, principals } = opened
   const { method, path, params, query, headers, body, answers } = entry
   const handle = entry.handle as (call: object) => ReturnType<Route['handle']>
-  const callers = new WeakMap<FastifyRequest, Principal>()
   server.route({
     method,
     url: path,
@@ -199,12 +208,9 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
       ...(headers ? { headers } : {}),
       ...(body ? { body } : {}),
     },
-    onRequest: async (request) => {
-      const principal = await admit(deps, entry, request)
-      if (principal) callers.set(request, principal)
-    },
+    onRequest: async (request) => admit(opened, entry, request),
     handler: async (request, reply) => {
-      const principal = callers.get(request) ?? null
+      const principal = principals.get(request) ?? null
       const answer = await handle({
         principal,
         params: request.params,
@@ -212,14 +218,14 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
         headers: headers && request.headers,
         body: request.body,
         requestId: request.id,
+        address: clientOf(deps, request),
       })
       const shape = answers[answer.status]
       if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
       reply.code(answer.status)
       if ('events' in shape)
         return stream(reply, answer.body as Events, {
-          deps,
-          stopping,
+          ...opened,
           shape: shape.events,
           recheck: () => recheck(deps, principal, answer),
         })
@@ -229,22 +235,26 @@ function addRoute(server: FastifyInstance, entry: Route, { deps, stopping }: Ope
   })
 }
 
-/** Finds the caller. Throws if the route does not let it in; null for a probe. */
+/** Finds the caller, unless the route is a probe. Throws if the route does not let it in. */
 async function admit(
-  { callers, rateLimits, trustedProxies }: Deps,
+  { deps, principals }: Opened,
   { access }: Route,
-  { raw }: FastifyRequest,
-) {
-  if (access.audience === 'probe') return null
-  const principal = await callers.callerOf({
-    authorization: raw.headers.authorization,
-    address: addressOf(raw, trustedProxies),
-    isLocal: isLocal(raw),
-  })
-  rateLimits.countRequest(principal)
+  request: FastifyRequest,
+): Promise<void> {
+  if (access.audience === 'probe') return
+  const { authorization } = request.headers
+  const credentials = { authorization, address: clientOf(deps, request), isLocal: isLocal(request.raw) }
+  const principal = await deps.callers.callerOf(credentials)
+  principals.set(request, principal)
+  deps.rateLimits.countRequest(principal)
   const refusal = outOfScope(principal, access)
-  if (refusal !== undefined) throw new Rejected('forbidden', refusal)
-  return principal
+  const reason = principal.user ? 'right' : 'scope'
+  if (refusal !== undefined) throw new Rejected('forbidden', refusal, { fields: { reason } })
+}
+
+/** The address of the client. */
+function clientOf({ trustedProxies }: Deps, { raw }: FastifyRequest): string {
+  return addressOf(raw, trustedProxies)
 }
 
 /** Says what the caller lacks. */
@@ -266,7 +276,11 @@ async function recheck({ callers }: Deps, principal: Principal | null, answer: R
   await answer.recheck?.()
 }
 
-type Opened = { readonly deps: Deps; readonly stopping: AbortSignal }
+type Opened = {
+  readonly deps: Deps
+  readonly stopping: AbortSignal
+  readonly principals: WeakMap<FastifyRequest, Principal>
+}
 type Streamed = Opened & {
   readonly shape: z.ZodType<SentEvent['data']>
   readonly recheck: () => Promise<void>

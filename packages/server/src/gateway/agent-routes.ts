@@ -2,6 +2,7 @@
 import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
+import { actorOf } from '../identity/actor.ts'
 import { addedSchema, agentParams, agentSchema, agentsSchema, newAgentSchema } from './agent-schemas.ts'
 import { accessWith, tenantOf } from './caller.ts'
 
@@ -25,8 +26,8 @@ function addRoute({ agents }: Deps): Route {
       200: { means: 'This agent exists already.', json: addedSchema },
       201: { means: 'Added.', json: addedSchema },
     },
-    handle: async ({ principal, body }) => {
-      const { agent, secret } = await agents.add(tenantOf(principal), body)
+    handle: async ({ principal, address, body }) => {
+      const { agent, secret } = await agents.add(tenantOf(principal), body, actorOf(principal, address))
       return secret === undefined ? { status: 200, body: agent } : { status: 201, body: { ...agent, secret } }
     },
   })
@@ -69,8 +70,9 @@ function removeRoute({ agents }: Deps): Route {
     access: accessWith('agents:write'),
     params: agentParams,
     answers: { 200: { means: 'Removed.', json: agentParams } },
-    handle: async ({ principal, params }) => {
-      if (!(await agents.remove(tenantOf(principal), params.agent))) throw notFound()
+    handle: async ({ principal, address, params }) => {
+      const actor = actorOf(principal, address)
+      if (!(await agents.remove(tenantOf(principal), params.agent, actor))) throw notFound()
       return { status: 200, body: { agent: params.agent } }
     },
   })

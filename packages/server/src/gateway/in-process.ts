@@ -18,6 +18,7 @@ export function createRouteCaller({ routes, principal }: Deps): RouteCaller {
     const { body } = await (route.handle as (call: object) => ReturnType<Route['handle']>)({
       principal: await principal(),
       requestId: 'in-process',
+      address: null,
       params: parsed(route.params, 'params', input.params ?? {}),
       query: parsed(route.query, 'query', texts(input.query ?? {})),
       headers: {},

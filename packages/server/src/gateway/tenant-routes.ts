@@ -1,6 +1,7 @@
 // Routes for the caller's own tenant: show it, change it.
 import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
+import { actorOf } from '../identity/actor.ts'
 import type { Tenants } from '../identity/tenants.ts'
 import { noSuchAgent } from './agent-routes.ts'
 import { accessWith, tenantOf } from './caller.ts'
@@ -33,11 +34,11 @@ export function tenantRoutes({ agents, tenants }: Deps): Route[] {
       access: accessWith('agents:write'),
       body: tenantChangeSchema,
       answers: { 200: { means: 'Changed.', json: ownTenantSchema } },
-      handle: async ({ principal, body: { defaultAgent } }) => {
+      handle: async ({ principal, address, body: { defaultAgent } }) => {
         const tenant = tenantOf(principal)
         if (defaultAgent !== null && !(await agents.has(tenant, defaultAgent)))
           throw noSuchAgent('body.defaultAgent', defaultAgent)
-        await tenants.setDefaultAgent(tenant, defaultAgent)
+        await tenants.setDefaultAgent(tenant, defaultAgent, actorOf(principal, address))
         return own(tenant)
       },
     }),

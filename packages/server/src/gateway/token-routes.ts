@@ -1,5 +1,6 @@
 // Routes for tokens of users: mint one, revoke those of a user.
 import { route, type Route } from '../door/route.ts'
+import { actorOf } from '../identity/actor.ts'
 import type { Cuts } from '../identity/cuts.ts'
 import type { Tenants } from '../identity/tenants.ts'
 import type { Tokens } from '../identity/tokens.ts'
@@ -26,17 +27,24 @@ export function tokenRoutes({ sessions, tokens, cuts, tenants, keyOf }: Deps): R
         'Mints a token for a user. With it, a browser reads and writes the sessions of which the user is a member. It ends after 10 minutes at most, or with the key that has minted it.',
       access,
       body: newTokenSchema,
-      answers: { 201: { means: 'Minted. Nothing is stored.', json: tokenSchema } },
-      handle: async ({ principal, body: { user, sessions: named, rights, seconds } }) => {
+      answers: {
+        201: {
+          means: 'Minted. The token is not stored; the audit log says who has minted it, and for whom.',
+          json: tokenSchema,
+        },
+      },
+      handle: async ({ principal, address, body: { user, sessions: named, rights, seconds } }) => {
         const found: string[] = []
         for (const name of named ?? []) {
           const key = await keyOf(principal, name)
           if (!(await sessions.find(key))) throw notFound()
           found.push(key.session)
         }
-        const owner = { tenant: await tenants.nameOf(tenantOf(principal)), key: principal?.key ?? null }
+        const number = tenantOf(principal)
+        const owner = { number, tenant: await tenants.nameOf(number), key: principal?.key ?? null }
+        const minter = { ...owner, actor: actorOf(principal, address) }
         const wanted = { user, rights, seconds, ...(named && { sessions: found }) }
-        const { token, expiresAt } = await tokens.mint(owner, wanted)
+        const { token, expiresAt } = await tokens.mint(minter, wanted)
         return { status: 201, body: { token, user, expiresAt: expiresAt.toISOString() } }
       },
     }),
@@ -48,8 +56,8 @@ export function tokenRoutes({ sessions, tokens, cuts, tenants, keyOf }: Deps): R
       access,
       body: revokeSchema,
       answers: { 200: { means: 'Revoked.', json: revokedSchema } },
-      handle: async ({ principal, body: { user } }) => {
-        const at = await cuts.cut(tenantOf(principal), user)
+      handle: async ({ principal, address, body: { user } }) => {
+        const at = await cuts.cut(tenantOf(principal), user, actorOf(principal, address))
         return { status: 200, body: { user, revokedAt: at.toISOString() } }
       },
     }),

@@ -32,7 +32,8 @@ import { idOfKey, isDigestOf } from './key-text.ts'
 import type { Keys } from './keys.ts'
 import type { Issuers } from './issuers.ts'
 import { createKnownKeys, type KnownKeys } from './known-keys.ts'
-import { isFromOutside, type OutsideTokens } from './outside-tokens.ts'
+import { isFromOutside, type OutsideFacts, type OutsideTokens } from './outside-tokens.ts'
+import type { Caller } from './actor.ts'
 import { ANY_OPERATOR, anyoneOf, type Principal } from './principal.ts'
 import { DEV_TENANT, type Tenants } from './tenants.ts'
 import type { TokenFacts, Tokens } from './tokens.ts'
@@ -139,41 +140,48 @@ async function keyBy({ known, failed }: Around, text: string, asking: Asking): P
   const isRight = isDigestOf(stored?.digest ?? NO_SECRET, text)
   if (!stored || !isRight) throw refused('unknown', UNKNOWN)
   const fault = known.faultOf(stored)
-  if (fault) throw refused(fault.reason, fault.text)
+  if (fault) throw refused(fault.reason, fault.text, { tenant: stored.tenant, key: stored.id })
   return { tenant: stored.tenant, scopes: new Set(stored.scopes), key: stored.id }
 }
 
 async function userBy(around: Around, token: string): Promise<Principal> {
-  const facts = isFromOutside(token)
-    ? { ...(await around.outside.read(token)), key: null }
-    : await ownFacts(around, await around.tokens.read(token))
-  const principal = { ...facts, scopes: NO_SCOPES }
+  const reading: Promise<Facts> = (isFromOutside(token) ? around.outside : around.tokens).read(token)
+  const facts = await reading.catch(async (error: unknown) => {
+    const expired = error instanceof Rejected && (error.fields['facts'] as Facts | undefined)
+    throw expired ? refused('expired', error.message, await principalOf(around, expired)) : error
+  })
+  const principal = await principalOf(around, facts)
   await recheck(around, principal, 0)
   return principal
 }
 
-async function ownFacts({ tenants }: Around, { tenant: name, ...facts }: TokenFacts) {
-  const tenant = await tenants.find(name)
+/** Our own tokens name their tenant, those of others belong to the tenant of their issuer. */
+async function principalOf({ tenants }: Around, facts: Facts): Promise<Principal> {
+  const tenant = typeof facts.tenant === 'number' ? facts.tenant : await tenants.find(facts.tenant)
   if (tenant === undefined) throw refusedToken('audience', 'The token is for a tenant that is not here')
-  return { ...facts, tenant }
+  return { key: null, ...facts, tenant, scopes: NO_SCOPES }
 }
+type Facts = TokenFacts | OutsideFacts
 const NO_SCOPES: Principal['scopes'] = new Set()
 
-async function recheck(around: Around, { key, user, tenant }: Principal, outageMs: number): Promise<void> {
+async function recheck(around: Around, principal: Principal, outageMs: number): Promise<void> {
+  const { key, user, tenant } = principal
   const { known, cuts, issuers, clock } = around
-  if (user && clock.now() >= user.endMs) throw refusedToken('expired')
+  const refuse = (reason: string, text: string) => refused(reason, text, principal)
+  if (user && clock.now() >= user.endMs) throw refuse('expired', refusedToken('expired').message)
   const minted = user ? 'The token was minted with a key that has ended. ' : ''
   const stored = key === null ? undefined : await known.find(key, outageMs)
-  if (key !== null && !stored) throw refused('unknown', minted + UNKNOWN)
+  if (key !== null && !stored) throw refuse('unknown', minted + UNKNOWN)
   const fault = stored && known.faultOf(stored)
-  if (fault) throw refused(fault.reason, minted + fault.text)
+  if (fault) throw refuse(fault.reason, minted + fault.text)
   if (!user || tenant === null) return
-  if (user.issuer !== undefined && !(await issuers.recent()).has(user.issuer))
-    throw refused('revoked', 'Tokens of this issuer are not accepted any more')
+  if (user.issuer !== undefined && !(await issuers.recent()).has(user.issuer.id))
+    throw refuse('revoked', 'Tokens of this issuer are not accepted any more')
   if (await cuts.isCut(tenant, user.id, user.issuedMs))
-    throw refused('revoked', 'The token was revoked, with all tokens of its user. Get a new one')
+    throw refuse('revoked', 'The token was revoked, with all tokens of its user. Get a new one')
 }
 
-function refused(reason: string, text: string): Rejected {
-  return new Rejected('unauthenticated', text, { fields: { reason } })
+/** `caller`: the owner of a genuine key or token, for the audit log. */
+function refused(reason: string, text: string, caller?: Caller): Rejected {
+  return new Rejected('unauthenticated', text, { fields: { reason, caller } })
 }

@@ -3,13 +3,16 @@
 // read. A cut is deleted when every token before it has expired.
 import { createLoader } from '../lib/loader.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
+import type { Actor } from './actor.ts'
+import type { Audit } from './audit.ts'
 
 export type Cuts = {
   /** Resolves to the time of the cut. */
-  cut(tenant: number, user: string): Promise<Date>
+  cut(tenant: number, user: string, actor: Actor): Promise<Date>
   /** Whether a token that was issued to this user at this time has been cut. */
   isCut(tenant: number, user: string, issuedMs: number): Promise<boolean>
 }
+type Deps = { readonly database: Transactions; readonly audit: Pick<Audit, 'record'> }
 type Issued = { readonly tenant: number; readonly user: string; readonly issuedMs: number }
 
 const MOST_ASKED = 500
@@ -28,7 +31,7 @@ const AMONG = `
     join fleetline.token_cuts c using (tenant, user_id)
    where extract(epoch from c.cut_at) * 1000 >= w.issued_ms`
 
-export function createCuts({ database }: { readonly database: Transactions }): Cuts {
+export function createCuts({ database, audit }: Deps): Cuts {
   const isCut = createLoader<Issued, boolean>({
     most: MOST_ASKED,
     load: async (all) => {
@@ -45,9 +48,10 @@ export function createCuts({ database }: { readonly database: Transactions }): C
     },
   })
   return {
-    cut: async (tenant, user) => {
+    cut: async (tenant, user, actor) => {
       const outcome = await database.transaction(async (query) => {
         await query(FORGET)
+        await audit.record(query, { actor, action: 'token.revoke', tenant, target: user })
         return query<{ cut_at: Date }>(CUT, [tenant, user])
       })
       const [row] = valueOf(outcome, 'Whether the tokens were revoked is not known: revoke them again')

@@ -3,9 +3,11 @@
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
+import type { Actor } from './actor.ts'
+import type { Audit } from './audit.ts'
 import { ISSUER_ALGORITHMS, ISSUER_LIMITS } from './issuer-limits.ts'
 import { createRecent } from './recent.ts'
-import { TENANT_NAME } from './tenants.ts'
+import { TENANT_NAME } from './tenant-name.ts'
 import { TOKEN_ISSUER } from './tokens.ts'
 
 type Issuer = {
@@ -30,13 +32,14 @@ export type StoredIssuer = Omit<IssuerEntry, 'tenant' | 'createdAt'> & {
   readonly id: number
   readonly tenant: number
 }
+export type AddedIssuer = IssuerEntry & { readonly isNew: boolean }
 export type Issuers = {
   /** Adding the same issuer again changes nothing. */
-  add(wanted: NewIssuer): Promise<IssuerEntry & { readonly isNew: boolean }>
+  add(wanted: NewIssuer, actor: Actor): Promise<AddedIssuer>
   /** In the order of their names. */
   list(): Promise<readonly IssuerEntry[]>
   /** False if there was no such issuer. */
-  remove(name: string): Promise<boolean>
+  remove(name: string, actor: Actor): Promise<boolean>
   /** All of them, at most 2.5 s old. */
   recent(): Promise<ReadonlyMap<number, StoredIssuer>>
   /** Reads again when it is asked next. */
@@ -45,6 +48,7 @@ export type Issuers = {
 type Deps = {
   readonly database: Transactions
   readonly clock: Clock
+  readonly audit: Pick<Audit, 'record'>
   /** Called after a commit that changed something. */
   readonly onChange: () => void
 }
@@ -68,20 +72,25 @@ const INSERT = `
 const TAKEN = `
   select ${COLUMNS} from fleetline.issuers i join fleetline.tenants t on t.id = i.tenant
    where i.name = $1 or (i.issuer = $2 and i.audience = $3) order by i.name <> $1`
-const REMOVE = 'delete from fleetline.issuers where name = $1 returning id'
+const REMOVE = 'delete from fleetline.issuers where name = $1 returning tenant'
 
 type Row = Omit<IssuerEntry, 'createdAt'> & { readonly createdAt: Date }
 
-export function createIssuers({ database, clock, onChange }: Deps): Issuers {
+export function createIssuers({ database, clock, audit, onChange }: Deps): Issuers {
   const readAll = async () => {
     const outcome = await database.transaction((query) => query<StoredIssuer>(ALL), { access: 'read' })
     return new Map(valueOf(outcome, 'The issuers cannot be read').map((row) => [row.id, row]))
   }
   const recent = createRecent(readAll, clock)
   return {
-    add: async (wanted) => {
+    add: async (wanted, actor) => {
       const full = checked(wanted)
-      const outcome = await database.transaction((query) => insert(query, full))
+      const outcome = await database.transaction(async (query) => {
+        const { owner, ...added } = await insert(query, full)
+        if (added.isNew)
+          await audit.record(query, { actor, action: 'issuer.add', tenant: owner, target: full.name })
+        return added
+      })
       const added = valueOf(outcome, 'Whether the issuer was added is not known: add it again')
       if (added.isNew) onChange()
       return added
@@ -90,18 +99,23 @@ export function createIssuers({ database, clock, onChange }: Deps): Issuers {
       const outcome = await database.transaction((query) => query<Row>(LIST), { access: 'read' })
       return valueOf(outcome, 'The issuers cannot be read').map(entryOf)
     },
-    remove: async (name) => {
-      const outcome = await database.transaction((query) => query(REMOVE, [name]))
-      const removed = valueOf(outcome, 'Whether the issuer was removed is not known: remove it again')
+    remove: async (name, actor) => {
+      const outcome = await database.transaction(async (query) => {
+        const [removed] = await query<{ tenant: number }>(REMOVE, [name])
+        if (removed)
+          await audit.record(query, { actor, action: 'issuer.remove', tenant: removed.tenant, target: name })
+        return removed !== undefined
+      })
+      const isRemoved = valueOf(outcome, 'Whether the issuer was removed is not known: remove it again')
       onChange()
-      return removed.length > 0
+      return isRemoved
     },
     recent: () => recent.get(),
     forget: () => recent.forget(),
   }
 }
 
-async function insert(query: Query, full: Issuer): Promise<IssuerEntry & { readonly isNew: boolean }> {
+async function insert(query: Query, full: Issuer): Promise<AddedIssuer & { readonly owner: number }> {
   const { name, tenant, issuer, audience, jwksUrl, algorithms, maxAgeSeconds } = full
   const [owner] = await query<{ id: number }>(TENANT, [tenant])
   if (!owner)
@@ -119,7 +133,7 @@ async function insert(query: Query, full: Issuer): Promise<IssuerEntry & { reado
         ? `There is an issuer ${name} with other settings: remove it first, or choose another name`
         : `The issuer ${stored.name} accepts tokens of ${issuer} for ${audience} already`,
     )
-  return { ...stored, createdAt, isNew: made.length > 0 }
+  return { ...stored, createdAt, owner: owner.id, isNew: made.length > 0 }
 }
 
 function sorted(issuer: object): unknown {

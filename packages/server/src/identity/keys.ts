@@ -4,10 +4,12 @@
 import { Rejected } from '../errors.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
+import type { Actor } from './actor.ts'
+import type { Audit } from './audit.ts'
 import { KEY_LIMITS } from './key-limits.ts'
 import { digestOf, KEY_ID, mintKey, type KeyMode } from './key-text.ts'
 import { isScopeOf, OPERATOR_SCOPES, TENANT_SCOPES, USUAL_SCOPES, type Scope } from './scopes.ts'
-import { TENANT_NAME } from './tenants.ts'
+import { TENANT_NAME } from './tenant-name.ts'
 
 const KEY_NAME: RegExp = /^[\w.-]{1,63}$/
 
@@ -44,12 +46,14 @@ export type StoredKey = {
 }
 /** Keys of one tenant, of operators, or, without a filter, of everybody. */
 export type KeyFilter = { readonly tenant?: string | undefined; readonly operator?: boolean | undefined }
+/** `key` is its text, which nobody sees again. */
+export type CreatedKey = { readonly key: string; readonly entry: KeyEntry }
 export type Keys = {
-  create(wanted: NewKey): Promise<{ readonly key: string; readonly entry: KeyEntry }>
+  create(wanted: NewKey, actor: Actor): Promise<CreatedKey>
   /** The newest first; at most a page. */
   list(of?: KeyFilter): Promise<readonly KeyEntry[]>
   /** Undefined if there is no such key. A key that is revoked again stays as it was. */
-  revoke(id: string): Promise<KeyEntry | undefined>
+  revoke(id: string, actor: Actor): Promise<KeyEntry | undefined>
   find(id: string): Promise<StoredKey | undefined>
   /** Whether anybody has a key that has not ended. */
   hasLive(): Promise<boolean>
@@ -58,6 +62,7 @@ export type Keys = {
 type Deps = {
   readonly database: Transactions
   readonly random: Random
+  readonly audit: Pick<Audit, 'record'>
   /** Called after a commit that ended a key. */
   readonly onRevoked: () => void
 }
@@ -84,9 +89,10 @@ const LIST = `
   select ${COLUMNS} from fleetline.api_keys k left join fleetline.tenants t on t.id = k.tenant
    where not ${IS_OLD} and ($1::text is null or t.name = $1) and (not $2 or k.tenant is null)
    order by k.created_at desc, k.id limit ${PAGE}`
-const REVOKE = `
-  with k as (update fleetline.api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1 returning *)
-  select ${COLUMNS} from k left join fleetline.tenants t on t.id = k.tenant`
+const REVOKE =
+  'update fleetline.api_keys set revoked_at = now() where id = $1 and revoked_at is null returning tenant'
+const SHOW = `
+  select ${COLUMNS} from fleetline.api_keys k left join fleetline.tenants t on t.id = k.tenant where k.id = $1`
 const FIND = `
   select id, tenant, digest, scopes, revoked_at is not null as "isRevoked", expires_at as "expiresAt",
          extract(epoch from expires_at - now())::float8 * 1000 as "leftMs"
@@ -100,9 +106,9 @@ type KeyRow = Omit<KeyEntry, 'createdAt' | 'expiresAt'> & {
   readonly expires_at: Date
 }
 
-export function createKeys({ database, random, onRevoked }: Deps): Keys {
+export function createKeys({ database, random, audit, onRevoked }: Deps): Keys {
   return {
-    create: async (wanted) => {
+    create: async (wanted, actor) => {
       refuseInvalid(wanted)
       const scopes = scopesOf(wanted)
       const { id, text } = mintKey(wanted.mode ?? 'live', random)
@@ -112,6 +118,7 @@ export function createKeys({ database, random, onRevoked }: Deps): Keys {
         await refuseTooMany(query, tenant, wanted.name)
         const days = wanted.days ?? KEY_LIMITS.usualDays
         const [made] = await query<KeyRow>(INSERT, [id, tenant, wanted.name, digestOf(text), scopes, days])
+        await audit.record(query, { actor, action: 'key.create', tenant, target: id })
         return entryOf(made!)
       }
       const outcome = await database.transaction(insert)
@@ -124,9 +131,14 @@ export function createKeys({ database, random, onRevoked }: Deps): Keys {
       })
       return valueOf(outcome, 'The keys cannot be read').map(entryOf)
     },
-    revoke: async (id) => {
+    revoke: async (id, actor) => {
       if (!KEY_ID.test(id)) return undefined
-      const outcome = await database.transaction((query) => query<KeyRow>(REVOKE, [id]))
+      const outcome = await database.transaction(async (query) => {
+        const [ended] = await query<{ tenant: number | null }>(REVOKE, [id])
+        if (ended)
+          await audit.record(query, { actor, action: 'key.revoke', tenant: ended.tenant, target: id })
+        return query<KeyRow>(SHOW, [id])
+      })
       const [row] = valueOf(outcome, 'Whether the key was revoked is not known: revoke it again')
       onRevoked()
       return row && entryOf(row)

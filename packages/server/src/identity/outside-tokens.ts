@@ -3,7 +3,7 @@
 //       The token chooses which configured issuer it is checked against, and nothing else: no URL, no tenant
 // Keys are fetched when they are needed, kept for 10 minutes, and fetched again if a token names an unknown one, at most every 30 s.
 // If they cannot be fetched, the caller gets 503, and the next fetch is 5 s later.
-import { createRemoteJWKSet, decodeJwt, errors } from 'jose'
+import { createRemoteJWKSet, decodeJwt, errors, type JWTPayload } from 'jose'
 import { SESSION_LIMITS } from '@fleetline/protocol'
 import { Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -50,20 +50,25 @@ export function createOutsideTokens({ issuers, clock }: Deps): OutsideTokens {
       )
       const [issuer] = named
       if (!issuer || named.length > 1) throw refusedToken('audience')
-      const { sub = '', iat = 0, exp = 0 } = await verifierOf(issuer)(token)
-      if (!isUserId(sub))
-        throw refusedToken('malformed', 'The claim sub of the token is not the id of a user')
-      const user: TokenUser = {
-        id: sub,
-        rights: RIGHTS,
-        sessions: undefined,
-        issuedMs: (iat - 2 * SKEW_SECONDS) * 1_000, // by another clock, and accepted by a third: a cut also ends tokens issued a little later
-        issuer: issuer.id,
-        endMs: (Math.min(exp, iat + issuer.maxAgeSeconds) + SKEW_SECONDS) * 1_000,
-      }
-      return { tenant: issuer.tenant, user }
+      return verifierOf(issuer)(token, (claims) => factsOf(issuer, claims))
     },
   }
+}
+
+function factsOf(
+  { id, name, tenant, maxAgeSeconds }: StoredIssuer,
+  { sub = '', iat = 0, exp = 0 }: JWTPayload,
+): OutsideFacts {
+  if (!isUserId(sub)) throw refusedToken('malformed', 'The claim sub of the token is not the id of a user')
+  const user: TokenUser = {
+    id: sub,
+    rights: RIGHTS,
+    sessions: undefined,
+    issuedMs: (iat - 2 * SKEW_SECONDS) * 1_000, // by another clock, and accepted by a third: a cut also ends tokens issued a little later
+    issuer: { id, name },
+    endMs: (Math.min(exp, iat + maxAgeSeconds) + SKEW_SECONDS) * 1_000,
+  }
+  return { tenant, user }
 }
 
 function keysOf({ name, jwksUrl }: StoredIssuer, clock: Clock): TokenRule['keyOf'] {

@@ -21,8 +21,8 @@ export type TokenUser = {
   /** When the token was issued, and when it expires, in milliseconds since 1970. */
   readonly issuedMs: number
   readonly endMs: number
-  /** The id of its issuer, if others have issued the token. */
-  readonly issuer?: number
+  /** Its issuer, if others have issued the token. */
+  readonly issuer?: { readonly id: number; readonly name: string }
 }
 
 /** May do everything in this tenant. */

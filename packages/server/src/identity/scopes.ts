@@ -17,7 +17,7 @@ export const TENANT_SCOPES = {
 /** For keys of operators, which belong to no tenant. */
 export const OPERATOR_SCOPES = {
   operate: "opens the operator's port, and reads its metrics; every operator's key has it",
-  'admin:read': 'reads pods, machines, downstreams, tenants and keys',
+  'admin:read': 'reads pods, machines, downstreams, tenants, keys, issuers and the audit log',
   'admin:write': 'creates tenants, keys and issuers, and so may act as anybody',
 } as const
 

@@ -2,13 +2,12 @@
 // read.
 import { Bug, Rejected } from '../errors.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
+import type { Actor } from './actor.ts'
+import type { Audit } from './audit.ts'
+import { TENANT_NAME, TENANT_RULE } from './tenant-name.ts'
 
 /** The tenant of a pod's own methods, and of callers without a key on `fleetline dev`. */
 export const DEV_TENANT = 'dev'
-
-export const TENANT_NAME: RegExp = /^[a-z0-9][a-z0-9-]{0,62}$/
-
-export const TENANT_RULE = '1 to 63 lower-case letters, digits and dashes, no dash first'
 
 export type Tenant = { readonly name: string; readonly createdAt: string }
 
@@ -19,19 +18,22 @@ export type Tenants = {
   nameOf(number: number): Promise<string>
   /** Answers in sessions that users create. Null: they cannot create any. */
   defaultAgent(number: number): Promise<string | null>
-  setDefaultAgent(number: number, agent: string | null): Promise<void>
+  setDefaultAgent(number: number, agent: string | null, actor: Actor): Promise<void>
   /** Creates a tenant, or returns the one with this name. */
-  create(name: string): Promise<Tenant & { readonly isNew: boolean }>
+  create(name: string, actor: Actor): Promise<Tenant & { readonly isNew: boolean }>
   /** In the order of their names, after `after`; at most a page. */
   list(after?: string): Promise<readonly Tenant[]>
 }
+
+type Deps = { readonly database: Transactions; readonly audit: Pick<Audit, 'record'> }
 
 const PAGE = 1_000
 
 const NUMBER = 'select id from fleetline.tenants where name = $1'
 const NAME = 'select name from fleetline.tenants where id = $1'
 const AGENT = 'select default_agent as agent from fleetline.tenants where id = $1'
-const SET_AGENT = 'update fleetline.tenants set default_agent = $2 where id = $1'
+const SET_AGENT = `
+  update fleetline.tenants set default_agent = $2 where id = $1 and default_agent is distinct from $2 returning id`
 
 const CREATE = 'insert into fleetline.tenants (name) values ($1) on conflict (name) do nothing returning id'
 const FIND = 'select name, created_at from fleetline.tenants where name = $1'
@@ -40,7 +42,7 @@ const LIST = `select name, created_at from fleetline.tenants where name > $1 ord
 
 type TenantRow = { readonly name: string; readonly created_at: Date }
 
-export function createTenants({ database }: { readonly database: Transactions }): Tenants {
+export function createTenants({ database, audit }: Deps): Tenants {
   const [known, names] = [new Map<string, number>(), new Map<number, string>()]
   const read = async <Row extends object>(sql: string, values: readonly unknown[]) => {
     const outcome = await database.transaction((query) => query<Row>(sql, values), { access: 'read' })
@@ -67,16 +69,20 @@ export function createTenants({ database }: { readonly database: Transactions })
       return name
     },
     defaultAgent: async (number) => (await read<{ agent: string | null }>(AGENT, [number]))?.agent ?? null,
-    setDefaultAgent: async (number, agent) => {
-      const outcome = await database.transaction((query) => query(SET_AGENT, [number, agent]))
+    setDefaultAgent: async (tenant, agent, actor) => {
+      const outcome = await database.transaction(async (query) => {
+        const [changed] = await query(SET_AGENT, [tenant, agent])
+        if (changed) await audit.record(query, { actor, action: 'tenant.change', tenant, target: agent })
+      })
       valueOf(outcome, 'Whether the tenant was changed is not known: change it again')
     },
-    create: async (name) => {
+    create: async (name, actor) => {
       if (!TENANT_NAME.test(name)) throw new Rejected('invalid', `name: use ${TENANT_RULE}`)
       const outcome = await database.transaction(async (query) => {
-        const made = await query(CREATE, [name])
+        const [made] = await query<{ id: number }>(CREATE, [name])
+        if (made) await audit.record(query, { actor, action: 'tenant.create', tenant: made.id, target: name })
         const [row] = await query<TenantRow>(FIND, [name]) // its own statement, to see a row that somebody else has just created
-        return { ...tenantOf(row!), isNew: made.length > 0 }
+        return { ...tenantOf(row!), isNew: made !== undefined }
       })
       return valueOf(outcome, 'Whether the tenant was created is not known: create it again')
     },

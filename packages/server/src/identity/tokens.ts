@@ -12,6 +12,8 @@ import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { TokenKey } from '../lib/setting-values.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
+import type { Actor } from './actor.ts'
+import type { Audit } from './audit.ts'
 import type { TokenUser } from './principal.ts'
 import { ALL_RIGHTS, type Right } from './scopes.ts'
 import { TOKEN_LIMITS } from './token-limits.ts'
@@ -28,10 +30,12 @@ export type NewToken = {
 }
 /** On whose behalf a token is minted: the name of a tenant, and the key that the token ends with. */
 export type TokenOwner = { readonly tenant: string; readonly key: string | null }
+/** `number`: of the tenant. */
+export type TokenMinter = TokenOwner & { readonly number: number; readonly actor: Actor }
 /** What a valid token says. */
 export type TokenFacts = TokenOwner & { readonly user: TokenUser }
 export type Tokens = {
-  mint(owner: TokenOwner, wanted: NewToken): Promise<{ readonly token: string; readonly expiresAt: Date }>
+  mint(minter: TokenMinter, wanted: NewToken): Promise<{ readonly token: string; readonly expiresAt: Date }>
   /** Throws if the token is not one of ours, or is not valid now. */
   read(token: string): Promise<TokenFacts>
 }
@@ -41,12 +45,12 @@ type Deps = {
   readonly tokenKeys: readonly TokenKey[]
   readonly cell: number
   readonly database: Transactions
+  readonly audit: Pick<Audit, 'record'>
   readonly clock: Clock
   readonly random: Random
 }
 
 const ALGORITHM = 'HS256'
-const NOW = 'select extract(epoch from clock_timestamp())::float8 as seconds'
 const NO_RING =
   'This pod has no key that signs tokens: set FLEETLINE_TOKEN_KEYS on every pod, to the same value, for example 1:$(openssl rand -base64 32)'
 
@@ -60,7 +64,7 @@ const claimsSchema = z.object({
   key: z.string().optional(),
 })
 
-export function createTokens({ tokenKeys, cell, database, clock, random }: Deps): Tokens {
+export function createTokens({ tokenKeys, cell, database, audit, clock, random }: Deps): Tokens {
   const [signer] = tokenKeys
   const ring = new Map(tokenKeys.map(({ id, secret }) => [id, secret]))
   const audience = `fleetline/${cell}`
@@ -78,14 +82,16 @@ export function createTokens({ tokenKeys, cell, database, clock, random }: Deps)
     },
     clock,
   )
-  const secondsNow = async () => {
-    const outcome = await database.transaction((query) => query<{ seconds: number }>(NOW), { access: 'read' })
-    return Math.floor(valueOf(outcome, 'The time cannot be read')[0]!.seconds * 1_000) / 1_000 // a cut is not older
+  const recordMinting = async ({ actor, number }: TokenMinter, user: string) => {
+    const change = { actor, action: 'token.mint', tenant: number, target: user } as const
+    const outcome = await database.transaction((query) => audit.record(query, change))
+    return valueOf(outcome, 'Whether the token was recorded is not known: mint another one')
   }
   return {
-    mint: async ({ tenant, key }, { user, sessions, rights, seconds }) => {
+    mint: async (minter, { user, sessions, rights, seconds }) => {
       if (!signer) throw new Rejected('invalid', NO_RING)
-      const iat = await secondsNow()
+      const { tenant, key } = minter
+      const iat = (await recordMinting(minter, user)).getTime() / 1_000 // whole milliseconds, rounded down: a cut is not older
       const claims: JWTPayload & z.infer<typeof claimsSchema> = {
         iss: TOKEN_ISSUER,
         aud: audience,
@@ -104,17 +110,21 @@ export function createTokens({ tokenKeys, cell, database, clock, random }: Deps)
     },
     read: async (token) => {
       if (!signer) throw refusedToken('signature', NO_RING)
-      const claims = claimsSchema.safeParse(await verify(token))
-      if (!claims.success) throw refusedToken('malformed', 'The token lacks a claim')
-      const { sub, iat, exp, ten, ses, scp, key = null } = claims.data
-      const user: TokenUser = {
-        id: sub,
-        rights: new Set(ALL_RIGHTS.filter((right) => scp.includes(right))),
-        sessions: ses === 'member' ? undefined : new Set(ses.map((id) => parseId('session', id)?.uuid ?? id)),
-        issuedMs: iat * 1_000,
-        endMs: (exp + SKEW_SECONDS) * 1_000,
-      }
-      return { tenant: ten, key, user }
+      return verify(token, factsOf)
     },
   }
+}
+
+function factsOf(payload: JWTPayload): TokenFacts {
+  const claims = claimsSchema.safeParse(payload)
+  if (!claims.success) throw refusedToken('malformed', 'The token lacks a claim')
+  const { sub, iat, exp, ten, ses, scp, key = null } = claims.data
+  const user: TokenUser = {
+    id: sub,
+    rights: new Set(ALL_RIGHTS.filter((right) => scp.includes(right))),
+    sessions: ses === 'member' ? undefined : new Set(ses.map((id) => parseId('session', id)?.uuid ?? id)),
+    issuedMs: iat * 1_000,
+    endMs: (exp + SKEW_SECONDS) * 1_000,
+  }
+  return { tenant: ten, key, user }
 }

@@ -33,16 +33,21 @@ const TEXTS: Readonly<Record<TokenReason, string>> = {
   malformed: 'The token is not well formed',
 }
 
-export function refusedToken(reason: TokenReason, text: string = TEXTS[reason]): Rejected {
-  return new Rejected('unauthenticated', text, { fields: { reason } })
+export function refusedToken(
+  reason: TokenReason,
+  text: string = TEXTS[reason],
+  fields: object = {},
+): Rejected {
+  return new Rejected('unauthenticated', text, { fields: { ...fields, reason } })
 }
 
-/** The returned function resolves to the claims, or throws the refusal. */
+/** The returned function resolves to what the claims say, or throws the refusal. An expired token is otherwise genuine, so its
+ *  refusal has the field `facts`: the audit log names its user. */
 export function createVerifier(
   { issuer, audience, algorithms, maxAgeSeconds, keyOf }: TokenRule,
   clock: Clock,
 ) {
-  return async (token: string): Promise<JWTPayload> => {
+  return async <Facts>(token: string, factsOf: (claims: JWTPayload) => Facts): Promise<Facts> => {
     const rules = {
       issuer,
       audience,
@@ -52,16 +57,15 @@ export function createVerifier(
       currentDate: new Date(clock.now()),
       requiredClaims: ['sub', 'exp', 'iat'],
     }
-    try {
-      return (await jwtVerify(token, keyOf, rules)).payload
-    } catch (error) {
-      throw refusalOf(error)
-    }
+    const { payload } = await jwtVerify(token, keyOf, rules).catch((error: unknown) => {
+      if (!(error instanceof errors.JWTExpired)) throw refusalOf(error)
+      throw refusedToken('expired', TEXTS.expired, { facts: factsOf(error.payload) })
+    })
+    return factsOf(payload)
   }
 }
 
 function refusalOf(error: unknown): unknown {
-  if (error instanceof errors.JWTExpired) return refusedToken('expired')
   if (error instanceof errors.JWTClaimValidationFailed) return refusedToken(reasonOf(error))
   if (error instanceof errors.JOSEAlgNotAllowed) return refusedToken('algorithm')
   if (error instanceof errors.JWSSignatureVerificationFailed || error instanceof errors.JWKSNoMatchingKey)

@@ -36,6 +36,12 @@ export const METRICS = {
     help: 'Requests rejected with 429, by limit: session, user, key, tenant, login.',
     labels: ['limit'],
   },
+  auditRows: {
+    kind: 'counter',
+    name: 'fleetline_audit_rows_total',
+    help: 'Rows that this pod has added to the audit log, by outcome: done or refused.',
+    labels: ['outcome'],
+  },
   transactions: {
     kind: 'counter',
     name: 'fleetline_transactions_total',

@@ -10,9 +10,12 @@ import { agent } from '../../src/agent/agent.ts'
 import { createAgents } from '../../src/agent/agents.ts'
 import { AGENT_LIMITS } from '../../src/agent/directory.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
+import { POD } from '../../src/identity/actor.ts'
+import { createAudit } from '../../src/identity/audit.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { hostsOf } from '../../src/lib/hosts.ts'
 import { systemRandom } from '../../src/lib/random.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { downstream } from '../../src/throttle/definition.ts'
 import { agentServer, lines, SAID, type Answer } from '../support/agent-server.ts'
 import { atEnd } from '../support/cleanup.ts'
@@ -325,6 +328,7 @@ test('S37: when a downstream is closed to agents again, its agents go back to do
   let isOpened = true
   const agents = createAgents({
     database,
+    audit: createAudit({ database, metrics: createMetrics() }),
     clock,
     random,
     defined: new Map(),
@@ -333,7 +337,7 @@ test('S37: when a downstream is closed to agents again, its agents go back to do
     agentHosts: hostsOf('127.0.0.1')!,
     isOpen: () => isOpened,
   })
-  await agents.add(1, { name: 'afar', url: 'http://127.0.0.1:1/', downstream: 'bedrock' })
+  await agents.add(1, { name: 'afar', url: 'http://127.0.0.1:1/', downstream: 'bedrock' }, POD)
   const keyOf = async () => (await agents.agentFor(1, 'afar'))!.downstream
   assert.equal(await keyOf(), 'bedrock')
   isOpened = false

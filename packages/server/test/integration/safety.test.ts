@@ -3,9 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { loadConfig, type Flags } from '../../src/config.ts'
-import { createKeys } from '../../src/identity/keys.ts'
 import { INSECURE_NAMES, type InsecureName } from '../../src/lib/insecure.ts'
-import { systemRandom } from '../../src/lib/random.ts'
 import { checksOf } from '../../src/safety/checks.ts'
 import { createGuard } from '../../src/safety/guard.ts'
 import { readServer, type ServerFacts } from '../../src/safety/server.ts'
@@ -108,16 +106,15 @@ test('S25: a pod names all reasons at once, and listens on all addresses once a 
   )
   for (const name of ['authentication', 'fsync', 'synchronous-commit', 'superuser', 'secrets'])
     assert.match(refused, new RegExp(`${name}: `))
-  const database = await openDatabase(t, url)
-  const keys = createKeys({ database, random: systemRandom(), onRevoked: () => undefined })
-  assert.equal(await keys.hasLive(), false)
-  const { key, entry } = await keys.create({ tenant: 'dev', name: 'backend' })
-  const { gateway } = await podOn(t, url, { ...CLOSED, host: '0.0.0.0' })
+  const { pod } = await podOn(t, url, CLOSED)
+  const { key, entry } = await pod.keys.create({ tenant: 'dev', name: 'backend' })
+  const open = { ...CLOSED, host: '0.0.0.0' }
+  const { gateway } = await podOn(t, url, open)
   const asked = async (headers: Record<string, string>) =>
     (await fetch(`${gateway}/v1/sessions`, { headers })).status
   assert.deepEqual([await asked({}), await asked({ authorization: `Bearer ${key}` })], [401, 200])
-  await keys.revoke(entry.id)
-  assert.equal(await keys.hasLive(), false)
+  await pod.keys.revoke(entry.id)
+  await assert.rejects(podOn(t, url, open), /there is no live API key/)
 })
 
 test('S25: facts about the server are those of the server', async (t) => {

@@ -75,6 +75,7 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     corsOrigins: originsOf('')!,
     trustedProxies: addressesOf('')!,
     rateLimits: { countRequest: () => undefined },
+    onRefused: () => undefined,
     isDraining: () => false,
   }
 }

@@ -4,6 +4,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import { test } from 'node:test'
 import { SignJWT, UnsecuredJWT, type JWTPayload } from 'jose'
 import { Rejected } from '../../src/errors.ts'
+import { POD } from '../../src/identity/actor.ts'
 import { createTokens } from '../../src/identity/tokens.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import type { Transactions } from '../../src/store/database.ts'
@@ -11,13 +12,14 @@ import { manualClock } from '../support/clock.ts'
 import { SECRET } from '../support/tokens.ts'
 
 const OWNER = { tenant: 'acme', key: 'abcdefghijkl' }
+const MINTER = { ...OWNER, number: 7, actor: POD }
 const WANTED = { user: 'ada', rights: ['read', 'send'], seconds: 600 } as const
 const SESSION = '019a8c3e-5d7b-7c2a-9f0e-1d2c3b4a5968'
 const OLD = Buffer.alloc(32, 2)
 
 test('S8: a token says who its user is, for whom it was minted and what it lets the user do', async () => {
   const { clock, tokens } = setUp()
-  const { token, expiresAt } = await tokens.mint(OWNER, { ...WANTED, sessions: [SESSION] })
+  const { token, expiresAt } = await tokens.mint(MINTER, { ...WANTED, sessions: [SESSION] })
   assert.equal(expiresAt.getTime(), clock.now() + 600_000)
   const { user, ...owner } = await tokens.read(token)
   assert.deepEqual(owner, OWNER)
@@ -25,14 +27,14 @@ test('S8: a token says who its user is, for whom it was minted and what it lets 
   assert.deepEqual([...user.rights], ['read', 'send'])
   assert.deepEqual([...user.sessions!], [SESSION])
   assert.equal(user.issuedMs, clock.now())
-  const wide = await tokens.mint({ ...OWNER, key: null }, WANTED)
+  const wide = await tokens.mint({ ...MINTER, key: null }, WANTED)
   const read = await tokens.read(wide.token)
   assert.deepEqual([read.key, read.user.sessions], [null, undefined])
 })
 
 test('S7: a token is valid from 30 s before its time to 30 s after it, and not a second longer', async () => {
   const { clock, setTime, tokens, reasonOf } = setUp()
-  const { token } = await tokens.mint(OWNER, { ...WANTED, seconds: 60 })
+  const { token } = await tokens.mint(MINTER, { ...WANTED, seconds: 60 })
   setTime(clock.now() - 30_000)
   assert.equal(await reasonOf(token), undefined)
   setTime(clock.now() - 1_000)
@@ -84,8 +86,8 @@ test('S7: a token of a stranger, of another algorithm, or with a claim too few i
 test('a pod without keys mints no token and accepts none; rights that it does not know are none', async () => {
   const { tokens, signed, clock } = setUp()
   const { tokens: keyless, reasonOf } = setUp([])
-  await assert.rejects(keyless.mint(OWNER, WANTED), { code: 'invalid', message: /set FLEETLINE_TOKEN_KEYS/ })
-  assert.equal(await reasonOf((await tokens.mint(OWNER, WANTED)).token), 'signature')
+  await assert.rejects(keyless.mint(MINTER, WANTED), { code: 'invalid', message: /set FLEETLINE_TOKEN_KEYS/ })
+  assert.equal(await reasonOf((await tokens.mint(MINTER, WANTED)).token), 'signature')
   const later = { ...claimsAt(clock.now() / 1_000), scp: ['read', 'approve'] }
   assert.deepEqual([...(await tokens.read(await signed(later))).user.rights], ['read'])
 })
@@ -108,9 +110,10 @@ function setUp(tokenKeys = RING) {
   let nowMs = 1_700_000_000_000
   const clock = { ...manualClock(), now: () => nowMs }
   const database = {
-    transaction: async () => ({ type: 'committed', value: [{ seconds: clock.now() / 1_000 }] }),
+    transaction: async (work: () => Promise<unknown>) => ({ type: 'committed', value: await work() }),
   }
-  const deps = { tokenKeys, cell: 0, clock, random: systemRandom() }
+  const audit = { record: async () => new Date(clock.now()) }
+  const deps = { tokenKeys, cell: 0, audit, clock, random: systemRandom() }
   const tokens = createTokens({ ...deps, database: database as unknown as Transactions })
   return {
     clock,

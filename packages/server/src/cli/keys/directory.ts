@@ -1,6 +1,7 @@
-// Tenants, keys and issuers for a command: in the database or, if --operator-url names a pod, over its port for operators. Both ways
-// reject the same input with the same words.
+// Tenants, keys, issuers and the audit log for a command: in the database or, if --operator-url names a pod, over its port for
+// operators. Both ways reject the same input with the same words.
 import type { z } from 'zod'
+import { auditSchema } from '../../admin/audit-schemas.ts'
 import {
   createdKeySchema,
   keySchema,
@@ -11,9 +12,12 @@ import {
 import { issuerSchema, issuersSchema, removedIssuerSchema } from '../../admin/issuer-schemas.ts'
 import { flagOf, loadConfig, settingIn, type Flags } from '../../config.ts'
 import { Rejected } from '../../errors.ts'
+import { COMMAND } from '../../identity/actor.ts'
+import { createAudit, type AuditEntry, type AuditFilter } from '../../identity/audit.ts'
 import { KEYS_TOPIC } from '../../identity/callers.ts'
 import { createIssuers, type IssuerEntry, type NewIssuer } from '../../identity/issuers.ts'
 import { createKeys, type KeyEntry, type KeyFilter, type NewKey } from '../../identity/keys.ts'
+import { operatorFor } from '../../identity/operator.ts'
 import { createTenants, type Tenant } from '../../identity/tenants.ts'
 import { systemClock } from '../../lib/clock.ts'
 import { pick } from '../../lib/pick.ts'
@@ -34,6 +38,7 @@ export type Directory = {
   addIssuer(wanted: NewIssuer): Promise<IssuerEntry>
   listIssuers(): Promise<readonly IssuerEntry[]>
   removeIssuer(name: string): Promise<{ readonly name: string }>
+  listAudit(filter: AuditFilter): Promise<readonly AuditEntry[]>
 }
 
 /** Closes what it has opened when the work is done. */
@@ -45,9 +50,13 @@ export async function withDirectory<T>(flags: Flags, work: (directory: Directory
   const database = createDatabase({ ...limits, poolSize: 1, stopMs: config.stopMs, clock, metrics })
   const hints = createSender({ ...limits, metrics, echoes: { next: () => 'command', sent: () => undefined } })
   const onChange = () => hints.send(KEYS_TOPIC)
-  const tenants = createTenants({ database })
-  const keys = createKeys({ database, random: systemRandom(), onRevoked: onChange })
-  const issuers = createIssuers({ database, clock, onChange })
+  const all = { database, clock, random: systemRandom(), audit: createAudit({ database, metrics }) }
+  const { tenants, keys, issuers, audit } = operatorFor(COMMAND, {
+    tenants: createTenants(all),
+    keys: createKeys({ ...all, onRevoked: onChange }),
+    issuers: createIssuers({ ...all, onChange }),
+    audit: all.audit,
+  })
   try {
     await database.start()
     await refuseOtherSchema(database)
@@ -78,6 +87,7 @@ export async function withDirectory<T>(flags: Flags, work: (directory: Directory
           throw new Rejected('not_found', `There is no issuer ${name}: list them with fleetline issuers ls`)
         return { name }
       },
+      listAudit: (filter) => audit.list(filter),
     })
   } finally {
     await hints.stop()
@@ -112,5 +122,9 @@ function overPort(flags: Flags): Directory {
     listIssuers: async () => (await ask({ method: 'GET', path: '/issuers', answer: issuersSchema })).issuers,
     removeIssuer: (name) =>
       ask({ method: 'DELETE', path: `/issuers/${encodeURIComponent(name)}`, answer: removedIssuerSchema }),
+    listAudit: async (filter) => {
+      const path = `/audit${queryOf({ ...filter }, ['tenant', 'actor', 'action', 'before', 'limit'])}`
+      return (await ask({ method: 'GET', path, answer: auditSchema })).entries
+    },
   }
 }

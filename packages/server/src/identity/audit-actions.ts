@@ -1,0 +1,18 @@
+// What the audit log records, and how many rows one list shows. `request` is a request that was refused. `usualRows` is the
+// default.
+export const AUDIT_ACTIONS = [
+  'tenant.create',
+  'tenant.change',
+  'key.create',
+  'key.revoke',
+  'token.mint',
+  'token.revoke',
+  'issuer.add',
+  'issuer.remove',
+  'agent.add',
+  'agent.remove',
+  'request',
+] as const
+export type AuditAction = (typeof AUDIT_ACTIONS)[number]
+
+export const AUDIT_LIMITS = { rows: 1_000, usualRows: 100, actorLength: 200 }
