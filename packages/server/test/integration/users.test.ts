@@ -239,6 +239,7 @@ test('S7 S9: users of another issuer are users of its tenant, as members, until 
   for (const [options, fault] of [
     [{ tenant: 'nobody' }, /There is no tenant nobody/],
     [{ issuer: 'fleetline' }, /issuer: must be/],
+    [{ issuer: 'https://user:password@login.test' }, /issuer: must be without a user and a password\n$/],
     [{ jwksUrl: 'http://login.test/keys' }, /jwksUrl: must be an https URL/],
     [{ algorithms: 'HS256' }, /algorithms: use some of EdDSA, ES256, RS256/],
     [{ maxAge: '2d' }, /maxAgeSeconds: use a whole number/],
