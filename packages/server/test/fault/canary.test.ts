@@ -44,13 +44,12 @@ test('S6 S22: no secret is found in logs, metrics, errors, the database, command
   assert.equal((await ask.with(token, 'GET', at)).status, 200)
   const typed = { ...canaries, key: own.key, 'operator key': operator.key, token }
   const answers: string[] = []
-  const [before, leaky] = [await ask.count(), requestsWith(Object.values(typed), at)]
+  const leaky = requestsWith(Object.values(typed), at)
   for (const { port, method, path, body, shown } of leaky) {
     const { status, text } = await ask.raw(port, { method, path, body, shown })
     if (status >= 400) answers.push(text)
   }
   assert.ok(answers.length > leaky.length * 0.9, `${answers.length} of ${leaky.length} are errors`)
-  assert.ok((await ask.count()) >= before + leaky.length - 50, 'the pod has counted the requests')
   const failing = async () => {
     const { body } = await ask.own('GET', `/v1/turns/${String(sent['turn'])}`)
     assert.ok(body['waitsFor'] ?? body['error'], JSON.stringify(body))
@@ -64,8 +63,7 @@ test('S6 S22: no secret is found in logs, metrics, errors, the database, command
     metrics: (await ask.raw('admin', { method: 'GET', path: '/metrics', shown: operator.key })).text,
     errors: answers.join('\n'),
     readiness: (await ask.raw('admin', { method: 'GET', path: '/readyz' })).text,
-    'command line': readFileSync(`/proc/${pod.program.pid}/cmdline`, 'utf8'),
-    'process title': readFileSync(`/proc/${pod.program.pid}/comm`, 'utf8'),
+    'command line': readFileSync(`/proc/${pod.program.pid}/cmdline`, 'utf8'), // its title, too
     activity: JSON.stringify(activity.rows),
     dump: dumpOf(url),
   }
@@ -78,6 +76,7 @@ test('S6 S22: no secret is found in logs, metrics, errors, the database, command
     ['log', '"status":401'],
     ['metrics', 'fleetline_logins'],
     ['activity', role],
+    ['command line', 'start'],
     ['dump', 'COPY fleetline.api_keys'],
     ['dump', operator.id],
     ['config print', 'hidden'],
@@ -131,13 +130,14 @@ function formsOf(secret: string): string[] {
   ]
 }
 
-/** The secret part of each key and the signature of each token: they are no less secret alone. */
+/** The secret part of a key, the signature of a token, and the bytes of what is base64: they are no less secret alone. */
 function partsOf(typed: Texts): Texts {
-  const parts = Object.entries(typed).flatMap(([name, text]) => {
-    const part = text.startsWith('fl_') ? text.split('_')[3] : text.split('.')[2]
-    return part === undefined ? [] : [[`part of ${name}`, part]]
-  })
-  return Object.fromEntries(parts) as Texts
+  const partOf = (text: string): string => {
+    if (text.startsWith('fl_')) return text.split('_').at(-1)!
+    if (text.includes('.')) return text.split('.').at(-1)!
+    return Buffer.from(text.replace('whsec_', ''), 'base64').toString('hex')
+  }
+  return Object.fromEntries(Object.entries(typed).map(([name, text]) => [`part of ${name}`, partOf(text)]))
 }
 
 /** Settings and values that nobody else knows. */
@@ -229,12 +229,6 @@ function askerOf(pod: {
     raw,
     with: withKey,
     own: (method: string, path: string, body?: object) => withKey(pod.own, method, path, body),
-    /** How many requests the pod has answered. */
-    count: async () => {
-      const { text } = await raw('admin', { method: 'GET', path: '/metrics', shown: 'valid' })
-      const counts = text.matchAll(/^fleetline_http_requests_total\{.*\} (\d+)$/gm)
-      return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
-    },
   }
 }
 
