@@ -155,6 +155,10 @@ function checked({
   if (!TENANT_NAME.test(tenant)) throw invalid('tenant', 'is no name of a tenant')
   if (!isLine(issuer) || issuer === TOKEN_ISSUER)
     throw invalid('issuer', 'must be what the issuer writes into the claim iss, such as https://example.com/')
+  const claimed = URL.parse(issuer)
+  if (claimed?.username || claimed?.password)
+    // it would be stored and listed
+    throw invalid('issuer', 'must be without a user and a password')
   if (!isLine(audience)) throw invalid('audience', 'must be what the issuer writes into the claim aud')
   const url = URL.parse(jwksUrl)
   const isOpen = url?.protocol === 'http:' && LOOPBACK.test(url.hostname)

@@ -7,38 +7,84 @@ import { agent } from '../../src/index.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
 import { ISSUERS } from '../../src/cli/issuers.ts'
 import { TOKENS } from '../../src/cli/tokens.ts'
+import { valueOf } from '../../src/store/database.ts'
 import { databaseFor } from '../support/database.ts'
+import { deafPodOn } from '../support/deaf-pod.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { keyServer } from '../support/key-server.ts'
 import { CLOSED, podOn } from '../support/pod.ts'
-import { readEvents } from '../support/reader.ts'
+import { readEvents, untilSeq } from '../support/reader.ts'
+import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
 
 const ADMIN = { tenant: 'dev', name: 'admin', scopes: ['agents:read', 'agents:write'] }
+/** Headers by which proxies and other servers name a caller. */
+const FORGED = {
+  'x-fleetline-tenant': 'other',
+  'x-fleetline-user': 'bob',
+  'x-tenant': 'other',
+  'x-tenant-id': 'other',
+  'x-user': 'bob',
+  'x-user-id': 'bob',
+  'x-role': 'system',
+  'x-forwarded-user': 'bob',
+  'x-remote-user': 'bob',
+  'x-forwarded-for': '203.0.113.9',
+  forwarded: 'for=203.0.113.9;by=other',
+  from: 'bob@other',
+  cookie: 'user=bob; tenant=other',
+  'x-http-method-override': 'DELETE',
+}
 const FAILING = agent('failing', () => {
   throw new Error('see https://agent.internal/')
 })
 
-test('S8: a message bears the name of the token’s user, whatever the body says; a user writes no other role', async (t) => {
-  const { as, at } = await setUp(t)
-  const forged = {
-    message: { parts: [{ type: 'text', text: 'hello' }], metadata: { author: 'bob', tenant: 'other' } },
-    author: 'bob',
-    tenant: 'other',
+test('S8: a message bears the name of the token’s user and its tenant, whatever body, metadata, headers and query say', async (t) => {
+  const { as, at, key, url, pod, gateway } = await setUp(t)
+  await pod.tenants.create('other')
+  const database = await openDatabase(t, url)
+  const forged = { author: 'bob', user: 'bob', sub: 'bob', role: 'system', tenant: 'other', ten: 'other' }
+  const message = { parts: [{ type: 'text', text: 'hello', ...forged }], metadata: forged }
+  const body = { message: { ...forged, ...message, role: 'user', id: 'user-1' }, ...forged }
+  const query = `?${new URLSearchParams(forged).toString()}`
+  const send = async (token: string, sent: object) => {
+    const headers = { ...FORGED, authorization: `Bearer ${token}`, 'content-type': 'application/json' }
+    const init = { method: 'POST', headers, body: JSON.stringify(sent) }
+    return (await fetch(`${at}/messages${query}`, init)).status
   }
-  assert.equal((await call('POST', `${at}/messages`, forged, await as('ada'))).status, 200)
+  assert.equal(await send(await as('ada'), body), 200)
+  assert.equal(await send(key, { ...body, message: { ...body.message, id: 'key-1' }, author: 'cyd' }), 200)
   for (const role of ['assistant', 'system']) {
-    const message = { role, parts: [{ type: 'text', text: 'I am the agent' }] }
-    const { status, body } = await call('POST', `${at}/messages`, { message }, await as('ada'))
+    const { status, body: refusal } = await call(
+      'POST',
+      `${at}/messages`,
+      { message: { ...message, role } },
+      await as('ada'),
+    )
     assert.equal(status, 403)
-    assert.match(JSON.stringify(body), /a user sends messages of the role user/)
+    assert.match(JSON.stringify(refusal), /a user sends messages of the role user/)
   }
   const items = await itemsOf(at, await as('bob'))
   assert.deepEqual(
     items.map(({ role, author }) => ({ role, author })),
-    [{ role: 'user', author: { kind: 'user', id: 'ada' } }],
+    [
+      { role: 'user', author: { kind: 'user', id: 'ada' } },
+      { role: 'user', author: { kind: 'user', id: 'cyd' } }, // a key writes as anybody, in its tenant
+    ],
   )
+  const made = await call('POST', `${gateway}/v1/sessions${query}`, { tenant: 'other' }, key)
+  assert.equal(made.status, 201)
+  const outcome = await database.transaction((run) =>
+    run(`select distinct t.name from fleetline.tenants t
+           join (select tenant from fleetline.messages union all select tenant from fleetline.sessions) r on r.tenant = t.id`),
+  )
+  assert.deepEqual(valueOf(outcome, 'not read'), [{ name: 'dev' }])
+  for (const field of ['tenant', 'ten', 'key', 'iss'])
+    assert.equal(
+      (await call('POST', `${gateway}/v1/tokens`, { user: 'ada', [field]: 'other' }, key)).status,
+      400,
+    )
 })
 
 test('S8: a user who is not a member, or whose token lacks the right, gets nothing', async (t) => {
@@ -88,35 +134,58 @@ test('S23: a user sees neither the text of system messages, nor why an agent fai
   assert.ok(!/"pod":"/.test(text), 'no name of a pod')
 })
 
-test('S9: revoked tokens, a removed member and a revoked key end streams on another pod, and the last event says why', async (t) => {
-  const { as, at, key, pod, url, session } = await setUp(t)
-  const second = await podOn(t, url, CLOSED)
-  const events = `${second.gateway}/v1/sessions/${session}/events`
-  const follow = async (token: string) => readEvents(t, events, { authorization: `Bearer ${token}` })
-  const mintedBy = await pod.keys.create({ tenant: 'dev', name: 'minter', scopes: ['tokens:mint'] })
-  const minted = await call('POST', `${second.gateway}/v1/tokens`, { user: 'bob' }, mintedBy.key)
-  const [ada, bob, cyd] = [
-    await follow(await as('ada')),
-    await follow(String(minted.body['token'])),
-    await follow(await as('cyd')),
-  ]
-
-  await pod.tokens.revoke('ada')
-  await pod.keys.revoke(mintedBy.entry.id)
-  await call('DELETE', `${at}/members/cyd`, undefined, key)
-  const endOf = async ({ ended, why }: typeof ada) => {
-    assert.ok(await ended)
-    return why()
+test('S9: what is revoked on one pod ends streams and requests on another that gets no hints, and the last event says why', async (t) => {
+  const url = await databaseFor(t)
+  const deaf = await deafPodOn(t, url, CLOSED)
+  const { as, at, key, pod, session } = await setUp(t, { url })
+  const events = `${deaf.gateway}/v1/sessions/${session}/events`
+  const reader = await pod.keys.create({ tenant: 'dev', name: 'reader' })
+  const minter = await pod.keys.create({ tenant: 'dev', name: 'minter', scopes: ['tokens:mint'] })
+  const minted = await call('POST', `${deaf.gateway}/v1/tokens`, { user: 'bob' }, minter.key)
+  const login = await keyServer(t)
+  const claims = { issuer: 'https://login.test', audience: 'chat' }
+  await pod.issuers.add({ ...claims, name: 'own', tenant: 'dev', jwksUrl: login.jwksUrl })
+  const iat = Math.floor(Date.now() / 1_000)
+  const shown = {
+    user: await as('ada'),
+    minter: String(minted.body['token']),
+    member: await as('cyd'),
+    issuer: await login.sign({ iss: claims.issuer, aud: 'chat', sub: 'bob', iat, exp: iat + 600 }),
+    key: reader.key,
   }
-  const revoked = 'The token was revoked, with all tokens of its user. Get a new one'
-  assert.deepEqual(await endOf(ada), { type: 'ended', code: 'unauthenticated', text: revoked })
-  assert.match((await endOf(bob))?.text ?? '', /minted with a key that has ended/)
-  assert.deepEqual(await endOf(cyd), {
-    type: 'ended',
-    code: 'not_found',
-    text: 'There is no such session, or it is not yours.',
-  })
-  assert.equal((await call('GET', at, undefined, String(minted.body['token']))).status, 401)
+  const names = Object.keys(shown) as (keyof typeof shown)[]
+  const streams = await Promise.all(
+    names.map(async (name) => readEvents(t, events, { authorization: `Bearer ${shown[name]}` })),
+  )
+  const other = await readEvents(t, events, { authorization: `Bearer ${key}` })
+
+  await pod.issuers.remove('own')
+  await pod.tokens.revoke('ada')
+  await pod.keys.revoke(minter.entry.id)
+  await pod.keys.revoke(reader.entry.id)
+  await call('DELETE', `${at}/members/cyd`, undefined, key)
+  const revoked = {
+    user: [401, 'unauthenticated', /^The token was revoked, with all tokens of its user. Get a new one$/],
+    minter: [401, 'unauthenticated', /minted with a key that has ended. The key \w{12} was revoked/],
+    member: [404, 'not_found', /^There is no such session, or it is not yours.$/],
+    issuer: [401, 'unauthenticated', /^Tokens of this issuer are not accepted any more$/],
+    key: [401, 'unauthenticated', new RegExp(`^The key ${reader.entry.id} was revoked`)],
+  } as const
+  for (const [n, name] of names.entries()) {
+    const [status, code, text] = revoked[name]
+    assert.ok(await streams[n]!.ended, name)
+    assert.equal(streams[n]!.why()?.code, code, name)
+    assert.match(streams[n]!.why()?.text ?? '', text, name)
+    const again = await call('GET', `${deaf.gateway}/v1/sessions/${session}`, undefined, shown[name])
+    assert.equal(again.status, status, name)
+  }
+  await call('POST', `${deaf.gateway}/v1/sessions/${session}/messages`, { text: 'after the cut' }, key)
+  await untilSeq(other, 1)
+  assert.deepEqual(
+    streams.map(({ items }) => items),
+    names.map(() => []),
+    'nothing was sent after the cut, and the stream of another key goes on',
+  )
   assert.equal(
     (await call('GET', at, undefined, await as('ada'))).status,
     200,
@@ -168,6 +237,7 @@ test('S7 S9: users of another issuer are users of its tenant, as members, until 
   for (const [options, fault] of [
     [{ tenant: 'nobody' }, /There is no tenant nobody/],
     [{ issuer: 'fleetline' }, /issuer: must be/],
+    [{ issuer: 'https://user:password@login.test' }, /issuer: must be without a user and a password\n$/],
     [{ jwksUrl: 'http://login.test/keys' }, /jwksUrl: must be an https URL/],
     [{ algorithms: 'HS256' }, /algorithms: use some of EdDSA, ES256, RS256/],
     [{ maxAge: '2d' }, /maxAgeSeconds: use a whole number/],
@@ -223,9 +293,11 @@ test('fleetline token prints a token that works, and fleetline tokens revoke end
   assert.deepEqual([nobody.code, nobody.err], [2, 'fleetline: Name the user: --user ID\n'])
 })
 
+type Parts = NonNullable<Parameters<typeof podOn>[3]> & { readonly url?: string }
+
 /** A pod that lets nobody in without a key or a token, and a session of ada, bob and cyd. */
-async function setUp(t: TestContext, parts: Parameters<typeof podOn>[3] = {}) {
-  const url = await databaseFor(t)
+async function setUp(t: TestContext, { url: known, ...parts }: Parts = {}) {
+  const url = known ?? (await databaseFor(t))
   const { pod, gateway } = await podOn(t, url, CLOSED, parts)
   const { key } = await pod.keys.create({ tenant: 'dev', name: 'backend' })
   const agent = parts.agents?.[0]?.name

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
-import { exportJWK, generateKeyPair, SignJWT, type JWTPayload } from 'jose'
+import { exportJWK, exportSPKI, generateKeyPair, SignJWT, type JWTPayload } from 'jose'
 import { atEnd } from './cleanup.ts'
 
 export type KeyServer = Awaited<ReturnType<typeof keyServer>>
@@ -27,6 +27,7 @@ export async function keyServer(t: TestContext, alg = 'ES256') {
   return {
     jwksUrl,
     publicJwk: jwk,
+    publicPem: Buffer.from(await exportSPKI(publicKey)),
     fetches: () => fetches,
     setUp: (up: boolean) => void (isUp = up),
     sign: (claims: JWTPayload, header: object = {}) =>

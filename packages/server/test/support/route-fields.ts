@@ -45,7 +45,8 @@ export function everyField(): { readonly route: Route; readonly field: string; r
 }
 
 function leavesOf(schema: Schema, field: string): { readonly field: string; readonly schema: Schema }[] {
-  if (schema.anyOf) return schema.anyOf.flatMap((one) => leavesOf(one, field))
+  const options = schema.anyOf ?? schema.oneOf ?? schema.allOf
+  if (options) return options.flatMap((one) => leavesOf(one, field))
   if (schema.properties)
     return Object.entries(schema.properties).flatMap(([name, one]) =>
       typeof one === 'boolean' ? [] : leavesOf(one, `${field}.${name}`),

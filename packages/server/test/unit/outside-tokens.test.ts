@@ -30,16 +30,20 @@ test('S7: a token of others is refused by name, unless all of it is right', asyn
   const { clock, own, other, reasonOf } = await setUp(t)
   const iat = clock.now() / 1_000
   const claims = claimsAt(iat)
-  const secret = Buffer.from(JSON.stringify(own.publicJwk))
-  const hs = new SignJWT(claims).setProtectedHeader({ alg: 'HS256', kid: 'one' }).sign(secret)
+  const hs = (secret: Uint8Array, iss = ISS) =>
+    new SignJWT({ ...claims, iss }).setProtectedHeader({ alg: 'HS256', kid: 'one' }).sign(secret)
   const cases: Readonly<Record<string, readonly [reason: string | undefined, token: string]>> = {
     'as it should be': [undefined, await own.sign(claims)],
     'two audiences, one of them ours': [undefined, await own.sign({ ...claims, aud: ['x', AUD] })],
-    'expired 30 s ago': [undefined, await own.sign({ ...claims, exp: iat - 29 })],
-    'expired 31 s ago': ['expired', await own.sign({ ...claims, exp: iat - 31 })],
+    'expired 29.9 s ago': [undefined, await own.sign({ ...claims, exp: iat - 29.9 })],
+    'expired 30.1 s ago': ['expired', await own.sign({ ...claims, exp: iat - 30.1 })],
+    'issued in 29.9 s': [undefined, await own.sign({ ...claims, iat: iat + 29.9 })],
+    'issued in 30.1 s': ['early', await own.sign({ ...claims, iat: iat + 30.1 })],
+    'not before 29.9 s': [undefined, await own.sign({ ...claims, nbf: iat + 29.9 })],
+    'not before 30.1 s': ['early', await own.sign({ ...claims, nbf: iat + 30.1 })],
+    'issued 15 minutes and 29.9 s ago': [undefined, await own.sign({ ...claims, iat: iat - 929.9 })],
+    'issued 15 minutes and 30.1 s ago': ['expired', await own.sign({ ...claims, iat: iat - 930.1 })],
     'issued 16 minutes ago': ['expired', await own.sign({ ...claims, iat: iat - 960 })],
-    'issued in a minute': ['early', await own.sign({ ...claims, iat: iat + 60 })],
-    'not before a minute': ['early', await own.sign({ ...claims, nbf: iat + 60 })],
     'another audience': ['audience', await own.sign({ ...claims, aud: 'other' })],
     'no audience': ['audience', await own.sign({ iss: ISS, sub: 'ada', iat, exp: iat + 60 })],
     'an issuer that nobody has configured': [
@@ -50,7 +54,11 @@ test('S7: a token of others is refused by name, unless all of it is right', asyn
     'signed by another issuer': ['signature', await other.sign(claims)],
     'a kid that is a URL': ['signature', await own.sign(claims, { kid: other.jwksUrl })],
     'a jku that is a URL': ['signature', await other.sign(claims, { jku: other.jwksUrl })],
-    'HS256 signed with the public key': ['algorithm', await hs],
+    'HS256 signed with the public key': ['algorithm', await hs(own.publicPem)],
+    'HS256 signed with the public key as JSON': [
+      'algorithm',
+      await hs(Buffer.from(JSON.stringify(own.publicJwk))),
+    ],
     'alg none': ['algorithm', new UnsecuredJWT(claims).encode()],
     'no user': ['malformed', await own.sign({ iss: ISS, aud: AUD, iat, exp: iat + 60 })],
     'a user with a control character': ['malformed', await own.sign({ ...claims, sub: 'a\nb' })],

@@ -9,6 +9,7 @@ import { createTokens } from '../../src/identity/tokens.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import type { Transactions } from '../../src/store/database.ts'
 import { manualClock } from '../support/clock.ts'
+import { keyServer } from '../support/key-server.ts'
 import { SECRET } from '../support/tokens.ts'
 
 const OWNER = { tenant: 'acme', key: 'abcdefghijkl' }
@@ -32,20 +33,28 @@ test('S8: a token says who its user is, for whom it was minted and what it lets 
   assert.deepEqual([read.key, read.user.sessions], [null, undefined])
 })
 
-test('S7: a token is valid from 30 s before its time to 30 s after it, and not a second longer', async () => {
-  const { clock, setTime, tokens, reasonOf } = setUp()
+test('S7: a token is valid from 30 s before its time to 30 s after it, and no longer', async () => {
+  const { clock, setTime, tokens, reasonOf, signed } = setUp()
+  const startMs = clock.now()
+  const reasonAt = async (token: string, seconds: number) => {
+    setTime(startMs + seconds * 1_000)
+    return reasonOf(token)
+  }
   const { token } = await tokens.mint(MINTER, { ...WANTED, seconds: 60 })
-  setTime(clock.now() - 30_000)
-  assert.equal(await reasonOf(token), undefined)
-  setTime(clock.now() - 1_000)
-  assert.equal(await reasonOf(token), 'early')
-  setTime(clock.now() + 31_000 + 89_000)
-  assert.equal(await reasonOf(token), undefined)
-  setTime(clock.now() + 1_000)
-  assert.equal(await reasonOf(token), 'expired')
+  for (const [seconds, reason] of [
+    [-30.1, 'early'],
+    [-29.9, undefined],
+    [89.9, undefined],
+    [90.1, 'expired'],
+  ] as const)
+    assert.equal(await reasonAt(token, seconds), reason, `${seconds} s`)
+  const later = await signed({ ...claimsAt(startMs / 1_000), nbf: startMs / 1_000 + 100 })
+  assert.equal(await reasonAt(later, 69.9), 'early')
+  assert.equal(await reasonAt(later, 70.1), undefined)
 })
 
-test('S7: a token of a stranger, of another algorithm, or with a claim too few is refused by name', async () => {
+test('S7: a token of a stranger, of another algorithm, or with a claim too few is refused by name', async (t) => {
+  const login = await keyServer(t)
   const { clock, reasonOf, signed } = setUp()
   const iat = clock.now() / 1_000
   const { publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
@@ -60,7 +69,16 @@ test('S7: a token of a stranger, of another algorithm, or with a claim too few i
     ],
     'the old key under the name of the new one': ['signature', await signed(claimsAt(iat), { secret: OLD })],
     'a key that nobody knows': ['signature', await signed(claimsAt(iat), { kid: 'other' })],
-    'a kid that is a URL': ['signature', await signed(claimsAt(iat), { kid: 'https://evil.test/keys' })],
+    'a kid that is a URL': ['signature', await signed(claimsAt(iat), { kid: login.jwksUrl })],
+    'signed by an issuer of others, with its kid': ['algorithm', await login.sign(claimsAt(iat))],
+    'signed by an issuer of others, whose keys a header names': [
+      'algorithm',
+      await login.sign(claimsAt(iat), { jku: login.jwksUrl, x5u: login.jwksUrl, kid: 'test' }),
+    ],
+    'signed with the public key of an issuer': [
+      'signature',
+      await signed(claimsAt(iat), { secret: login.publicPem }),
+    ],
     'no kid': ['signature', await signed(claimsAt(iat), { kid: '' })],
     'signed with a public key': ['signature', await signed(claimsAt(iat), { secret: pem })],
     'alg none': ['algorithm', unsigned],
@@ -81,6 +99,7 @@ test('S7: a token of a stranger, of another algorithm, or with a claim too few i
   }
   for (const [name, [reason, token]] of Object.entries(cases))
     assert.equal(await reasonOf(token), reason, name)
+  assert.equal(login.fetches(), 0, 'no token makes a pod call a URL')
 })
 
 test('a pod without keys mints no token and accepts none; rights that it does not know are none', async () => {
