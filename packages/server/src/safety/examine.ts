@@ -28,8 +28,8 @@ type Facts = {
   readonly standbys: StandbyFacts
   readonly rights: RightsFacts
   readonly clock: ClockFacts
-  readonly connections: ConnectionFacts
-  /** Undefined if the role may not read it. So are the others. */
+  /** Undefined if the role may not read what it needs. So are the others. */
+  readonly connections: ConnectionFacts | undefined
   readonly schema: SchemaVersion | undefined
   readonly hasLiveKey: boolean | undefined
   /** Undefined also if the table does not exist. */
@@ -86,16 +86,15 @@ async function readFacts(client: pg.Client, config: Examined, clock: Clock): Pro
   const readIf = async <T>(tables: readonly string[], read: () => Promise<T>): Promise<T | undefined> =>
     tables.every((table) => accessOf(rights, table) === 'readable') ? read() : undefined
   const hasLedger = accessOf(rights, 'migrations') !== 'absent'
+  const countPods = () => readIf(['pods'], () => countLivePods(query, config.ttlMs))
+  const livePods = accessOf(rights, 'pods') === 'absent' ? 0 : await countPods()
   const keys = await readIf(['api_keys', 'tenants'], () => readKeys(query))
   return {
     rights,
     server: await readServer(query),
     standbys: await readStandbys(query),
     clock: await readClock(query, clock),
-    connections: {
-      limits: await readLimits(query),
-      livePods: (await readIf(['pods'], () => countLivePods(query, config.ttlMs))) ?? 0,
-    },
+    connections: livePods === undefined ? undefined : { limits: await readLimits(query), livePods },
     schema: hasLedger ? await readIf(['migrations'], () => readSchema(query)) : { last: 0, podsFrom: 0 },
     hasLiveKey: keys ? keys.live > 0 : accessOf(rights, 'api_keys') === 'absent' ? false : undefined,
     keys,
@@ -103,13 +102,13 @@ async function readFacts(client: pg.Client, config: Examined, clock: Clock): Pro
   }
 }
 
-function judgeFacts({ keys, agents, schema, ...facts }: Facts, config: Examined): Finding[] {
+function judgeFacts({ keys, agents, schema, connections, ...facts }: Facts, config: Examined): Finding[] {
   const rights = judgeRights(facts.rights)
   return [
     judgeStandbys(facts.standbys),
     ...(rights ? [rights] : []),
     judgeClock(facts.clock),
-    judgeConnections(facts.connections, config),
+    ...(connections ? [judgeConnections(connections, config)] : []),
     ...(schema ? [judgeSchema(schema)] : []),
     ...(keys ? [judgeKeys(keys)] : []),
     ...(agents === undefined ? [] : [judgeSecretsKey(config, agents)]),

@@ -48,7 +48,7 @@ export function judgeKeys({ live, expiring, doubled }: KeyFacts): Finding {
     return {
       state: 'warn',
       name,
-      found: 'there is no live API key, so nobody can call a pod that is not on loopback',
+      found: 'there is no live API key, so no program on another machine can call a pod',
       remedy: 'Create one: fleetline tenants create NAME, then fleetline keys create backend --tenant NAME',
     }
   const found = [live === 1 ? 'there is 1 live API key' : `there are ${live} live API keys`]
