@@ -25,11 +25,16 @@ const GUESSED_BYTES = 8 // 32 random bytes have fewer different values once in 1
 const DURABLE = ['on', 'remote_apply']
 
 export function checksOf({ config, server, hasLiveKey }: SafetyFacts): SafetyCheck[] {
+  return [checkAuthentication(config.host, hasLiveKey), ...checkSettings(config), ...checkServer(server)]
+}
+
+/** What needs no database. */
+export function checkSettings(config: SafetyFacts['config']): SafetyCheck[] {
+  return [origins(config.corsOrigins), secrets(config), tls(config.databaseUrl)]
+}
+
+export function checkServer(server: ServerFacts): SafetyCheck[] {
   return [
-    authentication(config.host, hasLiveKey),
-    origins(config.corsOrigins),
-    secrets(config),
-    tls(config.databaseUrl),
     {
       name: 'fsync',
       isOk: server.fsync === 'on',
@@ -58,7 +63,7 @@ export function checksOf({ config, server, hasLiveKey }: SafetyFacts): SafetyChe
   ]
 }
 
-function authentication(host: string, hasLiveKey: boolean): SafetyCheck {
+export function checkAuthentication(host: string, hasLiveKey: boolean): SafetyCheck {
   const isLocal = isLoopbackAddress(host)
   const keys = hasLiveKey ? 'there is a live API key' : 'there is no live API key'
   return {

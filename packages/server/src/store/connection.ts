@@ -37,11 +37,16 @@ export function closeNow(client: pg.ClientBase): void {
 
 /** Words the failure so that a person can act on it. Leaves out the user and the password. */
 export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
-  const { hostname, port, pathname } = new URL(databaseUrl)
-  const place = `${decodeURIComponent(hostname) || 'localhost'}${port && `:${port}`}${pathname}`
+  const place = placeOf(databaseUrl)
   const text =
     cause instanceof pg.DatabaseError
       ? `PostgreSQL at ${place} refuses the connection: ${cause.message}`
       : `PostgreSQL does not answer at ${place}: start it, or set DATABASE_URL to the URL of another database`
   return new Retry('unavailable', text, { cause, fields: { cannotConnect: true } })
+}
+
+/** Host, port and database; neither user nor password. */
+export function placeOf(databaseUrl: string): string {
+  const { hostname, port, pathname } = new URL(databaseUrl)
+  return `${decodeURIComponent(hostname) || 'localhost'}${port && `:${port}`}${pathname}`
 }

@@ -56,7 +56,7 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
   const cases: readonly Case[] = [
     [{}, 2, /missing.ts cannot be loaded: /, 'missing.ts'],
     [{}, 2, /clock.ts exports no task, no machine and no agent: write export const/, none],
-    [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /run fleetline migrate up/],
+    [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /Run fleetline migrate up/],
     [
       {
         DATABASE_URL: await databaseFor(t),

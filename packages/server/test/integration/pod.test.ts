@@ -87,7 +87,7 @@ test('a pod that is cut off from PostgreSQL is not ready and says why; when conn
 
 test('a pod does not start on a schema that it was not written for, and says what to do', async (t) => {
   const empty = newPod(t, await databaseFor(t, 'template1'))
-  await assert.rejects(empty.start(), /The schema is at 0, .*run fleetline migrate up/)
+  await assert.rejects(empty.start(), /The schema is at 0, .*Run fleetline migrate up/)
   const url = await databaseFor(t)
   const last = migrationFiles().at(-1)!.number
   const database = await openDatabase(t, url)
@@ -113,7 +113,7 @@ test('a pod does not start on a schema that it was not written for, and says wha
     },
     { what: 'the pod to see that the schema has left it behind' },
   )
-  await assert.rejects(newPod(t, url).start(), /deploy a newer release/)
+  await assert.rejects(newPod(t, url).start(), /Deploy a newer release/)
 })
 
 test('P5: a pod whose server takes no writes is not ready and says why; when it takes writes again, it is ready', async (t) => {
