@@ -1,7 +1,7 @@
 -- pods from: 17
 -- The audit log: one row for each change of tenants, keys, tokens, issuers and agents, in the transaction of the change, and rows
--- for requests that were refused. Rows are found without a tenant: operators read those of all tenants, and of refused requests
--- often nobody knows the tenant. `tenant` is whose data the row is about.
+-- for requests that were refused. Rows are not found by tenant: operators read those of all tenants, and the tenant of a refused
+-- request is often unknown. `tenant` is whose data the row is about.
 create table fleetline.audit (
   id bigint generated always as identity primary key,
   at timestamptz not null default now(),
@@ -20,13 +20,14 @@ create index on fleetline.audit (actor, id);
 create index on fleetline.audit (action, id);
 create index on fleetline.audit (at);
 
--- Rows are added, read, and deleted when they are old; nothing else. This stops a mistake, and an intruder with the role of a pod
--- who wants to hide what was done today. It does not stop the owner of the table or a superuser, who can drop these triggers, nor
--- anybody who may delete from deleting rows of yesterday or from adding false ones. Against those, copy the rows elsewhere.
+-- Rows are added, read, and deleted when they are old; nothing else. The triggers stop a mistake, and an intruder with the role of a pod
+-- who wants to hide what was done today. They do not stop the owner of the table or a superuser, who can drop them. A role that
+-- may delete can delete rows that are more than a day old, and a role that may insert can add false ones. Against those, copy the rows
+-- elsewhere.
 create function fleetline.refuse_audit_change() returns trigger
   language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  raise exception 'fleetline.audit keeps its rows: none is changed, and none is deleted on its first day';
+  raise exception 'rows of fleetline.audit cannot be updated or truncated, nor deleted within one day';
 end $$;
 create trigger keep_content before update on fleetline.audit
   for each row execute function fleetline.refuse_audit_change();

@@ -26,11 +26,11 @@ import { createCuts } from './identity/cuts.ts'
 import { identityDuties } from './identity/duties.ts'
 import { createIssuers } from './identity/issuers.ts'
 import { createKeys } from './identity/keys.ts'
-import { operatorFor, type Operator } from './identity/operator.ts'
+import { operatorFor, type OperatorMethods } from './identity/operator.ts'
 import { createOutsideTokens } from './identity/outside-tokens.ts'
 import { anyoneOf } from './identity/principal.ts'
 import { createRateLimits } from './identity/rate-limits.ts'
-import { createRefusals, type Refusals } from './identity/refusals.ts'
+import { createRefusals, type Refusals } from './identity/refused-requests.ts'
 import { createTenants, DEV_TENANT } from './identity/tenants.ts'
 import { createTokens } from './identity/tokens.ts'
 import { systemClock, within } from './lib/clock.ts'
@@ -39,7 +39,7 @@ import { originsOf } from './lib/origins.ts'
 import { pick } from './lib/pick.ts'
 import { systemRandom } from './lib/random.ts'
 import { ownVersion } from './lib/version.ts'
-import { createGuard } from './safety/guard.ts'
+import { createStartCheck } from './safety/start-check.ts'
 import { machineDuties } from './machine/duties.ts'
 import { readPopulation } from './machine/population.ts'
 import { sessionDuties } from './session/duties.ts'
@@ -96,12 +96,12 @@ export type Pod = Service & {
   setDefaultAgent(name: string | null): Promise<void>
   /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
   downstream(key: string, options?: DownstreamOptions): Downstream
-  readonly tenants: Operator['tenants']
-  readonly keys: Operator['keys']
+  readonly tenants: OperatorMethods['tenants']
+  readonly keys: OperatorMethods['keys']
   /** Issuers of others, whose tokens are accepted. */
-  readonly issuers: Operator['issuers']
+  readonly issuers: OperatorMethods['issuers']
   /** Who did what, and which requests were refused. */
-  readonly audit: Operator['audit']
+  readonly audit: OperatorMethods['audit']
   /** Conversations, without HTTP in between. */
   readonly sessions: PodSessions
   /** Tokens for users of the sessions. */
@@ -185,12 +185,12 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const audit = createAudit({ database, metrics }) //                                 who did what
   const refusals = createRefusals({ audit, clock, log }) //                           and which requests were refused
   const tenants = createTenants({ database, audit }) //                               numbers of tenants
-  const onKeys = () => hints.send(KEYS_TOPIC)
-  const keys = createKeys({ database, random, audit, onRevoked: onKeys }) //          API keys
-  const safety = createGuard({ config, database, keys, log }) //                      keeps an unsafe pod from starting
+  const sendKeysHint = () => hints.send(KEYS_TOPIC)
+  const keys = createKeys({ database, random, audit, onRevoked: sendKeysHint }) //          API keys
+  const safety = createStartCheck({ config, database, keys, log }) //                      keeps an unsafe pod from starting
   const tokens = createTokens({ ...pick(config, 'tokenKeys', 'cell'), database, audit, clock, random }) // tokens of users
   const cuts = createCuts({ database, audit }) //                                     tokens that were revoked
-  const issuers = createIssuers({ database, clock, audit, onChange: onKeys }) //      issuers of others
+  const issuers = createIssuers({ database, clock, audit, onChange: sendKeysHint }) //      issuers of others
   const outside = createOutsideTokens({ issuers, clock }) //                                  and their tokens
   const isInsecure = config.allowInsecure.includes('authentication')
   const identity = { keys, tokens, outside, issuers, cuts, tenants }

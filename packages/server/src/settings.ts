@@ -98,7 +98,9 @@ export const SETTINGS = {
     show: hidden,
   },
   allowInsecure: {
-    purpose: `what a pod may do although it is not secure, separated by commas. ${Object.entries(INSECURE)
+    purpose: `safety checks that may fail without keeping a pod from starting, separated by commas. ${Object.entries(
+      INSECURE,
+    )
       .map(([name, allows]) => `\`${name}\`: ${allows}`)
       .join('. ')}`,
     env: 'FLEETLINE_ALLOW_INSECURE',
@@ -108,13 +110,13 @@ export const SETTINGS = {
     reason: 'only `fleetline dev` is insecure',
   },
   corsOrigins: {
-    purpose: 'the web pages that may call the port for applications from a browser, by their origin',
+    purpose: 'the origins of web pages whose scripts may read answers of the port for applications (CORS)',
     env: 'FLEETLINE_CORS_ORIGINS',
     parse: originsOf,
     expects:
       'origins, separated by commas: https://app.example.com,http://localhost:5173. `loopback` stands for all pages of this machine, `*` for all pages; empty for none',
     fallback: '',
-    reason: 'a page needs no leave if its own server passes its requests on',
+    reason: 'a page whose own server forwards its requests needs no CORS',
   },
   trustedProxies: {
     purpose:
@@ -123,7 +125,7 @@ export const SETTINGS = {
     parse: addressesOf,
     expects: 'addresses and address ranges, separated by commas: 10.0.0.0/8,::1; empty for none',
     fallback: '',
-    reason: 'whoever is not a proxy could claim any address',
+    reason: 'other senders could claim any address in this header',
   },
   logLevel: {
     purpose: 'how much a pod logs',
@@ -392,7 +394,7 @@ export const SETTINGS = {
   },
   loginRate: {
     purpose:
-      'how many logins a minute may fail from one address on one pod; then keys that this pod does not know are rejected unread. Behind a load balancer, all callers share its address',
+      'how many logins from one address may fail in a minute on one pod. Above it, the pod rejects keys from this address that it has not read before. Name your load balancer in `trustedProxies`, or all its callers count as one address',
     env: 'FLEETLINE_LOGIN_RATE',
     parse: whole(1, 1_000_000),
     expects: 'a whole number from 1 to 1000000',

@@ -33,12 +33,20 @@ export const auditSchema = z.object({
         .describe('whose data it concerns; null for operators, or if nobody knows'),
       actor: z.string().describe('`key <id>`, `user <id>`, `command <role>`, `pod`, `anyone` or `nobody`'),
       via: z.string().nullable().describe('of a user: `key <id>` that minted the token, or `issuer <name>`'),
-      address: z.string().nullable().describe('of the client; null if it was no request'),
+      address: z
+        .string()
+        .nullable()
+        .describe('of the client; null for a change that did not come over HTTP, and for `others`'),
       action: z.string(),
-      target: z.string().nullable().describe('the id or name of what was changed, or the refused route'),
+      target: z
+        .string()
+        .nullable()
+        .describe(
+          'the id or name of what was changed (of `tenant.change`: the new default agent), the refused route, or `others`; null for a refused caller that nobody knows',
+        ),
       outcome: z.enum(['done', 'refused']),
       reason: z.string().nullable().describe('why it was refused'),
-      times: z.int().describe('how many equal requests were refused'),
+      times: z.int().describe('1 for a change; otherwise how many equal requests were refused'),
     }),
   ),
 })

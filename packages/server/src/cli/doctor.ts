@@ -10,7 +10,7 @@ export const DOCTOR: Command = createDoctor(systemClock())
 export function createDoctor(clock: Clock): Command {
   return {
     name: 'doctor',
-    summary: `Examine the database and the settings as a pod on this machine would find them. It changes nothing, and no pod needs to run. Exits with ${EXIT.unclean} if something is red.`,
+    summary: `Examine the database and the settings as a pod on this machine would find them. It changes nothing, and no pod needs to run. Exits with ${EXIT.redFindings} if something is red.`,
     settings: POD_SETTINGS,
     run: async ({ flags, output }) => {
       const { examine } = await import('../safety/examine.ts')
@@ -19,7 +19,7 @@ export function createDoctor(clock: Clock): Command {
       output.list(['state', 'name', 'found'], rows)
       const [red, warn] = [countOf(findings, 'red'), countOf(findings, 'warn')]
       output.note(`${findings.length} checks: ${red} red, ${warn} warn.`)
-      return red > 0 ? EXIT.unclean : EXIT.done
+      return red > 0 ? EXIT.redFindings : EXIT.done
     },
   }
 }

@@ -13,7 +13,7 @@ export const EXIT = {
   refused: 4,
   unavailable: 5,
   /** `doctor` has found something red. */
-  unclean: 6,
+  redFindings: 6,
   /** Ended by Ctrl-C; the number that shells use. */
   interrupted: 130,
 } as const
@@ -23,10 +23,10 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   done: 'The command has done its work.',
   failed: 'Fleetline, or a program that it needs, has a fault.',
   usage: 'The command line or a value in it is not valid.',
-  notFound: 'It does not exist.',
+  notFound: 'What the command names does not exist, or you may not see it.',
   refused: 'The request was refused.',
   unavailable: 'The fleet or the database cannot do this now. Try again.',
-  unclean: '`fleetline doctor` has found something red.',
+  redFindings: '`fleetline doctor` has found something red.',
   interrupted: 'Ctrl-C ended the command.',
 }
 export const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {

@@ -17,7 +17,7 @@ import { Bug, Rejected } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
-import type { RefusedRequest } from '../identity/refusals.ts'
+import type { RefusedRequest } from '../identity/refused-requests.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Addresses } from '../lib/hosts.ts'
 import type { Service } from '../lib/lifecycle.ts'
@@ -29,7 +29,7 @@ import { addressOf, isLocal } from './address.ts'
 import { corsHeaders, isPreflight, PREFLIGHT_HEADERS } from './cors.ts'
 import { sendEvents, type SentEvent, type Events } from './events.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
-import { refusedRequest } from './refused.ts'
+import { refusedRequest } from './audited-refusals.ts'
 import {
   brokenRules,
   nameOf,
@@ -64,7 +64,7 @@ type Deps = {
   readonly corsOrigins: Origins
   readonly trustedProxies: Addresses
   readonly rateLimits: Pick<RateLimits, 'countRequest'>
-  /** Called for requests that belong into the audit log. */
+  /** Called for requests that belong in the audit log. */
   readonly onRefused: (refused: RefusedRequest) => void
   /** Whether the pod is stopping. It still answers but asks clients to reconnect. */
   readonly isDraining: () => boolean

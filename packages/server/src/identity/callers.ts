@@ -6,7 +6,7 @@
 //
 //   header                      key or token                         answer
 //   none, from this machine     the pod is insecure                  anybody of the tenant `dev`, or an operator who reads
-//   none                                                             401, which names the way in
+//   none                                                             401; the text says how to authenticate
 //   not `Bearer` and one word                                        401
 //   a key                       unknown, wrong secret                401, the same text for both
 //   a key                       expired, revoked                     401, which says so: the caller has the secret
@@ -77,7 +77,7 @@ const NO_SECRET = new Uint8Array(32)
 const HOW = 'Send an API key or a token: authorization: Bearer …'
 const NO_KEY = 'This request names no key.'
 const NOT_LOCAL =
-  'Only this machine needs no key here: send the request to localhost, from a page of localhost or from a program, and not through a proxy.'
+  'This pod accepts requests without a key only from its own machine: to localhost, from a program or a page of localhost, and not through a proxy.'
 const UNKNOWN = `There is no such key, or its secret is wrong. ${HOW}`
 
 export function createCallers(deps: Deps): Callers {
@@ -136,7 +136,7 @@ async function keyBy({ known, failed }: Around, text: string, asking: Asking): P
   const id = idOfKey(text)
   const find = async () => (id === undefined ? undefined : known.find(id, asking.outageMs))
   const isKnown = id === undefined || known.isKnown(id, text)
-  const stored = isKnown ? await find() : await failed.guard(asking.address, find)
+  const stored = isKnown ? await find() : await failed.readUnknown(asking.address, find)
   const isRight = isDigestOf(stored?.digest ?? NO_SECRET, text)
   if (!stored || !isRight) throw refused('unknown', UNKNOWN)
   const fault = known.faultOf(stored)

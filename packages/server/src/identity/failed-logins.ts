@@ -16,7 +16,7 @@ export type FailedLogins = {
   /** Counts if the login fails by what looks like guessing. Rejects with 429 if the address has failed too often. */
   watch<T>(address: string, login: () => Promise<T>): Promise<T>
   /** Reads a key that this pod does not know. Rejects with 429, unread, if the address has failed too often. */
-  guard<T>(address: string, read: () => Promise<T>): Promise<T>
+  readUnknown<T>(address: string, read: () => Promise<T>): Promise<T>
 }
 type Deps = {
   /** How many logins of one address may fail each minute. */
@@ -29,7 +29,7 @@ const GUESSES: ReadonlySet<unknown> = new Set(['unknown', 'malformed', 'signatur
 const MOST_NETWORKS = 100_000
 const MOST_READS = 100 // of one address at once: none of them has failed yet
 const READ_WAIT_MS = 1_000
-const READING = `Callers from this address use more than ${MOST_READS} unknown keys at once on this pod`
+const READING = `Callers from this address use more than ${MOST_READS} keys at once that this pod has not read yet`
 
 export function createFailedLogins({ loginRate, clock, metrics }: Deps): FailedLogins {
   const failures = createRates({ perSecond: loginRate / 60, burst: loginRate, most: MOST_NETWORKS, clock })
@@ -54,7 +54,7 @@ export function createFailedLogins({ loginRate, clock, metrics }: Deps): FailedL
         throw error
       }
     },
-    guard: async (address, read) => {
+    readUnknown: async (address, read) => {
       const network = networkOf(address)
       refuseFailing(failures.waitMs(network))
       if ((reads.get(network) ?? 0) >= MOST_READS) throw refuse(READ_WAIT_MS, READING)

@@ -8,8 +8,8 @@ import { createRecent, type Recent } from './recent.ts'
 export type KnownKey = StoredKey & { readonly endMs: number }
 export type KnownKeys = {
   find(id: string, outageMs?: number): Promise<KnownKey | undefined>
-  /** Whether to find the key costs no read for this caller: it is being read for another one, or it was live when it was read
-   *  last, and this is its text. */
+  /** True if `find` needs no read of its own for this caller: another caller's read of this id is under way, or the last read found a
+   *  live key whose text is `text`. */
   isKnown(id: string, text: string): boolean
   /** Why this key opens nothing; undefined if it is live. */
   faultOf(key: KnownKey): KeyFault | undefined

@@ -7,7 +7,7 @@ import type { AddedIssuer, Issuers, NewIssuer } from './issuers.ts'
 import type { CreatedKey, KeyEntry, Keys, NewKey } from './keys.ts'
 import type { Tenant, Tenants } from './tenants.ts'
 
-export type Operator = {
+export type OperatorMethods = {
   readonly tenants: Pick<Tenants, 'list'> & {
     /** Creates a tenant, or returns the one with this name. */
     create(name: string): Promise<Tenant & { readonly isNew: boolean }>
@@ -32,7 +32,7 @@ type Deps = {
   readonly audit: Audit
 }
 
-export function operatorFor(actor: Actor, { tenants, keys, issuers, audit }: Deps): Operator {
+export function operatorFor(actor: Actor, { tenants, keys, issuers, audit }: Deps): OperatorMethods {
   return {
     tenants: { ...pick(tenants, 'list'), create: (name) => tenants.create(name, actor) },
     keys: {

@@ -91,7 +91,7 @@ export function createTokens({ tokenKeys, cell, database, audit, clock, random }
     mint: async (minter, { user, sessions, rights, seconds }) => {
       if (!signer) throw new Rejected('invalid', NO_RING)
       const { tenant, key } = minter
-      const iat = (await recordMinting(minter, user)).getTime() / 1_000 // whole milliseconds, rounded down: a cut is not older
+      const iat = (await recordMinting(minter, user)).getTime() / 1_000 // whole milliseconds, rounded down, so that a revocation that follows is never older than the token
       const claims: JWTPayload & z.infer<typeof claimsSchema> = {
         iss: TOKEN_ISSUER,
         aud: audience,

@@ -1,11 +1,11 @@
-// What keeps a pod from starting because it is not secure, unless the setting `allowInsecure` names it. For each name: what it
-// allows. `safety/checks` finds out whether a pod needs it.
+// Names for the setting `allowInsecure`, and what each allows. Without the name, a failed check of `safety/checks` keeps a pod from
+// starting.
 
 export const INSECURE = {
   authentication:
-    'callers of this machine need no key, and are the tenant `dev` or an operator; others may connect although no key exists',
+    'requests from this machine need no key, and act as the tenant `dev` or as an operator; a pod may listen on any address although no API key exists (other callers get 401)',
   origins: 'pages of every origin may call the pod (`*` in corsOrigins)',
-  secrets: 'keys of `fleetline dev`, and keys that one can guess',
+  secrets: 'a secrets key or a token key that comes from `fleetline dev` or can be guessed',
   tls: 'a connection to a database on another host without TLS',
   fsync: 'a database that loses what it has committed when the power fails (`fsync = off`)',
   'synchronous-commit': 'commits that are acknowledged before they are on disk',

@@ -1,10 +1,10 @@
 // Limits how often something happens, by a token bucket for each name. A bucket holds `burst` tokens and gets `perSecond` of them
 // back each second. So in any T seconds, at most burst + perSecond * T tokens of a name are taken.
 //
-// A bucket is one number: the time at which it is full again. A name that was not used for as long as an empty bucket needs to
-// fill has a full bucket, and needs no memory. So names are kept in two maps. The names of the older one that are used again
-// move to the younger one. When all others must be full, the older map is dropped and the younger one becomes the older one. The
-// same happens when the younger one is at half of `most`: then names that were used long ago get a full bucket too early.
+// A bucket is one number: the time at which it is full again. An empty bucket fills in `burst / perSecond` seconds, so a name that was
+// unused for so long can be forgotten. Names are kept in two maps. A name that is used moves to the younger map. After that time
+// the older map is dropped, and the younger one takes its place. This also happens when the younger map has `most / 2` names; then
+// some buckets are full too early.
 import type { Clock } from './clock.ts'
 
 export type Rates = {

@@ -5,6 +5,7 @@ import type { Config } from '../config.ts'
 import type { InsecureName } from '../lib/insecure.ts'
 import { isLoopbackAddress } from '../lib/loopback.ts'
 import type { TokenKey } from '../lib/setting-values.ts'
+import { SETTINGS } from '../settings.ts'
 import type { ServerFacts } from './server.ts'
 
 export type SafetyCheck = {
@@ -21,7 +22,7 @@ export type SafetyFacts = {
 }
 
 const OLDEST = 150_000
-const GUESSED_BYTES = 8 // 32 random bytes have fewer different values once in 10^26 times
+const GUESSED_BYTES = 8 // 32 random bytes have fewer than 8 different values with a probability of about 1e-37
 const DURABLE = ['on', 'remote_apply']
 
 export function checksOf({ config, server, hasLiveKey }: SafetyFacts): SafetyCheck[] {
@@ -30,7 +31,7 @@ export function checksOf({ config, server, hasLiveKey }: SafetyFacts): SafetyChe
 
 /** What needs no database. */
 export function checkSettings(config: SafetyFacts['config']): SafetyCheck[] {
-  return [origins(config.corsOrigins), secrets(config), tls(config.databaseUrl)]
+  return [checkOrigins(config.corsOrigins), checkSecrets(config), checkTls(config.databaseUrl)]
 }
 
 export function checkServer(server: ServerFacts): SafetyCheck[] {
@@ -52,7 +53,7 @@ export function checkServer(server: ServerFacts): SafetyCheck[] {
       isOk: !server.isSuperuser,
       found: `the role ${server.role} is ${server.isSuperuser ? 'a superuser' : 'no superuser'}`,
       remedy:
-        'Use a role of its own: create role fleetline login password …; then create database fleetline owner fleetline, and name both in DATABASE_URL',
+        'Use a role that is no superuser. For a new database: create role fleetline login password …; then create database fleetline owner fleetline, and name both in DATABASE_URL. For an existing one: grant the rights that fleetline doctor lists',
     },
     {
       name: 'postgres-version',
@@ -75,19 +76,23 @@ export function checkAuthentication(host: string, hasLiveKey: boolean): SafetyCh
   }
 }
 
-function origins({ isAny }: Config['corsOrigins']): SafetyCheck {
+function checkOrigins({ isAny }: Config['corsOrigins']): SafetyCheck {
   return {
     name: 'origins',
     isOk: !isAny,
-    found: isAny ? 'corsOrigins lets in the pages of every origin' : 'corsOrigins names its origins',
+    found: isAny
+      ? `${SETTINGS.corsOrigins.env} contains *, so pages of every origin may read answers`
+      : `${SETTINGS.corsOrigins.env} does not contain *`,
     remedy: 'Name the origins of your pages in FLEETLINE_CORS_ORIGINS instead of *',
   }
 }
 
-function secrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKeys'>): SafetyCheck {
+function checkSecrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKeys'>): SafetyCheck {
   const weak = [
-    ...(secretsKey && isGuessed(secretsKey) ? ['secretsKey'] : []),
-    ...(tokenKeys.some(isOfDev) || tokenKeys.some(({ secret }) => isGuessed(secret)) ? ['tokenKeys'] : []),
+    ...(secretsKey && isGuessed(secretsKey) ? [SETTINGS.secretsKey.env] : []),
+    ...(tokenKeys.some(isOfDev) || tokenKeys.some(({ secret }) => isGuessed(secret))
+      ? [SETTINGS.tokenKeys.env]
+      : []),
   ]
   return {
     name: 'secrets',
@@ -96,7 +101,7 @@ function secrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKe
       weak.length === 0
         ? 'no secret is one of fleetline dev, or can be guessed'
         : `${weak.join(' and ')} can be guessed, or came from fleetline dev`,
-    remedy: 'Make new ones: openssl rand -base64 32',
+    remedy: `Make a new value with openssl rand -base64 32, and set it on every pod in ${weak.join(' and ')}. After a new ${SETTINGS.secretsKey.env}, add the agents behind URLs again`,
   }
 }
 
@@ -110,7 +115,7 @@ function isGuessed(secret: Uint8Array): boolean {
   return new Set(secret).size < GUESSED_BYTES
 }
 
-function tls(databaseUrl: string): SafetyCheck {
+function checkTls(databaseUrl: string): SafetyCheck {
   const { host, ssl: usesTls } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
   const isLocal = host.startsWith('/') || isLoopbackAddress(host)
   return {
@@ -119,6 +124,7 @@ function tls(databaseUrl: string): SafetyCheck {
     found: isLocal
       ? 'the database is on this machine'
       : `the connection to ${host} ${usesTls ? 'uses TLS' : 'does not use TLS'}`,
-    remedy: 'Add sslmode=verify-full to DATABASE_URL, and sslrootcert=FILE for a certificate of your own',
+    remedy:
+      'Add sslmode=verify-full to DATABASE_URL, and sslrootcert=FILE if your own authority has signed the certificate of the server',
   }
 }

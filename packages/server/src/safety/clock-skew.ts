@@ -1,4 +1,5 @@
-// How far this machine's clock is from the database's. A pod judges tokens by its own clock, and so does whoever issued them.
+// How far this machine's clock is from the database's. A pod stamps the tokens that it mints with the
+// database's time, and checks all tokens by its own clock.
 import { SKEW_SECONDS } from '../identity/verify.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Query } from '../store/database.ts'
@@ -43,6 +44,6 @@ export function judgeClock({ aheadMs }: ClockFacts): Finding {
     state: offMs > RED_MS ? 'red' : 'warn',
     name,
     found,
-    remedy: `Synchronize both clocks with NTP, for example with chrony: tokens are rejected if clocks differ by more than ${SKEW_SECONDS} s`,
+    remedy: `Synchronize both clocks with NTP, for example with chrony: beyond ${SKEW_SECONDS} s, tokens are rejected or end too early`,
   }
 }

@@ -28,7 +28,7 @@ type Facts = {
   readonly standbys: StandbyFacts
   readonly rights: RightsFacts
   readonly clock: ClockFacts
-  /** Undefined if the role may not read what it needs. So are the others. */
+  /** This and the following are undefined if the role may not read their tables. */
   readonly connections: ConnectionFacts | undefined
   readonly schema: SchemaVersion | undefined
   readonly hasLiveKey: boolean | undefined

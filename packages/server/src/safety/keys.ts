@@ -9,7 +9,7 @@ export type KeyFacts = {
   readonly live: number
   /** Names of which every key expires soon. */
   readonly expiring: readonly string[]
-  /** Names that have had two live keys for long: their rotation has not ended. */
+  /** Names that have had more than one live key for long: their rotation has not ended. */
   readonly doubled: readonly string[]
 }
 
@@ -48,18 +48,21 @@ export function judgeKeys({ live, expiring, doubled }: KeyFacts): Finding {
     return {
       state: 'warn',
       name,
-      found: 'there is no live API key, so no program on another machine can call a pod',
+      found:
+        'there is no live API key, so pods reject every program, except local ones if `authentication` is allowed',
       remedy: 'Create one: fleetline tenants create NAME, then fleetline keys create backend --tenant NAME',
     }
   const found = [live === 1 ? 'there is 1 live API key' : `there are ${live} live API keys`]
   const remedy: string[] = []
   if (expiring.length > 0) {
-    found.push(`within ${EXPIRING_DAYS} days the last key expires of ${listNames(expiring)}`)
+    found.push(`these names have no key that lives longer than ${EXPIRING_DAYS} days: ${listNames(expiring)}`)
     remedy.push('Create a successor with fleetline keys create, and give it to whoever uses the old key')
   }
   if (doubled.length > 0) {
-    found.push(`for more than ${DOUBLED_DAYS} days there have been two live keys of ${listNames(doubled)}`)
-    remedy.push('Find the old key with fleetline keys ls, and end it with fleetline keys revoke ID')
+    found.push(
+      `these names have had more than one live key for over ${DOUBLED_DAYS} days: ${listNames(doubled)}`,
+    )
+    remedy.push('Find the old key with fleetline keys ls, and revoke it with fleetline keys revoke ID')
   }
   if (remedy.length === 0) return { state: 'ok', name, found: found[0]! }
   return { state: 'warn', name, found: found.join('; '), remedy: remedy.join('. ') }

@@ -40,7 +40,8 @@ export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
   tracks: 'select insert update',
   turns: 'select insert update',
 }
-/** PostgreSQL lets everybody execute new functions, unless somebody has changed that. The first two it lets nobody execute. */
+/** By default PostgreSQL lets everybody execute new functions. A migration revokes this for the first two, so a role needs a
+ *  grant. For the others it matters only if somebody has revoked the default. */
 export const FUNCTIONS: readonly string[] = [
   'make_partitions',
   'drop_partitions',

@@ -50,7 +50,7 @@ function judgeQuorum({ synchronousCommit, wanted, connected }: StandbyFacts): Fi
       state: 'ok',
       name,
       found:
-        'synchronous_standby_names is empty, so commits wait for no standby. If the server is lost together with its disk, its last commits are lost',
+        'synchronous_standby_names is empty, so commits wait for no standby. If its disk is lost, every commit is lost that no standby or backup has yet',
     }
   const { count, names } = parseStandbyNames(wanted)
   const has = connected.filter((one) => names.includes('*') || names.includes(one.toLowerCase())).length

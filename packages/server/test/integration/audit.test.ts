@@ -7,7 +7,7 @@ import { take } from '../../src/fleet/pods.ts'
 import type { Caller } from '../../src/identity/actor.ts'
 import { createAudit, type AuditEntry, type AuditFilter } from '../../src/identity/audit.ts'
 import { identityDuties } from '../../src/identity/duties.ts'
-import { createRefusals } from '../../src/identity/refusals.ts'
+import { createRefusals } from '../../src/identity/refused-requests.ts'
 import { AUDIT } from '../../src/cli/audit.ts'
 import { KEYS } from '../../src/cli/keys.ts'
 import { valueOf, type Query, type Transactions } from '../../src/store/database.ts'
@@ -85,7 +85,7 @@ test('S32: a change without its row, or a row without its change, is never commi
   assert.deepEqual(await newRows(), [])
 })
 
-test('S32: equal refused requests are one row, which names the owner of a genuine key or token, and no stranger', async (t) => {
+test('S32: equal refused requests are one row, which names the owner of a genuine key or token, and names nobody for unknown keys', async (t) => {
   const { pod, url, gateway, admin, newRows, rowsAsText } = await auditedPod(t)
   const [narrow, ended] = [
     await pod.keys.create({ tenant: 'dev', name: 'narrow', scopes: ['tasks:read'] }),
@@ -189,7 +189,7 @@ test('rows of the audit log are found by an index, not changed, and deleted in s
   ])
     await assert.rejects(
       run((query) => query(text)),
-      /fleetline.audit keeps its rows/,
+      /rows of fleetline.audit cannot be updated/,
       text,
     )
   await insert('399 days', 1)

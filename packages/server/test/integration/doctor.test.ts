@@ -103,7 +103,7 @@ test('S25: doctor has one red line for each thing that is broken, and says what 
     const { code, namesOf, sentenceOf, out } = await examine(place, { flags: flags?.(place) ?? {}, aheadMs })
     assert.deepEqual(namesOf('red'), names, out)
     assert.match(sentenceOf(names.at(-1)!), says)
-    assert.equal(code, EXIT.unclean)
+    assert.equal(code, EXIT.redFindings)
   }))
 
 test('S25: doctor warns of what does not keep a pod from working', (t) =>
@@ -115,7 +115,7 @@ test('S25: doctor warns of what does not keep a pod from working', (t) =>
     assert.deepEqual([namesOf('red'), code], [[], EXIT.done])
   }))
 
-test('S25: doctor without a schema, and with one of before API keys, leaves out what it cannot examine', async (t) => {
+test('S25: doctor without a schema, and with a schema from before API keys, leaves out what it cannot examine', async (t) => {
   const empty = await placeFor(t, 'template1')
   const none = await examine(empty)
   assert.deepEqual(none.namesOf('red'), ['schema'])

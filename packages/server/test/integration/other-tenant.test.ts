@@ -144,7 +144,7 @@ test('S3: in any field of any route, an id of another tenant is answered like on
   assert.deepEqual(ofOperators, [], 'no route for operators asks for the tenant of its caller')
 })
 
-test('S3: with any position, a session of another tenant or user does not exist, and a position shows nothing of it', async (t) => {
+test('S3: a position (a seq or an epoch) reveals nothing of a session of another tenant or user', async (t) => {
   const [{ asking, kinds, secrets }, users] = [await twoTenants(t), await twoUsers(t)]
   const positions = everyField().filter(({ route, field }) => namedBy(route, field) === 'position')
   const [pair] = kinds.session

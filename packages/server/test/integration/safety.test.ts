@@ -1,11 +1,11 @@
-// S25: what keeps a pod from starting because it is not secure, each on its own, and opened by its name. The server of the tests
+// S25: what keeps a pod from starting because it is not secure, each on its own, and allowed by its name. The server of the tests
 // has fsync off, does not wait for its disk, and its role is a superuser: three of the checks find what they look for.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { loadConfig, type Flags } from '../../src/config.ts'
 import { INSECURE_NAMES, type InsecureName } from '../../src/lib/insecure.ts'
 import { checksOf } from '../../src/safety/checks.ts'
-import { createGuard } from '../../src/safety/guard.ts'
+import { createStartCheck } from '../../src/safety/start-check.ts'
 import { readServer, type ServerFacts } from '../../src/safety/server.ts'
 import { valueOf, type Database } from '../../src/store/database.ts'
 import { createLog } from '../../src/telemetry/log.ts'
@@ -33,9 +33,12 @@ const CASES: Readonly<Record<InsecureName, readonly Case[]>> = {
   ],
   origins: [{ flags: { corsOrigins: 'https://app.example,*' }, found: /pages of every origin/ }],
   secrets: [
-    { flags: { tokenKeys: `dev:${STRONG}` }, found: /tokenKeys can be guessed, or came from fleetline dev/ },
-    { flags: { tokenKeys: `new:${STRONG},old:${WEAK}` }, found: /tokenKeys/ },
-    { flags: { secretsKey: WEAK }, found: /secretsKey/ },
+    {
+      flags: { tokenKeys: `dev:${STRONG}` },
+      found: /FLEETLINE_TOKEN_KEYS can be guessed, or came from fleetline dev/,
+    },
+    { flags: { tokenKeys: `new:${STRONG},old:${WEAK}` }, found: /FLEETLINE_TOKEN_KEYS/ },
+    { flags: { secretsKey: WEAK }, found: /FLEETLINE_SECRETS_KEY/ },
   ],
   tls: [
     { flags: { databaseUrl: OTHER_HOST }, found: /db\.internal does not use TLS.+sslmode=verify-full/ },
@@ -55,7 +58,7 @@ async function guardWith(allowed: string, { flags = {}, server = {} }: Case): Pr
   const lines: string[] = []
   const facts = { ...SAFE, ...server }
   const database = { transaction: async () => ({ type: 'committed', value: facts }) } as unknown as Database
-  const guard = createGuard({
+  const guard = createStartCheck({
     config: loadConfig({ environment: {}, flags: { ...flags, allowInsecure: allowed } }),
     database,
     keys: { hasLive: async () => false },
@@ -66,7 +69,7 @@ async function guardWith(allowed: string, { flags = {}, server = {} }: Case): Pr
 }
 
 for (const name of INSECURE_NAMES)
-  test(`S25: ${name} keeps a pod from starting, and --allow-insecure ${name} opens it`, async () => {
+  test(`S25: ${name} keeps a pod from starting, and --allow-insecure ${name} lets it start`, async () => {
     const others = INSECURE_NAMES.filter((other) => other !== name).join()
     for (const one of CASES[name]) {
       const refusal = await guardWith(others, one).then(

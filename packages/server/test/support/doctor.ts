@@ -82,7 +82,7 @@ export const RED: readonly Case[] = [
     what: 'a key of fleetline dev',
     flags: () => ({ tokenKeys: `dev:${STRONG}` }),
     names: ['secrets'],
-    says: /tokenKeys can be guessed.* openssl rand/,
+    says: /FLEETLINE_TOKEN_KEYS can be guessed.* openssl rand/,
   },
   {
     what: 'fsync',
@@ -209,13 +209,13 @@ export const WARNINGS: readonly Case[] = [
       insertKey('web', { expires: '1 day' }) +
       insertKey('web', { created: '1 day' }),
     names: ['keys'],
-    says: /4 live API keys; within 14 days the last key expires of cron of tenant dev\. Create a successor/,
+    says: /4 live API keys; these names have no key that lives longer than 14 days: cron of tenant dev\. Create a successor/,
   },
   {
     what: 'a rotation that has not ended',
     sql: () => insertKey('web', { created: '20 days' }) + insertKey('web', { created: '8 days' }),
     names: ['keys'],
-    says: /for more than 7 days there have been two live keys of web of tenant dev\. .* fleetline keys revoke ID/,
+    says: /these names have had more than one live key for over 7 days: web of tenant dev\. .* fleetline keys revoke ID/,
   },
   {
     what: 'few connections left',

@@ -145,7 +145,7 @@ test('S6: a key has 256 random bits of letters and digits behind its id', () => 
   )
 })
 
-test('S29: an address with too many failed logins reads no other keys; live keys and valid tokens are let in', async () => {
+test('S29: after too many failed logins from an address, a pod reads no unknown key for it; live keys and valid tokens are let in', async () => {
   const { clock, ask, askAsUser, askWith, reads } = await setUp()
   await ask()
   const guess = (address = HERE) => askWith(mintKey('live', systemRandom()).text, address)
@@ -169,7 +169,7 @@ test('S29: an address with too many failed logins reads no other keys; live keys
   await assert.rejects(guess(), { code: 'rate_limited' })
 })
 
-test('S29: the id of a live key does not help who lacks its secret', async () => {
+test('S29: the id of a live key without its secret is a failed login', async () => {
   const { ask, askWith, reads, text, clock } = await setUp()
   await ask()
   const wrong = `${text.slice(0, -1)}${text.endsWith('a') ? 'b' : 'a'}`

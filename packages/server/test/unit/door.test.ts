@@ -255,7 +255,7 @@ test('S22: a failure is logged with its request id, and without the content of t
   assert.ok(!lines.join('').includes('canary'))
 })
 
-test('S25: a caller counts as local only if the request names this machine, comes from no page of elsewhere, and through no proxy', async () => {
+test('S25: a caller counts as local only if the request names this machine, comes from no page of another origin, and through no proxy', async () => {
   const seen: boolean[] = []
   const callerOf = async ({ isLocal }: Credentials) => {
     seen.push(isLocal)
@@ -315,7 +315,7 @@ test('the address of a client is read from x-forwarded-for as far as trusted pro
   }
 })
 
-test('S36: a page of a listed origin may read answers, after asking; no other page, and never with cookies', async () => {
+test('S36: a page of a listed origin may read answers, after a preflight; no other page, and never with cookies', async () => {
   const corsOrigins = originsOf('https://app.example, loopback')!
   const from = (origin: string, options: object) =>
     ask([ECHO], { ...options, headers: { origin } }, [], { corsOrigins })

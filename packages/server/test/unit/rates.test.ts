@@ -57,7 +57,7 @@ test('a name gets its burst at once, then its rate; names do not share', async (
   assert.deepEqual([rates.take('a'), rates.take('a')], [0, 100])
 })
 
-test('at most so many names are kept: the one that was used longest ago is forgotten first', () => {
+test('at most `most` names are kept: the one that was used longest ago is forgotten first', () => {
   const rates = createRates({ perSecond: 1, burst: 1, most: 100, clock: manualClock() })
   const use = (names: number, mark: string) => {
     for (let n = 0; n < names; n += 1) rates.take(`${mark}${n}`)

@@ -53,7 +53,7 @@ test('S7: a token is valid from 30 s before its time to 30 s after it, and no lo
   assert.equal(await reasonAt(later, 70.1), undefined)
 })
 
-test('S7: a token of a stranger, of another algorithm, or with a claim too few is refused by name', async (t) => {
+test('S7: a token of a stranger, of another algorithm, or without a required claim is rejected, with the reason', async (t) => {
   const login = await keyServer(t)
   const { clock, reasonOf, signed } = setUp()
   const iat = clock.now() / 1_000

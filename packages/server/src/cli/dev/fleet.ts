@@ -10,7 +10,7 @@ import { INSECURE_NAMES } from '../../lib/insecure.ts'
 import { compose, type Service } from '../../lib/lifecycle.ts'
 import { systemRandom, type Random } from '../../lib/random.ts'
 import { ownVersion } from '../../lib/version.ts'
-import { MAY_BE_INSECURE } from '../../safety/guard.ts'
+import { MAY_BE_INSECURE } from '../../safety/start-check.ts'
 import { migrateUp } from '../../store/migrate.ts'
 import type { Output } from '../output.ts'
 import { createAppWatch } from './app-watch.ts'
@@ -46,7 +46,7 @@ const DRAIN_MS = '5000' // short, because the user waits after Ctrl-C
 const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a local model may take minutes to load
 const OWN_POSTGRES =
   'To let fleetline dev start its own PostgreSQL, unset DATABASE_URL and leave out --database-url'
-// A browser and a terminal of this machine need no key. Its keys of tokens are its own. A database that you name may be any.
+// For one developer: local callers need no key, the token keys are made here, and a database that --database-url names may be any.
 const DEV_IS_INSECURE = INSECURE_NAMES.filter(
   (name) => name !== 'origins' && name !== 'postgres-version',
 ).join()
@@ -58,7 +58,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
   const { host, logLevel } = config
   const ports = portsOf(config, count)
   const onEvent: OnEvent = (event) => {
-    if (event.message === MAY_BE_INSECURE) return // the panel says so once, for all pods
+    if (event.message === MAY_BE_INSECURE) return // the panel already says that this fleet is not for production
     showEvent(output, event)
     page.take(event)
   }

@@ -1,11 +1,11 @@
-// Tells which refused requests belong into the audit log: 401, 403 and 429. Refusals of what a request says, such as an invalid
-// field, do not.
+// Tells which refused requests belong in the audit log: 401, 403 and 429. Requests that are rejected for their content, such as an
+// invalid field, do not.
 import { Rejected, Retry } from '../errors.ts'
 import type { Caller } from '../identity/actor.ts'
-import type { RefusedRequest } from '../identity/refusals.ts'
+import type { RefusedRequest } from '../identity/refused-requests.ts'
 
 type Asked = {
-  /** The caller, if the port has let it in. A refusal may name one, too. */
+  /** The caller, once the port knows it, even if the route then refuses it. An error may carry its own `caller`, which wins. */
   readonly caller: Caller | undefined
   readonly address: string
   readonly method: string

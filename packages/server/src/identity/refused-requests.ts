@@ -1,7 +1,7 @@
 // Refused requests, on their way into the audit log. Equal ones become one row with a count, written every 5 seconds and when the
 // pod stops. So a flood of requests is a few rows: at most 201 each time. Limits:
-//   Callers that nobody knows are told apart by address and reason only, and take half of the rows, so that they leave room for
-//   refused keys and users. What finds no room is counted in a row with the target `others`.
+//   Callers that nobody knows are told apart by address and reason only, and take at most half of the rows, so that they leave room for
+//   refused keys and users. Requests for which no row is left are counted in one with the target `others`.
 //   If PostgreSQL does not answer, the rows wait for the next time. Those of a pod that is killed are lost, and if the answer to
 //   COMMIT is lost, a row may be written twice.
 import type { Clock } from '../lib/clock.ts'

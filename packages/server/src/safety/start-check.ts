@@ -20,7 +20,7 @@ type Deps = {
 /** The line in the log of a pod that is allowed to be insecure. */
 export const MAY_BE_INSECURE = 'may be insecure'
 
-export function createGuard(deps: Deps): Service {
+export function createStartCheck(deps: Deps): Service {
   return { name: 'safety', start: () => refuseUnsafe(deps), stop: async () => undefined }
 }
 
