@@ -157,7 +157,9 @@ async function readerFor(t: TestContext, { url, key, session: id }: Readonly<Rec
 }
 
 function textsOf(session: Session): string[] {
-  return session.get().messages.map(({ parts }) => parts.map(({ text }) => text ?? '').join(''))
+  return session
+    .get()
+    .messages.map(({ parts }) => parts.map(({ text }) => (typeof text === 'string' ? text : '')).join(''))
 }
 
 /** What pods refuse is refused through the proxy, too; the proxy itself refuses old versions of TLS. */
