@@ -116,9 +116,12 @@ async function pageHostFor(t: TestContext): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-/** Runs the program of the page, as a browser does, and sends a message. */
-async function sendFromPage(program: string, gateway: string, host: string): Promise<string> {
-  const here = program
+type Backend = { readonly FLEETLINE_URL: string; readonly FLEETLINE_API_KEY: string }
+
+/** Runs the program of the page, as a browser does. It sends a message, which is stored under the name of its user. */
+async function aPageSends(t: TestContext, { FLEETLINE_URL: gateway, FLEETLINE_API_KEY: key }: Backend) {
+  const host = await pageHostFor(t)
+  const here = codeIn('Tokens for browsers', 'js')
     .replace('https://fleet.example.com', gateway)
     .replace("'/api/fleetline-token'", `'${host}/api/fleetline-token'`)
   const use = `
@@ -128,10 +131,19 @@ const { seq } = await session.send('Near the station').sent
 console.log(seq)
 client.close()`
   const words = ['--conditions=fleetline-source', '--input-type=module', '-e', `${here}${use}`]
-  return (await promisify(execFile)(process.execPath, words, { cwd: ROOT })).stdout
+  const { stdout } = await promisify(execFile)(process.execPath, words, {
+    cwd: ROOT,
+    env: withoutSettings(process.env),
+  })
+  assert.equal(stdout, '2\n')
+  const log = await call('GET', `${gateway}/v1/sessions/trip/messages`, undefined, key)
+  assert.deepEqual(
+    (log.body as unknown as Page).items.map(({ author }) => author.id),
+    ['ada', 'ada'],
+  )
 }
 
-async function tokenFromPython(t: TestContext, env: Record<string, string>): Promise<string> {
+async function aTokenOfPythonOpens(t: TestContext, env: Backend): Promise<void> {
   const python = runProgram(t, SERVER, { by: ['python3'], env: { ...env, PORT: '0' } })
   const url = await eventually(() => /Listening on (\S+)/.exec(python.output())![1]!, {
     what: 'the server in Python',
@@ -140,7 +152,8 @@ async function tokenFromPython(t: TestContext, env: Record<string, string>): Pro
   assert.equal((await fetch(url, { method: 'POST' })).status, 401)
   const answer = await fetch(url, { method: 'POST', headers: { cookie: 'user=ada' } })
   assert.equal(answer.status, 200, python.output())
-  return answer.text()
+  const trip = `${env.FLEETLINE_URL}/v1/sessions/trip`
+  assert.equal((await call('GET', trip, undefined, await answer.text())).status, 200)
 }
 
 test('the guide to security does what it says', async (t) => {
@@ -170,18 +183,11 @@ test('the guide to security does what it says', async (t) => {
   const key = readFileSync(join(folder, 'backend.key'), 'utf8').trim()
   const backend = { FLEETLINE_URL: gateway, FLEETLINE_API_KEY: key }
   Object.assign(process.env, backend)
-  const host = await pageHostFor(t)
-  assert.equal(await sendFromPage(codeIn('Tokens for browsers', 'js'), gateway, host), '2\n')
-  const log = (await call('GET', `${gateway}/v1/sessions/trip/messages`, undefined, key))
-    .body as unknown as Page
-  assert.deepEqual(
-    log.items.map(({ author }) => author.id),
-    ['ada', 'ada'],
-  )
-  const token = await tokenFromPython(t, backend)
-  assert.equal((await call('GET', `${gateway}/v1/sessions/trip`, undefined, token)).status, 200)
-
-  await type('Tokens of Auth0, Clerk or Supabase')
+  await Promise.all([
+    type('Tokens of Auth0, Clerk or Supabase'),
+    aPageSends(t, backend),
+    aTokenOfPythonOpens(t, backend),
+  ])
   const rings: string[] = []
   const keep = async () =>
     rings.push(

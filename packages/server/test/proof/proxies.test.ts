@@ -1,6 +1,7 @@
 // The proxies of docs/guides/secure.md, with the files of the guide: nginx and caddy (Debian's) terminate TLS in front of two
 // pods. Readers follow a session through the proxy. A reply arrives word by word. The pod that writes it is killed, and the reply
-// continues on the other pod and is stored once (E1). Keys and CORS are the business of the pods behind the proxy (S36).
+// continues on the other pod and is stored once (E1). When the readers leave, the proxies leave the pods. Keys and CORS are the
+// business of the pods behind the proxy (S36).
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -137,10 +138,17 @@ async function podsFor(t: TestContext, url: string) {
   return { ports, programs }
 }
 
-async function keyFor(t: TestContext, url: string): Promise<string> {
+async function keysFor(
+  t: TestContext,
+  url: string,
+): Promise<{ readonly key: string; readonly operator: string }> {
   const database = await openDatabase(t, url)
   const keys = createKeys({ database, random: systemRandom(), onRevoked: () => undefined })
-  return (await keys.create({ tenant: 'dev', name: 'backend' })).key
+  const [{ key }, { key: operator }] = [
+    await keys.create({ tenant: 'dev', name: 'backend' }),
+    await keys.create({ name: 'prometheus' }),
+  ]
+  return { key, operator }
 }
 
 /** A device that follows the session through the proxy, and whether its connection was ever lost. */
@@ -153,7 +161,7 @@ async function readerFor(t: TestContext, { url, key, session: id }: Readonly<Rec
     if (['stale', 'offline'].includes(session.get().connection)) wasLost = true
   })
   await session.ready
-  return { session, wasLost: () => wasLost }
+  return { session, wasLost: () => wasLost, close: client.close }
 }
 
 function textsOf(session: Session): string[] {
@@ -186,7 +194,7 @@ async function refusals(url: string, port: number): Promise<void> {
 test('E1 S36: through both proxies pods check keys and origins, and a reply arrives word by word and outlives its pod', async (t) => {
   const database = await databaseFor(t)
   const { ports, programs } = await podsFor(t, database)
-  const key = await keyFor(t, database)
+  const { key, operator } = await keysFor(t, database)
   const fronts = await Promise.all(NAMES.map((name) => proxyFor(t, name, ports)))
   for (const { url, port } of fronts) await refusals(url, port)
   const at = `${fronts[0]!.url}/v1/sessions`
@@ -228,6 +236,14 @@ test('E1 S36: through both proxies pods check keys and origins, and a reply arri
     const isDone = () => assert.deepEqual([sender.get().turn?.id, sender.get().turn?.state], [turn, 'done'])
     await eventually(isDone, { what: 'a reply of the other pod', ...PATIENCE })
   }
+  groups.flat().forEach(({ close }) => close())
+  const [survivor] = HOSTS.filter((host) => programs.get(host) !== killed)
+  const nobodyReads = async () => {
+    const headers = { authorization: `Bearer ${operator}` }
+    const answer = await fetch(`http://${survivor}:${ports.operators}/metrics`, { headers })
+    assert.match(await answer.text(), /^fleetline_followers 0$/m)
+  }
+  await eventually(nobodyReads, { what: 'the proxies to leave with their readers' })
   const page = await call('GET', `${at}/${session}/messages`, undefined, key)
   const said = (page.body as unknown as Page).items.map(({ parts }) => String(parts[0]!['text']).trim())
   assert.deepEqual(said, [asked, 'one two three', 'again', 'again', 'again', 'again'])
