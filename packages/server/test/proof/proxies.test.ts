@@ -34,7 +34,7 @@ import { openDatabase } from '../support/store.ts'
 const PAGE = readFileSync(join(import.meta.dirname, '../../../../docs/guides/secure.md'), 'utf8')
 const ORIGIN = 'https://app.example.com'
 const HOSTS = ['127.0.0.1', '127.0.0.2'] as const // one operator port for both pods, as in the file of caddy
-const EACH_READER = [1, 2, 3, 4]
+const READERS = 4 // through each proxy
 const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000' }
 const PATIENCE = { patienceMs: 60_000 }
 
@@ -151,11 +151,20 @@ async function keysFor(
   return { key, operator }
 }
 
+type Followed = { readonly url: string; readonly key: string; readonly session: string }
+
+/** Opens them one after the other, so that the proxy divides them evenly: each pod gets some. */
+async function readersFor(t: TestContext, followed: Followed) {
+  const readers: Awaited<ReturnType<typeof readerFor>>[] = []
+  while (readers.length < READERS) readers.push(await readerFor(t, followed))
+  return readers
+}
+
 /** A device that follows the session through the proxy, and whether its connection was ever lost. */
-async function readerFor(t: TestContext, { url, key, session: id }: Readonly<Record<string, string>>) {
-  const client = createClient({ url: url!, token: key! })
+async function readerFor(t: TestContext, { url, key, session: id }: Followed) {
+  const client = createClient({ url, token: key })
   atEnd(t, () => client.close())
-  const session = client.session(id!)
+  const session = client.session(id)
   let wasLost = false
   session.subscribe(() => {
     if (['stale', 'offline'].includes(session.get().connection)) wasLost = true
@@ -199,9 +208,7 @@ test('E1 S36: through both proxies pods check keys and origins, and a reply arri
   for (const { url, port } of fronts) await refusals(url, port)
   const at = `${fronts[0]!.url}/v1/sessions`
   const session = (await call('POST', at, { agent: 'parrot' }, key)).body['session'] as string
-  const groups = await Promise.all(
-    fronts.map(({ url }) => Promise.all(EACH_READER.map(() => readerFor(t, { url, key, session })))),
-  )
+  const groups = await Promise.all(fronts.map(({ url }) => readersFor(t, { url, key, session })))
   const all = (text: string) => () => {
     for (const reader of groups.flat()) assert.equal(textsOf(reader.session)[1]?.trim(), text)
   }
