@@ -34,6 +34,7 @@ const NIGHTLY_RUNS: Readonly<Record<string, number>> = {
   'first-run': 1,
   'postgres-18': 1,
   'first-reply': 10,
+  proxies: 10,
   'tasks-kill': 5,
   'turn-kill': 5,
   stop: 5,

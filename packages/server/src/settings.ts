@@ -292,7 +292,8 @@ export const SETTINGS = {
     show: hidden,
   },
   auditDays: {
-    purpose: 'how many days the audit log keeps a row; rows of minted tokens are kept for 30 days at most',
+    purpose:
+      'how many days the audit log keeps a row; those of minted tokens and of unknown callers are kept for 30 days at most',
     env: 'FLEETLINE_AUDIT_DAYS',
     parse: whole(1, 3_650),
     expects: 'days from 1 to 3650, the same on every pod',

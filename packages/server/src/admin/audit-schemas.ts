@@ -36,7 +36,9 @@ export const auditSchema = z.object({
       address: z
         .string()
         .nullable()
-        .describe('of the client; null for a change that did not come over HTTP, and for `others`'),
+        .describe(
+          'of the client, or the /64 network of an unknown one; null for a change that did not come over HTTP, and for `others`',
+        ),
       action: z.string(),
       target: z
         .string()

@@ -1,7 +1,6 @@
 // Signatures of Standard Webhooks 1.0 (S11). They cover the id, the time and the bytes of the body, so that none of these can be
 // changed on the way. A captured request can be replayed for five minutes only, and only under the same id. Web Crypto makes
 // and checks them: it compares in constant time and is available wherever agents run.
-import type { webcrypto } from 'node:crypto'
 import type { Random } from '../lib/random.ts'
 
 type Signed = {
@@ -60,7 +59,7 @@ function contentOf({ id, timestamp, body }: Signed): Uint8Array<ArrayBuffer> {
   return content
 }
 
-async function importKey(secret: string, use: 'sign' | 'verify'): Promise<webcrypto.CryptoKey> {
+async function importKey(secret: string, use: 'sign' | 'verify') {
   const key = keyOf(secret)
   if (!key) throw new TypeError(`The secret of an agent is ${SECRET_RULE}`)
   return crypto.subtle.importKey('raw', key, HMAC, false, [use])

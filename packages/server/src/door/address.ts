@@ -16,7 +16,7 @@ export function addressOf({ socket, headers }: Request, trusted: Addresses): str
   const hops = [headers['x-forwarded-for'] ?? []].flat().join(',').split(',')
   let address = plainAddress(socket.remoteAddress ?? '')
   while (isIP(address) !== 0 && trusted.has(address)) {
-    const before = withoutPort(plainAddress((hops.pop() ?? '').trim()))
+    const before = plainAddress(withoutPort((hops.pop() ?? '').trim()))
     if (isIP(before) === 0) break
     address = before
   }

@@ -1,7 +1,8 @@
 // A door: one HTTP port that serves a table of routes. Guarantees:
 //   A route without declared access keeps the door closed, and the error names it. So does a route that a library adds (S2).
 //   A handler runs only for a caller whom the route lets in, by the scope or the right that the route declares. The door finds
-//   the caller before it parses the body. A stream ends when its caller is not let in any more (S9).
+//   the caller before it parses the body, and asks again if the body took long. A stream ends when its caller is not let in any
+//   more (S9).
 //   A page of another origin may read an answer only if the origin is listed (S36).
 //   A handler gets input that its schemas have parsed, and the caller; it gets no raw header.
 //   Every failure is JSON of one shape with a request id, even for input that is not HTTP (S21).
@@ -74,6 +75,7 @@ const HEADER_BYTES = 16 * 1024
 const PARAM_LENGTH = 9 * 128 // a user id of 128 characters that are three bytes each, percent-encoded
 const BODY_JSON = { depth: JSON_LIMITS.depth + 8, keys: Infinity } // the depth of stored JSON, and what surrounds it
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
+const RECHECK_MS = 2_000
 const LOOK_MS = 1_000 // how often Node checks for late requests; its own 30 s would turn a limit of 10 s into up to 40
 const LATE = new Error('Answers are still under way')
 
@@ -114,7 +116,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   const broken = brokenRules(deps.routes, deps.audiences)
   if (broken.length > 0) throw new Bug(`The ${deps.name} door does not open: ${broken.join('; ')}`)
   const server = openServer(deps)
-  const principals = new WeakMap<FastifyRequest, Principal>()
+  const principals: Opened['principals'] = new WeakMap()
   const declared = new Set(deps.routes.map(nameOf))
   server.addHook('onRoute', ({ method, url }) => {
     const added = `${String(method)} ${url}`
@@ -133,7 +135,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   server.setNotFoundHandler((_, reply) => refuse(reply, NO_ROUTE))
   server.setErrorHandler((error, request, reply) => {
     const { method, routeOptions } = request
-    const [caller, address] = [principals.get(request), clientOf(deps, request)]
+    const [caller, address] = [principals.get(request)?.principal, clientOf(deps, request)]
     const refused = refusedRequest(error, { caller, address, method, route: routeOptions.url })
     if (refused) deps.onRefused(refused)
     const refusal = refusalOf(error)
@@ -151,7 +153,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
   return server
 }
 
-function openServer({ limits, random, name, log }: Deps): FastifyInstance {
+function openServer({ limits, random, name, log, corsOrigins }: Deps): FastifyInstance {
   const drawId = () => `req_${Buffer.from(random.bytes(12)).toString('base64url')}`
   const server = fastify({
     logger: false,
@@ -176,12 +178,19 @@ function openServer({ limits, random, name, log }: Deps): FastifyInstance {
       answerRaw(error.code, socket, drawId())
     },
     frameworkErrors: (error, request, reply) => {
+      reply.headers(corsHeaders(request.raw, corsOrigins))
       refuse(reply.headers(headersOf(request.id)), refusalOf(error))
     },
   })
+  keepAddress(server)
   readJson(server)
   server.setValidatorCompiler(({ schema, httpPart }) => parserOf(schema as z.ZodType, partOf(httpPart)))
   return server
+}
+
+/** Node.js cannot tell the address of a connection that was reset. It keeps the address that was read before. */
+function keepAddress({ server }: FastifyInstance): void {
+  server.on('connection', (socket: Socket) => void (socket.remoteAddress ?? socket.destroy()))
 }
 
 /** Rejects a body that is nested too deep before it is parsed. */
@@ -196,7 +205,7 @@ function readJson(server: FastifyInstance): void {
 }
 
 function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
-  const { deps, principals } = opened
+  const { deps } = opened
   const { method, path, params, query, headers, body, answers } = entry
   const handle = entry.handle as (call: object) => ReturnType<Route['handle']>
   server.route({
@@ -210,7 +219,7 @@ function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
     },
     onRequest: async (request) => admit(opened, entry, request),
     handler: async (request, reply) => {
-      const principal = principals.get(request) ?? null
+      const principal = await admitted(opened, request)
       const answer = await handle({
         principal,
         params: request.params,
@@ -245,11 +254,20 @@ async function admit(
   const { authorization } = request.headers
   const credentials = { authorization, address: clientOf(deps, request), isLocal: isLocal(request.raw) }
   const principal = await deps.callers.callerOf(credentials)
-  principals.set(request, principal)
+  principals.set(request, { principal, atMs: deps.clock.monotonicMs() })
   deps.rateLimits.countRequest(principal)
   const refusal = outOfScope(principal, access)
   const reason = principal.user ? 'right' : 'scope'
   if (refusal !== undefined) throw new Rejected('forbidden', refusal, { fields: { reason } })
+}
+
+/** The caller; null for a probe. Throws if it was not let in any more while the body arrived. */
+async function admitted({ deps, principals }: Opened, request: FastifyRequest): Promise<Principal | null> {
+  const known = principals.get(request)
+  if (!known) return null
+  const { principal, atMs } = known
+  if (deps.clock.monotonicMs() >= atMs + RECHECK_MS) await deps.callers.recheck(principal)
+  return principal
 }
 
 /** The address of the client. */
@@ -279,7 +297,7 @@ async function recheck({ callers }: Deps, principal: Principal | null, answer: R
 type Opened = {
   readonly deps: Deps
   readonly stopping: AbortSignal
-  readonly principals: WeakMap<FastifyRequest, Principal>
+  readonly principals: WeakMap<FastifyRequest, { readonly principal: Principal; readonly atMs: number }>
 }
 type Streamed = Opened & {
   readonly shape: z.ZodType<SentEvent['data']>

@@ -55,8 +55,8 @@ export type Keys = {
   /** Undefined if there is no such key. A key that is revoked again stays as it was. */
   revoke(id: string, actor: Actor): Promise<KeyEntry | undefined>
   find(id: string): Promise<StoredKey | undefined>
-  /** Whether anybody has a key that has not ended. */
-  hasLive(): Promise<boolean>
+  /** Whether anybody can log in: with a key that has not ended, or with a token of an issuer of others. */
+  hasLogin(): Promise<boolean>
 }
 
 type Deps = {
@@ -98,8 +98,9 @@ const FIND = `
          extract(epoch from expires_at - now())::float8 * 1000 as "leftMs"
     from fleetline.api_keys where id = $1`
 
-const HAS_LIVE = `
-  select exists (select from fleetline.api_keys where revoked_at is null and expires_at > now()) as "hasLive"`
+const HAS_LOGIN = `
+  select exists (select from fleetline.api_keys where revoked_at is null and expires_at > now())
+         or exists (select from fleetline.issuers) as "hasLogin"`
 
 type KeyRow = Omit<KeyEntry, 'createdAt' | 'expiresAt'> & {
   readonly created_at: Date
@@ -147,11 +148,11 @@ export function createKeys({ database, random, audit, onRevoked }: Deps): Keys {
       const outcome = await database.transaction((query) => query<StoredKey>(FIND, [id]), { access: 'read' })
       return valueOf(outcome, 'The key cannot be read')[0]
     },
-    hasLive: async () => {
-      const outcome = await database.transaction((query) => query<{ hasLive: boolean }>(HAS_LIVE), {
+    hasLogin: async () => {
+      const outcome = await database.transaction((query) => query<{ hasLogin: boolean }>(HAS_LOGIN), {
         access: 'read',
       })
-      return valueOf(outcome, 'The keys cannot be read')[0]!.hasLive
+      return valueOf(outcome, 'The keys cannot be read')[0]!.hasLogin
     },
   }
 }

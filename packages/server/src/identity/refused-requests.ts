@@ -1,11 +1,12 @@
 // Refused requests, on their way into the audit log. Equal ones become one row with a count, written every 5 seconds and when the
 // pod stops. So a flood of requests is a few rows: at most 201 each time. Limits:
-//   Callers that nobody knows are told apart by address and reason only, and take at most half of the rows, so that they leave room for
-//   refused keys and users. Requests for which no row is left are counted in one with the target `others`.
+//   Callers that nobody knows are told apart by network and reason only, and take at most half of the rows, so that they leave room for
+//   refused keys and users. One of these takes at most 20. Requests for which no row is left are counted in one with the target `others`.
 //   If PostgreSQL does not answer, the rows wait for the next time. Those of a pod that is killed are lost, and if the answer to
 //   COMMIT is lost, a row may be written twice.
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
+import { networkOf } from '../lib/network.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Log } from '../telemetry/log.ts'
 import { actorOf, type Caller } from './actor.ts'
@@ -26,6 +27,7 @@ type Deps = { readonly audit: Pick<Audit, 'recordRefused'>; readonly clock: Cloc
 const FLUSH_MS = 5_000
 const MOST_ROWS = 200
 const MOST_OF_STRANGERS = 100
+const MOST_OF_ONE = 20
 const NAME = 'refusals'
 const OTHERS: RefusedRow = {
   name: 'nobody',
@@ -62,7 +64,12 @@ export function createRefusals({ audit, clock, log }: Deps): Refusals {
 
 function rowOf({ caller, address, target, reason }: RefusedRequest): RefusedRow {
   const tenant = caller && caller.tenant
-  return { ...actorOf(caller, address), tenant, target: caller && target, reason, times: 1 }
+  const from = caller ? address : networkOf(address) // a stranger may have a whole network of addresses
+  return { ...actorOf(caller, from), tenant, target: caller && target, reason, times: 1 }
+}
+
+function callerIn({ name, via, tenant }: RefusedRow): string {
+  return JSON.stringify([name, via, tenant])
 }
 
 type Tally = { add(row: RefusedRow): void; rows(): RefusedRow[] }
@@ -70,16 +77,17 @@ type Tally = { add(row: RefusedRow): void; rows(): RefusedRow[] }
 /** Counts equal rows, and those for which there is no room. */
 function createTally(): Tally {
   const counts = new Map<string, RefusedRow>()
-  let strangers = 0
-  const hasRoom = (row: RefusedRow) =>
-    row.target === 'others' ||
-    (counts.size < MOST_ROWS && (row.target !== null || strangers < MOST_OF_STRANGERS))
+  const rowsOf = new Map<string, number>() // by caller
+  const hasRoom = (row: RefusedRow) => {
+    const most = row.target === null ? MOST_OF_STRANGERS : MOST_OF_ONE
+    return row.target === 'others' || (counts.size < MOST_ROWS && (rowsOf.get(callerIn(row)) ?? 0) < most)
+  }
   const add = (row: RefusedRow): void => {
     const { times, ...rest } = row
     const key = JSON.stringify(Object.values(rest))
     const counted = counts.get(key)
     if (!counted && !hasRoom(row)) return add({ ...OTHERS, times })
-    if (!counted && row.target === null) strangers += 1
+    if (!counted) rowsOf.set(callerIn(row), (rowsOf.get(callerIn(row)) ?? 0) + 1)
     counts.set(key, { ...row, times: times + (counted?.times ?? 0) })
   }
   return { add, rows: () => [...counts.values()] }

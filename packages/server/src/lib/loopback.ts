@@ -24,9 +24,13 @@ export function isLoopbackAddress(address: string): boolean {
   return plain === '::1' || isLoopbackName(plain)
 }
 
-/** Writes an IPv4 address that came over an IPv6 socket as IPv4. */
+/** Without a zone. Writes an IPv4 address that came over an IPv6 socket as IPv4. */
 export function plainAddress(address: string): string {
-  return address.replace(/^::ffff:(?=\d+\.)/i, '')
+  const [plain = ''] = address.split('%')
+  const [, high, low] = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/i.exec(plain) ?? []
+  if (high === undefined || low === undefined) return plain.replace(/^::ffff:(?=\d+\.)/i, '')
+  const bytes = [high, low].flatMap((group) => [parseInt(group, 16) >> 8, parseInt(group, 16) & 255])
+  return bytes.join('.')
 }
 
 function isLoopbackName(name: string): boolean {

@@ -9,7 +9,7 @@ const GROUPS = 8
 export function networkOf(address: string): string {
   const plain = plainAddress(address)
   if (!isIPv6(plain)) return plain
-  const [front = [], back = []] = address.split('::').map((part) => part.split(':').filter(Boolean))
+  const [front = [], back = []] = plain.split('::').map((part) => part.split(':').filter(Boolean))
   const zeros = Array.from({ length: GROUPS - front.length - back.length }, () => '0')
-  return [...front, ...zeros, ...back].slice(0, NETWORK_GROUPS).join(':')
+  return `${[...front, ...zeros, ...back].slice(0, NETWORK_GROUPS).join(':')}::/64`
 }

@@ -17,16 +17,16 @@ export type SafetyCheck = {
 export type SafetyFacts = {
   readonly config: Pick<Config, 'host' | 'corsOrigins' | 'databaseUrl' | 'secretsKey' | 'tokenKeys'>
   readonly server: ServerFacts
-  /** There is an API key that has not ended. */
-  readonly hasLiveKey: boolean
+  /** There is an API key that has not ended, or an issuer of tokens. */
+  readonly hasLogin: boolean
 }
 
 const OLDEST = 150_000
 const GUESSED_BYTES = 8 // 32 random bytes have fewer than 8 different values with a probability of about 1e-37
 const DURABLE = ['on', 'remote_apply']
 
-export function checksOf({ config, server, hasLiveKey }: SafetyFacts): SafetyCheck[] {
-  return [checkAuthentication(config.host, hasLiveKey), ...checkSettings(config), ...checkServer(server)]
+export function checksOf({ config, server, hasLogin }: SafetyFacts): SafetyCheck[] {
+  return [checkAuthentication(config.host, hasLogin), ...checkSettings(config), ...checkServer(server)]
 }
 
 /** What needs no database. */
@@ -64,12 +64,14 @@ export function checkServer(server: ServerFacts): SafetyCheck[] {
   ]
 }
 
-export function checkAuthentication(host: string, hasLiveKey: boolean): SafetyCheck {
+export function checkAuthentication(host: string, hasLogin: boolean): SafetyCheck {
   const isLocal = isLoopbackAddress(host)
-  const keys = hasLiveKey ? 'there is a live API key' : 'there is no live API key'
+  const keys = hasLogin
+    ? 'there is a live API key or an issuer of tokens'
+    : 'there is no live API key and no issuer of tokens'
   return {
     name: 'authentication',
-    isOk: isLocal || hasLiveKey,
+    isOk: isLocal || hasLogin,
     found: `the pod listens on ${host}${isLocal ? ', for this machine only' : ''}, and ${keys}`,
     remedy:
       'Create a key (fleetline tenants create NAME, then fleetline keys create backend --tenant NAME), or set FLEETLINE_HOST=127.0.0.1',
@@ -99,7 +101,7 @@ function checkSecrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'to
     isOk: weak.length === 0,
     found:
       weak.length === 0
-        ? 'no secret is one of fleetline dev, or can be guessed'
+        ? 'no secret can be guessed, and no token key is that of fleetline dev'
         : `${weak.join(' and ')} can be guessed, or came from fleetline dev`,
     remedy: `Make a new value with openssl rand -base64 32, and set it on every pod in ${weak.join(' and ')}. After a new ${SETTINGS.secretsKey.env}, add the agents behind URLs again`,
   }
@@ -116,7 +118,8 @@ function isGuessed(secret: Uint8Array): boolean {
 }
 
 function checkTls(databaseUrl: string): SafetyCheck {
-  const { host, ssl: usesTls } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
+  const { host, ssl } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
+  const usesTls = (ssl as unknown) !== false // otherwise it holds the options of TLS
   const isLocal = host.startsWith('/') || isLoopbackAddress(host)
   return {
     name: 'tls',

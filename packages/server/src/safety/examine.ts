@@ -16,7 +16,15 @@ import {
 import { judgeClock, readClock, type ClockFacts } from './clock-skew.ts'
 import { countLivePods, judgeConnections, readLimits, type ConnectionFacts } from './connections.ts'
 import { findingOf, type Finding } from './finding.ts'
-import { countAgents, judgeKeys, judgeSecretsKey, judgeTokenKeys, readKeys, type KeyFacts } from './keys.ts'
+import {
+  countAgents,
+  countIssuers,
+  judgeKeys,
+  judgeSecretsKey,
+  judgeTokenKeys,
+  readKeys,
+  type KeyFacts,
+} from './keys.ts'
 import { accessOf, judgeRights, readRights, type RightsFacts } from './rights.ts'
 import { readServer, type ServerFacts } from './server.ts'
 import { judgeStandbys, readStandbys, type StandbyFacts } from './standbys.ts'
@@ -31,7 +39,7 @@ type Facts = {
   /** This and the following are undefined if the role may not read their tables. */
   readonly connections: ConnectionFacts | undefined
   readonly schema: SchemaVersion | undefined
-  readonly hasLiveKey: boolean | undefined
+  readonly hasLogin: boolean | undefined
   /** Undefined also if the table does not exist. */
   readonly keys: KeyFacts | undefined
   readonly agents: number | undefined
@@ -45,10 +53,10 @@ export async function examine(config: Examined, clock: Clock): Promise<readonly 
   const tokenKeys = judgeTokenKeys(config.tokenKeys)
   const read = await readAll(config, clock)
   if ('failure' in read) return [read.failure, ...settings, tokenKeys]
-  const { server, hasLiveKey } = read.facts
+  const { server, hasLogin } = read.facts
   return [
     describeDatabase(config, read),
-    ...(hasLiveKey === undefined ? [] : [judge(checkAuthentication(config.host, hasLiveKey))]),
+    ...(hasLogin === undefined ? [] : [judge(checkAuthentication(config.host, hasLogin))]),
     ...settings,
     ...checkServer(server).map(judge),
     ...judgeFacts(read.facts, config),
@@ -89,6 +97,7 @@ async function readFacts(client: pg.Client, config: Examined, clock: Clock): Pro
   const countPods = () => readIf(['pods'], () => countLivePods(query, config.ttlMs))
   const livePods = accessOf(rights, 'pods') === 'absent' ? 0 : await countPods()
   const keys = await readIf(['api_keys', 'tenants'], () => readKeys(query))
+  const issuers = (await readIf(['issuers'], () => countIssuers(query))) ?? 0
   return {
     rights,
     server: await readServer(query),
@@ -96,7 +105,7 @@ async function readFacts(client: pg.Client, config: Examined, clock: Clock): Pro
     clock: await readClock(query, clock),
     connections: livePods === undefined ? undefined : { limits: await readLimits(query), livePods },
     schema: hasLedger ? await readIf(['migrations'], () => readSchema(query)) : { last: 0, podsFrom: 0 },
-    hasLiveKey: keys ? keys.live > 0 : accessOf(rights, 'api_keys') === 'absent' ? false : undefined,
+    hasLogin: keys ? keys.live + issuers > 0 : accessOf(rights, 'api_keys') === 'absent' ? false : undefined,
     keys,
     agents: await readIf(['agents'], () => countAgents(query)),
   }

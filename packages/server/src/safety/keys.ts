@@ -32,6 +32,8 @@ const LIVE = `
 // Agents behind URLs. The table belongs to the room `agent`, which is of a higher rank; this only counts its rows.
 const AGENTS = 'select count(*)::int as agents from fleetline.agents'
 
+const ISSUERS = 'select count(*)::int as issuers from fleetline.issuers'
+
 export async function readKeys(query: Query): Promise<KeyFacts> {
   const [facts] = await query<KeyFacts>(LIVE)
   return facts!
@@ -42,6 +44,11 @@ export async function countAgents(query: Query): Promise<number> {
   return row!.agents
 }
 
+export async function countIssuers(query: Query): Promise<number> {
+  const [row] = await query<{ issuers: number }>(ISSUERS)
+  return row!.issuers
+}
+
 export function judgeKeys({ live, expiring, doubled }: KeyFacts): Finding {
   const name = 'keys'
   if (live === 0)
@@ -49,7 +56,7 @@ export function judgeKeys({ live, expiring, doubled }: KeyFacts): Finding {
       state: 'warn',
       name,
       found:
-        'there is no live API key, so pods reject every program, except local ones if `authentication` is allowed',
+        'there is no live API key, so pods reject every program, except local ones if authentication is allowed',
       remedy: 'Create one: fleetline tenants create NAME, then fleetline keys create backend --tenant NAME',
     }
   const found = [live === 1 ? 'there is 1 live API key' : `there are ${live} live API keys`]

@@ -10,12 +10,11 @@ export type ServerFacts = {
   readonly synchronousCommit: string
 }
 
-// A role that became another one by SET ROLE can go back, so both count.
+// A role counts as a superuser if it can become one by SET ROLE, or can go back to one.
 const FACTS = `
   select current_setting('server_version_num')::int as version, current_user as role,
-         bool_or(r.rolsuper) as "isSuperuser", current_setting('fsync') as fsync,
-         current_setting('synchronous_commit') as "synchronousCommit"
-    from pg_roles r where r.rolname in (current_user, session_user)`
+         exists (select from pg_roles r where r.rolsuper and pg_has_role(session_user, r.oid, 'member')) as "isSuperuser", current_setting('fsync') as fsync,
+         current_setting('synchronous_commit') as "synchronousCommit"`
 
 export async function readServer(query: Query): Promise<ServerFacts> {
   const [facts] = await query<ServerFacts>(FACTS)

@@ -1,5 +1,5 @@
 // Keeps a pod from starting that would not be secure. `allowInsecure` lets it start all the same; then every start logs what it
-// allows.
+// allows, at the highest level, so that no setting hides it.
 import { flagOf, type Config } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import type { Keys } from '../identity/keys.ts'
@@ -13,7 +13,7 @@ import { readServer } from './server.ts'
 type Deps = {
   readonly config: SafetyFacts['config'] & Pick<Config, 'allowInsecure'>
   readonly database: Transactions
-  readonly keys: Pick<Keys, 'hasLive'>
+  readonly keys: Pick<Keys, 'hasLogin'>
   readonly log: Log
 }
 
@@ -28,11 +28,11 @@ async function refuseUnsafe({ config, database, keys, log }: Deps): Promise<void
   const outcome = await database.transaction(readServer, { access: 'read' })
   const server = valueOf(outcome, 'The settings of PostgreSQL cannot be read')
   const { allowInsecure: allowed } = config
-  const red = checksOf({ config, server, hasLiveKey: await keys.hasLive() }).filter(({ isOk }) => !isOk)
+  const red = checksOf({ config, server, hasLogin: await keys.hasLogin() }).filter(({ isOk }) => !isOk)
   const refused = red.filter(({ name }) => !allowed.includes(name))
   if (refused.length > 0) throw new Rejected('invalid', refusalText(refused))
   if (allowed.length > 0)
-    log.warn(MAY_BE_INSECURE, { data: { allowed, needed: red.map(({ name }) => name) } })
+    log.error(MAY_BE_INSECURE, { data: { allowed, needed: red.map(({ name }) => name) } })
 }
 
 function refusalText(refused: readonly SafetyCheck[]): string {

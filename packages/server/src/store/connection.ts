@@ -10,6 +10,7 @@ type Options = {
   readonly statementMs?: number
 }
 
+const USUAL_PORT = 5432
 const KEEP_ALIVE_MS = 10_000
 
 /** If the connection breaks between two statements, nothing is thrown then: the next statement fails. */
@@ -47,6 +48,6 @@ export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
 
 /** Host, port and database; neither user nor password. */
 export function placeOf(databaseUrl: string): string {
-  const { hostname, port, pathname } = new URL(databaseUrl)
-  return `${decodeURIComponent(hostname) || 'localhost'}${port && `:${port}`}${pathname}`
+  const { host, port, database = '' } = new pg.Client({ connectionString: databaseUrl }) // reads PGHOST and ?host=, too
+  return `${host}${port === USUAL_PORT ? '' : `:${port}`}/${database}`
 }

@@ -43,6 +43,10 @@ test('the commands of the README and of the guide to the dev fleet do what they 
   assert.equal(answers.length, expected.length)
   for (const [index, answer] of answers.entries()) assert.match(answer, expected[index]!)
 
+  const [, mint] = /^token (.+?) {3}#/m.exec(fleet.output())!
+  const { stdout: minted } = await promisify(execFile)('sh', ['-c', mint!], { cwd: clone, env: CLONE_ENV })
+  assert.match(minted, /^ey\S+$/m)
+
   const guide = readFileSync(join(ROOT, 'docs/guides/dev.md'), 'utf8')
   const told: string[] = []
   for (const line of blocksIn(guide)[0]!.text.trim().split('\n')) {

@@ -44,6 +44,7 @@ test('S29: a tenant at 50 times its rate gets 429 for what is over; every reques
   const { many, few } = await flood({ tenantRate: String(RATE) })
   checkLimit(many, {
     rate: RATE,
+    least: 4 * RATE,
     text: /The callers of this tenant send too many requests to this pod: at most 2 a second/,
   })
   assert.deepEqual(
@@ -70,6 +71,7 @@ test('S29: the limit of a session counts all its users together; what it rejects
   const sent = await sendAll(TIMES * RATE, post)
   checkLimit(sent, {
     rate: RATE,
+    least: 4 * RATE,
     text: /append too many messages to this session on this pod: at most 2 a second/,
   })
   const { head } = await pod.sessions.read(session)
@@ -113,12 +115,15 @@ test('a command that is over a limit says what to do and exits with 5; nothing w
 })
 
 /** Throws unless what was over the rate, and only that, was rejected with the wait and this text. */
-function checkLimit({ answers, seconds }: Sent, { rate, text }: { rate: number; text: RegExp }): void {
+type Wanted = { readonly rate: number; readonly text: RegExp; readonly least?: number }
+
+function checkLimit({ answers, seconds }: Sent, { rate, text, least = 0 }: Wanted): void {
   const passed = answers.filter(({ status }) => status === 200)
   const rejected = answers.filter(({ status }) => status === 429)
   assert.equal(passed.length + rejected.length, answers.length, 'other answers than 200 and 429')
   const most = 4 * rate + rate * seconds
   assert.ok(passed.length <= most, `${passed.length} were answered, not ${most}`)
+  assert.ok(passed.length >= least, `${passed.length} were answered, not ${least}`)
   for (const { retryAfter, text: body } of rejected) {
     const { error } = refusalSchema.parse(JSON.parse(body))
     assert.match(error.text, text)

@@ -61,7 +61,7 @@ async function guardWith(allowed: string, { flags = {}, server = {} }: Case): Pr
   const guard = createStartCheck({
     config: loadConfig({ environment: {}, flags: { ...flags, allowInsecure: allowed } }),
     database,
-    keys: { hasLive: async () => false },
+    keys: { hasLogin: async () => false },
     log: createLog({ level: 'info', destination: { write: (line) => void lines.push(line) } }),
   })
   await guard.start()
@@ -124,7 +124,7 @@ test('S25: facts about the server are those of the server', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const server = valueOf(await database.transaction(readServer), 'no facts')
   const config = loadConfig({ environment: {}, flags: {} })
-  const red = checksOf({ config, server, hasLiveKey: false }).filter(({ isOk }) => !isOk)
+  const red = checksOf({ config, server, hasLogin: false }).filter(({ isOk }) => !isOk)
   assert.deepEqual(
     red.map(({ name }) => name),
     ['fsync', 'synchronous-commit', 'superuser'],

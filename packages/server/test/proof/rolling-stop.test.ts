@@ -4,7 +4,6 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
@@ -15,6 +14,7 @@ import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { needPrograms } from '../support/debian.ts'
 import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
 import { silentLog } from '../support/log.ts'
 import { CLOSED } from '../support/pod.ts'
 import { startPod } from '../support/pods.ts'
@@ -26,14 +26,6 @@ const PODS = 2
 const EVERY_MS = 20
 
 type Ports = { readonly gateway: number; readonly admin: number }
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as AddressInfo
-  await new Promise((resolve) => probe.close(resolve))
-  return port
-}
 
 async function balancerFor(t: TestContext, pods: readonly Ports[]): Promise<string> {
   needPrograms({ haproxy: 'haproxy' })

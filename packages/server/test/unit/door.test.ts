@@ -1,5 +1,6 @@
 // S2, S18, S21: which routes prevent a door from being created, and how a door answers the requests that it refuses.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { z } from 'zod'
@@ -14,7 +15,7 @@ import type { Credentials, PortCallers } from '../../src/identity/callers.ts'
 import type { Principal } from '../../src/identity/principal.ts'
 import { createRateLimits, type RateLimits } from '../../src/identity/rate-limits.ts'
 import type { Scope } from '../../src/identity/scopes.ts'
-import { systemClock } from '../../src/lib/clock.ts'
+import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { addressesOf } from '../../src/lib/hosts.ts'
 import { originsOf, type Origins } from '../../src/lib/origins.ts'
 import { systemRandom } from '../../src/lib/random.ts'
@@ -83,6 +84,7 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
 type Changed = {
   readonly callers?: PortCallers
   readonly corsOrigins?: Origins
+  readonly clock?: Clock
   readonly rateLimits?: Pick<RateLimits, 'countRequest'>
 }
 
@@ -185,6 +187,39 @@ test('S29: a caller over its limit gets 429 with the wait, before the body is pa
   assert.equal((await askEcho({ text: 'hello' })).statusCode, 200)
   const unlimited = await ask([ECHO], POST_ECHO)
   assert.equal(unlimited.statusCode, 200, 'mutant, no limit: the caller gets in')
+})
+
+test('S9: a caller that was revoked while its body arrived gets nothing', async () => {
+  const revoked = new Rejected('unauthenticated', 'This key was revoked')
+  const callers = { callerOf: async () => CALLER, recheck: () => Promise.reject(revoked) }
+  let nowMs = 0
+  const slow = { ...systemClock(), monotonicMs: () => (nowMs += 2_000) }
+  const late = await ask([ECHO], POST_ECHO, [], { callers, clock: slow })
+  assert.equal(late.statusCode, 401)
+  const atOnce = await ask([ECHO], POST_ECHO, [], { callers })
+  assert.equal(atOnce.statusCode, 200, 'within two seconds, what was read before is enough')
+})
+
+test('S32: a caller that resets its connection at once is known by its address, or not answered', async (t) => {
+  const seen: string[] = []
+  const callerOf = async ({ address }: Credentials) => {
+    seen.push(address)
+    return CALLER
+  }
+  const deps = { ...depsOf([ECHO]), callers: { callerOf, recheck: async () => undefined } }
+  const door = createDoor(deps)
+  atEnd(t, () => door.stop())
+  await door.start()
+  const text =
+    'POST /v1/things/one HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}'
+  for (let count = 0; count < 30; count += 1) {
+    const socket = connect(door.port(), '127.0.0.1')
+    await once(socket, 'connect')
+    await new Promise((resolve) => socket.write(text, resolve))
+    socket.resetAndDestroy()
+  }
+  await fetch(`http://127.0.0.1:${door.port()}/v1/things/one`, { method: 'POST' })
+  assert.deepEqual([...new Set(seen)], ['127.0.0.1'])
 })
 
 test('S21: every refusal has the same shape with a code and a request id, and reveals nothing internal', async () => {
@@ -304,6 +339,9 @@ test('the address of a client is read from x-forwarded-for as far as trusted pro
     ['10.0.0.1', 'made up', '10.0.0.1'],
     ['10.0.0.1', '198.51.100.1:5000', '198.51.100.1'],
     ['10.0.0.1', '[2001:db8::1]:5000', '2001:db8::1'],
+    ['10.0.0.1', '[::ffff:1.2.3.4]:443', '1.2.3.4'],
+    ['10.0.0.1', '::ffff:102:304', '1.2.3.4'],
+    ['10.0.0.1', 'fe80::1%eth0', 'fe80::1'],
   ]
   for (const [remoteAddress, forwarded, address] of cases) {
     const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }
@@ -326,8 +364,13 @@ test('S36: a page of a listed origin may read answers, after a preflight; no oth
     assert.equal(answer.headers['access-control-allow-origin'], origin)
     assert.equal(answer.headers.vary, 'origin')
     assert.deepEqual(named(answer), ['access-control-allow-origin', 'access-control-expose-headers'])
-    const refused = await from(origin, { method: 'GET', url: '/v1/nothing' })
-    assert.deepEqual([refused.statusCode, refused.headers['access-control-allow-origin']], [404, origin])
+    for (const [url, status] of [
+      ['/v1/nothing', 404],
+      ['/v1/%', 400],
+    ] as const) {
+      const refused = await from(origin, { method: 'GET', url })
+      assert.deepEqual([refused.statusCode, refused.headers['access-control-allow-origin']], [status, origin])
+    }
   }
   for (const origin of [
     'https://evil.example',

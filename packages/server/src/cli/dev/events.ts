@@ -70,6 +70,9 @@ export function showPanel(output: Output, panel: Panel): void {
     `try   ${panel.command} sessions send ${panel.session} "write a long poem"${whereOf(panel.api)}`,
   )
   output.line(
+    `token ${panel.command} token --user ada${whereOf(panel.api)}   # another token for ada's browser`,
+  )
+  output.line(
     `try   kill -9 $(cat ${panel.pids.replace('N', '1')})   # meanwhile, if it says that pod-1 runs it`,
   )
 }

@@ -23,6 +23,7 @@ import type { Model } from './model.ts'
 import { createModelAgent } from './model-agent.ts'
 import { createPods, type PodPlan } from './pods.ts'
 import { createPostgres } from './postgres.ts'
+import { createDevToken } from './token.ts'
 import { createTalk, DEMO, yourAgent, type Answerer } from './talk.ts'
 
 type Wish = {
@@ -126,6 +127,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
     pods,
     ...(app === undefined ? [] : [createAppWatch({ app, pods: pods.all, clock, onEvent })]),
     talk,
+    createDevToken({ origin: () => originOf(gateway), output, ...around }),
   ])
 }
 

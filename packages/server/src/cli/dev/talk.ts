@@ -39,6 +39,8 @@ export const DEMO: Answerer = {
   title: 'Demo',
   describe: () => ['demo, built in', 'knows long, slow, fail and think; says anything else again'],
 }
+/** Has a token, and is a member of the sessions that are made here. */
+export const DEV_USER = 'ada'
 const SECRET_FILE = 'agent-secret'
 const [TRIES, AGAIN_MS] = [5, 200] // all of these requests can be repeated
 
@@ -62,7 +64,12 @@ export function createTalk({ answerer, origin, clock, onEvent }: Deps): Talk {
     const ask = askerOf(origin(), clock)
     for (const { name, title, located } of new Set([DEMO, answerer])) {
       if (located) await place(ask, { name, ...located() })
-      await ask('POST', '/sessions', sessionSchema, { alias: name, agent: name, title })
+      await ask('POST', '/sessions', sessionSchema, {
+        alias: name,
+        agent: name,
+        title,
+        members: [DEV_USER],
+      })
     }
     const { defaultAgent } = await ask('GET', '/tenant', ownTenantSchema)
     if (defaultAgent === null || defaultAgent === DEMO.name)
@@ -81,14 +88,14 @@ export function createTalk({ answerer, origin, clock, onEvent }: Deps): Talk {
   }
 }
 
-type Ask = <T>(
+export type Ask = <T>(
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
   path: string,
   answer: z.ZodType<T>,
   body?: unknown,
 ) => Promise<T>
 
-function askerOf(origin: string, clock: Clock): Ask {
+export function askerOf(origin: string, clock: Clock): Ask {
   const api = createApi(origin, clock)
   return async (method, path, answer, body) => {
     for (let left = TRIES; ; left -= 1) {
