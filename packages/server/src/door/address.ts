@@ -8,6 +8,7 @@ import { isLoopbackAddress, isLoopbackHost, isLoopbackOrigin, plainAddress } fro
 type Request = Pick<IncomingMessage, 'headers'> & {
   readonly socket: { readonly remoteAddress?: string | undefined }
 }
+type Versioned = Request & Pick<IncomingMessage, 'httpVersion'>
 
 const WRITTEN_BY_PROXIES = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via']
 
@@ -23,11 +24,12 @@ export function addressOf({ socket, headers }: Request, trusted: Addresses): str
   return address
 }
 
-/** Whether a program or a page of this machine sent it, and no proxy passed it on. */
-export function isLocal({ socket, headers }: Request): boolean {
+/** Whether a program or a page of this machine sent it, and no proxy passed it on, as far as that shows. nginx speaks HTTP/1.0 to
+ *  pods by default, and writes no header. */
+export function isLocal({ socket, headers, httpVersion }: Versioned): boolean {
   const isOfProxy = WRITTEN_BY_PROXIES.some((name) => headers[name] !== undefined)
   const isHere = isLoopbackAddress(socket.remoteAddress ?? '') && isLoopbackHost(headers.host)
-  return isHere && !isOfProxy && isLoopbackOrigin(headers.origin)
+  return isHere && !isOfProxy && httpVersion !== '1.0' && isLoopbackOrigin(headers.origin)
 }
 
 /** Some proxies write the port of the client, too. */

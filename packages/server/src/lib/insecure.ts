@@ -3,7 +3,7 @@
 
 export const INSECURE = {
   authentication:
-    'requests from this machine need no key, and act as the tenant `dev` or as an operator; a pod may listen on any address although no API key exists (other callers get 401)',
+    'requests from this machine need no key, and act as the tenant `dev` or as an operator who may only read; a pod may listen on any address although no API key exists (other callers get 401)',
   origins: 'pages of every origin may call the pod (`*` in corsOrigins)',
   secrets:
     'a secrets key or a token key that can be guessed, or a token key with the id `dev`, as that of `fleetline dev`',

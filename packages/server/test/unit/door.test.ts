@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { z } from 'zod'
-import { addressOf } from '../../src/door/address.ts'
+import { addressOf, isLocal as isLocalRequest } from '../../src/door/address.ts'
 import type { Listener } from '../../src/door/events.ts'
 import { openapiOf } from '../../src/door/openapi.ts'
 import { refusalSchema } from '../../src/door/refusal.ts'
@@ -324,6 +324,9 @@ test('S25: a caller counts as local only if the request names this machine, come
     { remoteAddress: '::ffff:192.0.2.7' },
   ]
   for (const options of elsewhere) assert.equal(await isLocal(options), false, JSON.stringify(options))
+  const asNginxSends = { socket: { remoteAddress: '127.0.0.1' }, headers: { host: 'localhost:4400' } }
+  assert.equal(isLocalRequest({ ...asNginxSends, httpVersion: '1.0' }), false)
+  assert.equal(isLocalRequest({ ...asNginxSends, httpVersion: '1.1' }), true)
 })
 
 test('the address of a client is read from x-forwarded-for as far as trusted proxies have written it', () => {
