@@ -21,7 +21,7 @@ export const KEYS: readonly Command[] = [
   { name: 'tenants ls', summary: 'List the tenants.', settings, run: verb('listTenants') },
   {
     name: 'keys create',
-    summary: `Create an API key and print it. It is shown only now. Of one name at most ${KEY_LIMITS.ofOneName} keys are live: the one in use and its successor.`,
+    summary: `Create an API key, and print it or write it into a file. It is shown only now. Of one name at most ${KEY_LIMITS.ofOneName} keys are live: the one in use and its successor.`,
     args: [['<name>', 'what uses the key, for example backend']],
     settings,
     options: [
@@ -35,6 +35,7 @@ export const KEYS: readonly Command[] = [
         '--days <number>',
         `how many days it is valid, up to ${KEY_LIMITS.days} (default ${KEY_LIMITS.usualDays})`,
       ],
+      ['--out <file>', 'write the key into this new file, for its owner only, instead of printing it'],
       ['--test', 'begin its text with fl_test_ instead of fl_live_; nothing else changes'],
     ],
     run: verb('createKey'),

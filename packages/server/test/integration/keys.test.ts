@@ -1,6 +1,9 @@
 // S6: keys on PostgreSQL, and what each opens. S2: every route of both ports, read from the table of routes, lets in a key with
 // its scope and nobody else. Commands run in this process.
 import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { routeTables } from '../../../../scripts/reference.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
@@ -17,6 +20,7 @@ import {
 } from '../../src/identity/scopes.ts'
 import type { Pod } from '../../src/pod.ts'
 import { valueOf } from '../../src/store/database.ts'
+import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { CLOSED as NO_LOGIN, podOn } from '../support/pod.ts'
@@ -164,6 +168,38 @@ test('tenants and keys are created with database access, then over the port of o
   for (const [name, options, reason] of REFUSED)
     for (const how of [direct, overPort])
       assert.match((await keys(how, 'create', [name], options)).err, reason)
+})
+
+test('a key can be written into a new file, which is readable for its owner only; it is printed if the write fails', async (t) => {
+  const { url: databaseUrl, pod } = await closedPod(t)
+  const folder = mkdtempSync(join(tmpdir(), 'fleetline-keys-'))
+  atEnd(t, () => rmSync(folder, { recursive: true }))
+  const keys = typing(KEYS, 'keys')
+  const create = (out: string, json = false) =>
+    keys({ flags: { databaseUrl }, json }, 'create', ['backend'], { tenant: 'dev', out })
+  for (const json of [false, true]) {
+    const path = join(folder, `${json}.key`)
+    const { code, out } = await create(path, json)
+    const text = readFileSync(path, 'utf8')
+    assert.deepEqual([code, statSync(path).mode & 0o777], [0, 0o600])
+    assert.match(text, /^fl_live_\w{12}_\w{43}\n$/)
+    assert.match(out, /backend/)
+    assert.ok(!out.includes('fl_live_'), 'the key is not printed')
+    const refused = await create(path, json)
+    assert.deepEqual([refused.code, refused.out, readFileSync(path, 'utf8')], [4, '', text])
+    assert.match(refused.err, /exists already\. Name a new file, or remove this one/)
+  }
+  for (const wrong of ['none/a.key', 'x'.repeat(300)])
+    assert.match((await create(join(folder, wrong))).err, /no file .* can be created/)
+  assert.equal((await pod.keys.list()).length, 2, 'what is refused creates no key')
+  for (const { id } of await pod.keys.list()) await pod.keys.revoke(id)
+  const path = join(folder, 'same.key') // both find that it does not exist
+  const both = await Promise.all([create(path, true), create(path, true)])
+  const [late] = both.filter(({ code }) => code === 1)
+  assert.match(late!.out, /"key":"fl_live_/)
+  assert.match(late!.err, /The key \w{12} was created, but .* cannot be written/)
+  const [early] = both.filter(({ code }) => code === 0)
+  assert.ok(!early!.out.includes('fl_live_'))
 })
 
 test('S9: revoking a key on one pod ends its stream on another, and its next request', async (t) => {

@@ -1,13 +1,14 @@
 // fleetline tenants create, ls; fleetline keys create, ls, revoke.
-import { Rejected } from '../../errors.ts'
+import { Abort, Rejected } from '../../errors.ts'
 import { KEY_LIMITS } from '../../identity/key-limits.ts'
 import { idOfKey, KEY_ID } from '../../identity/key-text.ts'
 import type { NewKey } from '../../identity/keys.ts'
 import type { Tenant } from '../../identity/tenants.ts'
 import type { CommandCall, CommandOptions } from '../command.ts'
 import { wholeOf } from '../options.ts'
-import { EXIT } from '../output.ts'
-import { withDirectory } from './directory.ts'
+import { EXIT, type Output } from '../output.ts'
+import { withDirectory, type Directory } from './directory.ts'
+import { refuseAsKeyFile, writeKeyFile } from './key-file.ts'
 
 export async function createTenant({ flags, args: [name], output }: CommandCall): Promise<number> {
   output.one(await withDirectory(flags, (directory) => directory.createTenant(name!)))
@@ -28,13 +29,32 @@ export async function listTenants({ flags, output }: CommandCall): Promise<numbe
 }
 
 export async function createKey({ flags, args: [name], options, output }: CommandCall): Promise<number> {
-  const wanted = wantedOf(name!, options)
-  await withDirectory(flags, async (directory) => {
-    output.one(await directory.createKey(wanted)) // at once: whatever fails afterwards must not lose the key
+  const [wanted, path] = [wantedOf(name!, options), textOf(options['out'])]
+  if (path !== undefined) refuseAsKeyFile(path)
+  return withDirectory(flags, async (directory) => {
+    const created = await directory.createKey(wanted)
+    if (path !== undefined) return storeKey(created, path, output)
+    output.one(created) // at once: whatever fails afterwards must not lose the key
     output.note('Store the key now: it is not shown again.')
+    return EXIT.done
   })
+}
+
+/** If the file cannot be written, the key is printed: nobody could read it later. */
+function storeKey(created: Created, path: string, output: Output): number {
+  const { key, ...shown } = created
+  try {
+    writeKeyFile(path, key)
+  } catch (cause) {
+    output.one(created)
+    const text = `The key ${created.id} was created, but ${path} cannot be written. Store the key now: it is not shown again`
+    return output.fail(new Abort('internal', text, { cause }))
+  }
+  output.one(shown)
+  output.note(`The key is in ${path}.`)
   return EXIT.done
 }
+type Created = Awaited<ReturnType<Directory['createKey']>>
 
 export async function listKeys({ flags, options, output }: CommandCall): Promise<number> {
   const of = { tenant: textOf(options['tenant']), operator: options['operator'] === true || undefined }
