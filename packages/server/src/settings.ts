@@ -40,7 +40,8 @@ export const SETTINGS = {
     purpose: 'the PostgreSQL database of the fleet',
     env: 'DATABASE_URL',
     parse: postgresUrl,
-    expects: 'a URL that begins with postgres:// or postgresql://',
+    expects:
+      'a URL that begins with postgres:// or postgresql://, in which special characters of the password are percent-encoded (/ as %2F)',
     fallback: 'postgres://localhost:5432/fleetline',
     reason: 'a new PostgreSQL listens there',
     show: withoutPassword,

@@ -66,7 +66,13 @@ export function withoutPassword(text: string): string {
 }
 
 export function postgresUrl(text: string): string | undefined {
-  return /^postgres(ql)?:\/\//.test(text) && URL.canParse(text) ? text : undefined
+  const url = /^postgres(ql)?:\/\//.test(text) ? URL.parse(text) : null
+  return url && !isCutShort(url) ? text : undefined
+}
+
+/** Whether the password contains /, ? or #, so that the rest of it is in the wrong place: `u:12/34@host` names port 12. */
+function isCutShort({ pathname, hash, search }: URL): boolean {
+  return pathname.includes('@') || hash.includes('@') || (pathname === '' && search.includes('@'))
 }
 
 export function httpUrl(text: string): string | undefined {

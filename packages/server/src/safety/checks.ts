@@ -1,11 +1,11 @@
 // Judges whether a pod is safe: pure. One check for each name of `allowInsecure`; a check says what it found, and what to do about
 // it. No text contains a secret.
-import pg from 'pg'
 import type { Config } from '../config.ts'
 import type { InsecureName } from '../lib/insecure.ts'
 import { isLoopbackAddress } from '../lib/loopback.ts'
 import type { TokenKey } from '../lib/setting-values.ts'
 import { SETTINGS } from '../settings.ts'
+import { newClient } from '../store/client.ts'
 import type { ServerFacts } from './server.ts'
 
 export type SafetyCheck = {
@@ -26,12 +26,17 @@ const GUESSED_BYTES = 8 // 32 random bytes have fewer than 8 different values wi
 const DURABLE = ['on', 'remote_apply']
 
 export function checksOf({ config, server, hasLogin }: SafetyFacts): SafetyCheck[] {
-  return [checkAuthentication(config.host, hasLogin), ...checkSettings(config), ...checkServer(server)]
+  return [
+    checkAuthentication(config.host, hasLogin),
+    ...checkSettings(config),
+    checkTls(config.databaseUrl),
+    ...checkServer(server),
+  ]
 }
 
 /** What needs no database. */
 export function checkSettings(config: SafetyFacts['config']): SafetyCheck[] {
-  return [checkOrigins(config.corsOrigins), checkSecrets(config), checkTls(config.databaseUrl)]
+  return [checkOrigins(config.corsOrigins), checkSecrets(config)]
 }
 
 export function checkServer(server: ServerFacts): SafetyCheck[] {
@@ -117,8 +122,9 @@ function isGuessed(secret: Uint8Array): boolean {
   return new Set(secret).size < GUESSED_BYTES
 }
 
-function checkTls(databaseUrl: string): SafetyCheck {
-  const { host, ssl } = new pg.Client({ connectionString: databaseUrl }) // resolves the URL and PGSSLMODE as a pod does
+/** Of a connection that works. */
+export function checkTls(databaseUrl: string): SafetyCheck {
+  const { host, ssl } = newClient(databaseUrl) // resolves the URL and PGSSLMODE as a pod does
   const usesTls = (ssl as unknown) !== false // otherwise it holds the options of TLS
   const isLocal = host.startsWith('/') || isLoopbackAddress(host)
   return {

@@ -1,15 +1,18 @@
 // Examines database, role and settings as a pod on this machine would find them, for `fleetline doctor`. It writes nothing. A check
 // whose facts cannot be read is left out: another one is red then, and says why.
-import pg from 'pg'
+import type pg from 'pg'
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
-import { closeNow, connect, placeOf } from '../store/connection.ts'
+import { newClient, placeOf } from '../store/client.ts'
+import { connectFault, reasonOf } from '../store/connect-fault.ts'
+import { closeNow, connect } from '../store/connection.ts'
 import type { Query } from '../store/database.ts'
 import { codeNumber, readSchema, schemaFault, type SchemaVersion } from '../store/migrate.ts'
 import {
   checkAuthentication,
   checkServer,
   checkSettings,
+  checkTls,
   type SafetyCheck,
   type SafetyFacts,
 } from './checks.ts'
@@ -46,18 +49,18 @@ type Facts = {
 }
 
 export async function examine(config: Examined, clock: Clock): Promise<readonly Finding[]> {
-  const unusable = describeUnusable(config)
-  if (unusable) return [unusable]
   const judge = (check: SafetyCheck) => findingOf(check, config.allowInsecure)
   const settings = checkSettings(config).map(judge)
   const tokenKeys = judgeTokenKeys(config.tokenKeys)
-  const read = await readAll(config, clock)
+  const unusable = describeUnusable(config)
+  const read = unusable ? { failure: unusable } : await readAll(config, clock)
   if ('failure' in read) return [read.failure, ...settings, tokenKeys]
   const { server, hasLogin } = read.facts
   return [
     describeDatabase(config, read),
     ...(hasLogin === undefined ? [] : [judge(checkAuthentication(config.host, hasLogin))]),
     ...settings,
+    judge(checkTls(config.databaseUrl)),
     ...checkServer(server).map(judge),
     ...judgeFacts(read.facts, config),
     tokenKeys,
@@ -74,7 +77,8 @@ async function readAll(config: Examined, clock: Clock): Promise<Read | { readonl
   try {
     client = await connect({ databaseUrl, name: 'fleetline doctor', ...limits })
   } catch (error) {
-    return { failure: describeRefusal(config, error instanceof Error ? error.cause : error) }
+    const cause = error instanceof Error ? error.cause : error
+    return { failure: { state: 'red', name: 'database', ...connectFault(databaseUrl, cause) } }
   }
   const connectMs = clock.monotonicMs() - startMs
   try {
@@ -140,32 +144,10 @@ function describeDatabase({ databaseUrl }: Examined, { facts, connectMs }: Read)
 /** A URL may name files of certificates, which pg reads at once. */
 function describeUnusable({ databaseUrl }: Examined): Finding | undefined {
   try {
-    void new pg.Client({ connectionString: databaseUrl })
+    newClient(databaseUrl)
     return undefined
   } catch (error) {
-    const found = `DATABASE_URL cannot be used: ${reasonOf(error)}`
-    return { state: 'red', name: 'database', found, remedy: 'Correct the parameters of DATABASE_URL' }
-  }
-}
-
-/** What to do if PostgreSQL refuses a connection, by its SQLSTATE. */
-const REMEDIES: Readonly<Record<string, string>> = {
-  '28P01': 'Correct the user or the password in DATABASE_URL',
-  '28000': 'Correct the user in DATABASE_URL, or allow it to connect in pg_hba.conf',
-  '3D000': 'Create the database, or correct its name in DATABASE_URL',
-  '42501': 'As the owner of the database: grant connect on database NAME to ROLE',
-  '53300': 'Raise max_connections, or the connection limit of the role or the database',
-}
-const START_IT = 'Start PostgreSQL, or set DATABASE_URL to the URL of another database'
-
-function describeRefusal({ databaseUrl }: Examined, cause: unknown): Finding {
-  const isRefused = cause instanceof pg.DatabaseError
-  const verb = isRefused ? 'refuses the connection' : 'does not answer'
-  return {
-    state: 'red',
-    name: 'database',
-    found: `PostgreSQL at ${placeOf(databaseUrl)} ${verb}: ${reasonOf(cause)}`,
-    remedy: (isRefused && REMEDIES[cause.code ?? '']) || START_IT,
+    return { state: 'red', name: 'database', found: reasonOf(error), remedy: 'Correct DATABASE_URL' }
   }
 }
 
@@ -176,10 +158,4 @@ function describeBreak({ databaseUrl }: Examined, error: unknown): Finding {
     found: `PostgreSQL at ${placeOf(databaseUrl)} accepts connections, but cannot be examined: ${reasonOf(error)}`,
     remedy: 'Look at the log of PostgreSQL, and run fleetline doctor again',
   }
-}
-
-/** An error about several addresses has no text of its own, only a code. */
-function reasonOf(error: unknown): string {
-  const { message, code } = error as NodeJS.ErrnoException
-  return message || code || 'no reason was given'
 }

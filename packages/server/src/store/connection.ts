@@ -1,6 +1,7 @@
 // One connection to PostgreSQL outside the pool, for work that must not share one: hints, beats, migrations.
-import pg from 'pg'
-import { Retry } from '../errors.ts'
+import type pg from 'pg'
+import { newClient } from './client.ts'
+import { cannotConnect } from './connect-fault.ts'
 
 type Options = {
   readonly databaseUrl: string
@@ -10,13 +11,11 @@ type Options = {
   readonly statementMs?: number
 }
 
-const USUAL_PORT = 5432
 const KEEP_ALIVE_MS = 10_000
 
 /** If the connection breaks between two statements, nothing is thrown then: the next statement fails. */
 export async function connect({ databaseUrl, name, connectMs, statementMs }: Options): Promise<pg.Client> {
-  const client = new pg.Client({
-    connectionString: databaseUrl,
+  const client = newClient(databaseUrl, {
     connectionTimeoutMillis: connectMs,
     ...(statementMs === undefined ? {} : { query_timeout: statementMs }),
     keepAlive: true,
@@ -34,20 +33,4 @@ export async function connect({ databaseUrl, name, connectMs, statementMs }: Opt
 export function closeNow(client: pg.ClientBase): void {
   const { stream } = (client as unknown as { connection: { stream: { destroy(): void } } }).connection
   stream.destroy()
-}
-
-/** Words the failure so that a person can act on it. Leaves out the user and the password. */
-export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
-  const place = placeOf(databaseUrl)
-  const text =
-    cause instanceof pg.DatabaseError
-      ? `PostgreSQL at ${place} refuses the connection: ${cause.message}`
-      : `PostgreSQL does not answer at ${place}: start it, or set DATABASE_URL to the URL of another database`
-  return new Retry('unavailable', text, { cause, fields: { cannotConnect: true } })
-}
-
-/** Host, port and database; neither user nor password. */
-export function placeOf(databaseUrl: string): string {
-  const { host, port, database = '' } = new pg.Client({ connectionString: databaseUrl }) // reads PGHOST and ?host=, too
-  return `${host}${port === USUAL_PORT ? '' : `:${port}`}/${database}`
 }

@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import pg from 'pg'
 import { within, type Clock } from '../lib/clock.ts'
 import { createSlots } from '../lib/waiters.ts'
+import { withoutAliases } from './client.ts'
 import { closeNow } from './connection.ts'
 import type { Access } from './outcome.ts'
 import { LATE } from './transaction.ts'
@@ -30,7 +31,7 @@ const FOR_READS = 2
 
 export function createPool({ databaseUrl, poolSize, transactionDeadlineMs, clock, stopMs }: Deps): Pool {
   const pool = new pg.Pool({
-    connectionString: databaseUrl,
+    connectionString: withoutAliases(databaseUrl),
     max: poolSize,
     connectionTimeoutMillis: transactionDeadlineMs,
     keepAlive: true,

@@ -65,7 +65,7 @@ test('a dev fleet that is given a database which does not answer says how to do 
   assert.equal(await ended(fleet), 5)
   assert.match(
     fleet.output(),
-    /does not answer at 127\.0\.0\.1:1.*unset DATABASE_URL and leave out --database-url/,
+    /PostgreSQL at 127\.0\.0\.1:1\/\S* does not answer.*unset DATABASE_URL and leave out --database-url/,
   )
 })
 

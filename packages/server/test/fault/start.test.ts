@@ -70,12 +70,17 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
     [
       { DATABASE_URL: 'postgres://u:sesame@127.0.0.1:1/none', ...ANY_PORTS },
       5,
-      /does not answer at 127.0.0.1:1/,
+      /PostgreSQL at 127.0.0.1:1\/none does not answer: .*ECONNREFUSED/,
     ],
     [
       { DATABASE_URL: await databaseFor(t), ...ANY_PORTS, FLEETLINE_HOST: '0.0.0.0' },
       2,
       /authentication: the pod listens on 0\.0\.0\.0, and there is no live API key[^]*--allow-insecure authentication,fsync/,
+    ],
+    [
+      { DATABASE_URL: `${empty}?sslrootcert=/nowhere/ca.pem`, ...ANY_PORTS },
+      2,
+      /DATABASE_URL names a file that does not exist: sslrootcert=\/nowhere\/ca\.pem/,
     ],
     [{ FLEETLINE_PROT: '1' }, 2, /did you mean FLEETLINE_PORT\?/],
   ]

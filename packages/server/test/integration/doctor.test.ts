@@ -28,6 +28,7 @@ import {
 } from '../support/doctor.ts'
 import { blocksIn } from '../support/guide.ts'
 import { OF_CLUSTER, podOn } from '../support/pod.ts'
+import { proxyFor } from '../support/proxy.ts'
 import { talkOn } from '../support/talk.ts'
 import { typing } from '../support/terminal.ts'
 
@@ -126,6 +127,23 @@ test('S25: doctor without a schema, and with a schema from before API keys, leav
   const old = await examine(empty)
   assert.deepEqual(old.namesOf('red'), ['schema'], old.out)
   assert.match(old.sentenceOf('schema'), /schema is at 21, this release needs .* Run fleetline migrate up/)
+})
+
+test('S25: doctor judges TLS by a connection that works, and the settings without one', async (t) => {
+  const place = await placeFor(t)
+  await place.run(reset(place))
+  const { url: here } = await proxyFor(t, place.url)
+  const elsewhere = await examine({ ...place, url: here.replace('127.0.0.1', '0.0.0.0') })
+  assert.deepEqual(elsewhere.namesOf('red'), ['tls'], elsewhere.out)
+  assert.match(elsewhere.sentenceOf('tls'), /0\.0\.0\.0 does not use TLS.*sslmode=verify-full/)
+  for (const url of [
+    'postgres://app@0.0.0.0:1/app?sslmode=verify-full',
+    `${place.url}?sslkey=/nowhere/key.pem`,
+  ])
+    assert.deepEqual(
+      (await examine({ ...place, url })).findings.map(({ name }) => name),
+      ['database', 'origins', 'secrets', 'token-keys'],
+    )
 })
 
 test('S25: doctor on a healthy database: every check once, nothing red, exit code 0', async (t) => {

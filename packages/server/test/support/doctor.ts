@@ -42,16 +42,16 @@ export const RED: readonly Case[] = [
     says: /localhost:1\/app does not answer: .*ECONNREFUSED.* Start PostgreSQL, or set DATABASE_URL/,
   },
   {
-    what: 'another host without TLS',
-    flags: () => ({ databaseUrl: `postgres://app:${PASSWORD}@0.0.0.0:1/app` }),
-    names: ['database', 'tls'],
-    says: /0\.0\.0\.0 does not use TLS.*sslmode=verify-full/,
+    what: 'a server without TLS',
+    flags: ({ url }) => ({ databaseUrl: `${url}?sslmode=require` }),
+    names: ['database'],
+    says: /does not offer TLS: .* Set ssl = on in postgresql\.conf/,
   },
   {
     what: 'a certificate that is not there',
     flags: () => ({ databaseUrl: `postgres://app:${PASSWORD}@db.invalid/app?sslrootcert=/nowhere/ca.pem` }),
     names: ['database'],
-    says: /cannot be used: .*\/nowhere\/ca\.pem.* Correct the parameters/,
+    says: /names a file that does not exist: sslrootcert=\/nowhere\/ca\.pem\. Correct DATABASE_URL/,
   },
   {
     what: 'a database that does not exist',
