@@ -4,6 +4,7 @@
 import { stripVTControlCharacters } from 'node:util'
 import type { ErrorCode } from '@fleetline/protocol'
 import { Abort, Bug, Rejected, Retry } from '../errors.ts'
+import { isMissingRight } from '../store/sqlstate.ts'
 
 export const EXIT = {
   done: 0,
@@ -110,6 +111,8 @@ export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Outpu
 }
 
 function described(error: unknown): { readonly code: ErrorCode; readonly text: string } {
+  if (isMissingRight(error))
+    return { code: 'forbidden', text: `${error.message}. Run fleetline doctor: it prints the grants` }
   const inner = error instanceof AggregateError ? error.errors.map((one) => described(one).text) : []
   const text = [error instanceof Error ? error.message : String(error), ...inner].join(': ')
   const isOurs =

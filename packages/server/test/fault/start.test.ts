@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { agentServer, lines } from '../support/agent-server.ts'
-import { databaseFor } from '../support/database.ts'
+import { atEnd } from '../support/cleanup.ts'
+import { admin as runAsOwner, databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { ANY_PORTS, linesOf, NO_KEYS, startPod } from '../support/pods.ts'
@@ -82,6 +84,7 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
       2,
       /DATABASE_URL names a file that does not exist: sslrootcert=\/nowhere\/ca\.pem/,
     ],
+    [{ DATABASE_URL: await asStranger(t), ...ANY_PORTS }, 4, /permission denied.* it prints the grants/],
     [{ FLEETLINE_PROT: '1' }, 2, /did you mean FLEETLINE_PORT\?/],
   ]
   for (const [env, code, text, app] of cases) {
@@ -92,3 +95,11 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
     assert.doesNotMatch(program.output(), /sesame/)
   }
 })
+
+/** The URL of a database with a schema, as a role without rights. */
+async function asStranger(t: TestContext): Promise<string> {
+  const role = `r_${randomBytes(6).toString('hex')}`
+  await runAsOwner(`create role ${role} login`)
+  atEnd(t, () => runAsOwner(`drop role ${role}`))
+  return (await databaseFor(t)).replace('//postgres@', `//${role}@`)
+}
