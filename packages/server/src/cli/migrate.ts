@@ -1,15 +1,16 @@
 // fleetline migrate up | status
-import { loadConfig } from '../config.ts'
+import { loadConfig, type Config, type Flags } from '../config.ts'
 import { migrateUp, migrationStatus } from '../store/migrate.ts'
 import type { Command } from './command.ts'
-import { EXIT } from './output.ts'
+import { EXIT, type Output } from './output.ts'
+import { warnOfOpenConnection } from './tls-warning.ts'
 
 const UP: Command = {
   name: 'migrate up',
   summary: 'Apply the missing migrations. It is safe to run several at once.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
-    const applied = await migrateUp(loadConfig({ flags }))
+    const applied = await migrateUp(targetOf(flags, output))
     if (output.isJson) output.one({ applied })
     else
       output.list(
@@ -27,7 +28,7 @@ const STATUS: Command = {
     'List the migrations of this release: when each was applied, and the oldest migration whose pods can run on it.',
   settings: ['databaseUrl'],
   run: async ({ flags, output }) => {
-    const migrations = await migrationStatus(loadConfig({ flags }))
+    const migrations = await migrationStatus(targetOf(flags, output))
     const rows = migrations.map(({ name, podsFrom, appliedAt }) => ({
       migration: name,
       state: appliedAt ? 'applied' : 'pending',
@@ -40,3 +41,9 @@ const STATUS: Command = {
 }
 
 export const MIGRATE: readonly Command[] = [UP, STATUS]
+
+function targetOf(flags: Flags, output: Output): Pick<Config, 'databaseUrl'> {
+  const { databaseUrl } = loadConfig({ flags })
+  warnOfOpenConnection(databaseUrl, output)
+  return { databaseUrl }
+}

@@ -17,6 +17,7 @@ import { createClient, type Session } from '@fleetline/client'
 import type { Page } from '@fleetline/protocol'
 import { addressOf } from '../../src/door/address.ts'
 import { withDirectory } from '../../src/cli/keys/directory.ts'
+import { createOutput } from '../../src/cli/output.ts'
 import { addressesOf } from '../../src/lib/hosts.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
@@ -33,6 +34,7 @@ const PAGE = readFileSync(join(import.meta.dirname, '../../../../docs/guides/sec
 const ORIGIN = 'https://app.example.com'
 const HOSTS = ['127.0.0.1', '127.0.0.2'] as const // one operator port for both pods, as in the file of caddy
 const READERS = 4 // through each proxy
+const SILENT = createOutput({ write: () => true }, { write: () => true }, false)
 const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000' }
 const PATIENCE = { patienceMs: 60_000 }
 
@@ -137,7 +139,7 @@ async function podsFor(t: TestContext, url: string) {
 }
 
 async function keysFor(url: string): Promise<{ readonly key: string; readonly operator: string }> {
-  return withDirectory({ databaseUrl: url }, async (directory) => {
+  return withDirectory({ flags: { databaseUrl: url }, output: SILENT }, async (directory) => {
     const { key } = await directory.createKey({ tenant: 'dev', name: 'backend' })
     return { key, operator: (await directory.createKey({ name: 'prometheus' })).key }
   })

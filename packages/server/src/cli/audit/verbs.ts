@@ -23,7 +23,7 @@ const COLUMNS = [
 
 export async function list({ flags, options, output }: CommandCall): Promise<number> {
   const filter = filterOf(options)
-  output.list(COLUMNS, await withDirectory(flags, (directory) => directory.listAudit(filter)))
+  output.list(COLUMNS, await withDirectory({ flags, output }, (directory) => directory.listAudit(filter)))
   return EXIT.done
 }
 

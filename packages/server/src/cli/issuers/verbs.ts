@@ -17,18 +17,18 @@ export async function add({ flags, args: [name], options, output }: CommandCall)
     ...(typeof algorithms === 'string' && { algorithms: algorithms.split(',').map((one) => one.trim()) }),
     ...(typeof maxAge === 'string' && { maxAgeSeconds: Math.round(durationMs('--max-age', maxAge) / 1_000) }),
   }
-  output.one({ ...(await withDirectory(flags, (directory) => directory.addIssuer(wanted))) })
+  output.one({ ...(await withDirectory({ flags, output }, (directory) => directory.addIssuer(wanted))) })
   return EXIT.done
 }
 
 export async function list({ flags, output }: CommandCall): Promise<number> {
-  const issuers = await withDirectory(flags, (directory) => directory.listIssuers())
+  const issuers = await withDirectory({ flags, output }, (directory) => directory.listIssuers())
   output.list(['name', 'tenant', 'issuer', 'audience', 'algorithms', 'maxAgeSeconds', 'createdAt'], issuers)
   return EXIT.done
 }
 
 export async function remove({ flags, args: [name], output }: CommandCall): Promise<number> {
-  output.one(await withDirectory(flags, (directory) => directory.removeIssuer(name!)))
+  output.one(await withDirectory({ flags, output }, (directory) => directory.removeIssuer(name!)))
   return EXIT.done
 }
 

@@ -27,6 +27,8 @@ import { createSender } from '../../store/hint-sender.ts'
 import { refuseOtherSchema } from '../../store/migrate.ts'
 import { createMetrics } from '../../telemetry/metrics.ts'
 import { apiOf, queryOf } from '../api.ts'
+import type { CommandCall } from '../command.ts'
+import { warnOfOpenConnection } from '../tls-warning.ts'
 
 export type Directory = {
   createTenant(name: string): Promise<Tenant>
@@ -41,10 +43,16 @@ export type Directory = {
   listAudit(filter: AuditFilter): Promise<readonly AuditEntry[]>
 }
 
+type Calling = Pick<CommandCall, 'flags' | 'output'>
+
 /** Closes what it has opened when the work is done. */
-export async function withDirectory<T>(flags: Flags, work: (directory: Directory) => Promise<T>): Promise<T> {
+export async function withDirectory<T>(
+  { flags, output }: Calling,
+  work: (directory: Directory) => Promise<T>,
+): Promise<T> {
   if (isOverPort(flags)) return work(overPort(flags))
   const config = loadConfig({ flags })
+  warnOfOpenConnection(config.databaseUrl, output)
   const [clock, metrics] = [systemClock(), createMetrics()]
   const limits = pick(config, 'databaseUrl', 'transactionDeadlineMs', 'lockTimeoutMs', 'idleTransactionMs')
   const database = createDatabase({ ...limits, poolSize: 1, stopMs: config.stopMs, clock, metrics })

@@ -11,12 +11,12 @@ import { withDirectory, type Directory } from './directory.ts'
 import { refuseAsKeyFile, writeKeyFile } from './key-file.ts'
 
 export async function createTenant({ flags, args: [name], output }: CommandCall): Promise<number> {
-  output.one(await withDirectory(flags, (directory) => directory.createTenant(name!)))
+  output.one(await withDirectory({ flags, output }, (directory) => directory.createTenant(name!)))
   return EXIT.done
 }
 
 export async function listTenants({ flags, output }: CommandCall): Promise<number> {
-  await withDirectory(flags, async (directory) => {
+  await withDirectory({ flags, output }, async (directory) => {
     let page: readonly Tenant[] = []
     const all: Tenant[] = []
     do {
@@ -31,7 +31,7 @@ export async function listTenants({ flags, output }: CommandCall): Promise<numbe
 export async function createKey({ flags, args: [name], options, output }: CommandCall): Promise<number> {
   const [wanted, path] = [wantedOf(name!, options), textOf(options['out'])]
   if (path !== undefined) refuseAsKeyFile(path)
-  return withDirectory(flags, async (directory) => {
+  return withDirectory({ flags, output }, async (directory) => {
     const created = await directory.createKey(wanted)
     if (path !== undefined) return storeKey(created, path, output)
     output.one(created) // at once: whatever fails afterwards must not lose the key
@@ -58,7 +58,7 @@ type Created = Awaited<ReturnType<Directory['createKey']>>
 
 export async function listKeys({ flags, options, output }: CommandCall): Promise<number> {
   const of = { tenant: textOf(options['tenant']), operator: options['operator'] === true || undefined }
-  const keys = await withDirectory(flags, (directory) => directory.listKeys(of))
+  const keys = await withDirectory({ flags, output }, (directory) => directory.listKeys(of))
   output.list(['id', 'tenant', 'name', 'state', 'scopes', 'createdAt', 'expiresAt'], keys)
   return EXIT.done
 }
@@ -67,7 +67,7 @@ export async function revokeKey({ flags, args: [text = ''], output }: CommandCal
   const id = idOfKey(text) ?? text // people paste the whole key, and its secret must not get into a URL or an error
   if (!KEY_ID.test(id))
     throw new Rejected('invalid', 'The id of a key has 12 letters and digits: see fleetline keys ls')
-  output.one({ ...(await withDirectory(flags, (directory) => directory.revokeKey(id))) })
+  output.one({ ...(await withDirectory({ flags, output }, (directory) => directory.revokeKey(id))) })
   return EXIT.done
 }
 
