@@ -8,7 +8,7 @@ import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Actor } from './actor.ts'
 import { AUDIT_ACTIONS, AUDIT_LIMITS, type AuditAction } from './audit-actions.ts'
-import { TENANT_NAME } from './tenant-name.ts'
+import { noTenant, TENANT_NAME } from './tenant-name.ts'
 
 /** A change that is about to be committed. */
 export type Change = {
@@ -54,7 +54,7 @@ export type Audit = {
   /** Writes the row in the transaction of `query`. Resolves to the row's time, by the clock of the database. */
   record(query: Query, change: Change): Promise<Date>
   recordRefused(rows: readonly RefusedRow[]): Promise<void>
-  /** Newest first. */
+  /** Newest first. Throws if there is no such tenant. */
   list(filter?: AuditFilter): Promise<readonly AuditEntry[]>
 }
 type Deps = { readonly database: Transactions; readonly metrics: Metrics }
@@ -107,10 +107,11 @@ export function createAudit({ database, metrics }: Deps): Audit {
       const { tenant, actor, action, before, limit = AUDIT_LIMITS.usualRows } = filter
       refuseOutside('limit', limit, AUDIT_LIMITS.rows)
       refuseOutside('before', before, Number.MAX_SAFE_INTEGER)
+      if (tenant !== undefined && !TENANT_NAME.test(tenant)) throw noTenant(tenant)
       if (!canMatch(filter)) return []
       const read = async (query: Query) => {
         const [owner] = tenant === undefined ? [] : await query<{ id: number }>(TENANT, [tenant])
-        if (tenant !== undefined && !owner) return []
+        if (tenant !== undefined && !owner) throw noTenant(tenant)
         return query<AuditRow>(listFor(filter), [owner?.id, actor, action, before, limit])
       }
       const outcome = await database.transaction(read, { access: 'read' })
@@ -132,9 +133,9 @@ function refuseOutside(field: string, value: number | undefined, max: number): v
 }
 
 /** False for text that no row has. PostgreSQL would reject some of it, such as U+0000. */
-function canMatch({ tenant, actor = '', action }: AuditFilter): boolean {
+function canMatch({ actor = '', action }: AuditFilter): boolean {
   const isKnown = action === undefined || AUDIT_ACTIONS.some((known) => known === action)
-  return isKnown && (tenant === undefined || TENANT_NAME.test(tenant)) && !/\p{Cc}/u.test(actor)
+  return isKnown && !/\p{Cc}/u.test(actor)
 }
 
 function entryOf({ id, at, ...rest }: AuditRow): AuditEntry {

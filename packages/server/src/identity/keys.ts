@@ -9,7 +9,7 @@ import type { Audit } from './audit.ts'
 import { KEY_LIMITS } from './key-limits.ts'
 import { digestOf, KEY_ID, mintKey, type KeyMode } from './key-text.ts'
 import { isScopeOf, OPERATOR_SCOPES, TENANT_SCOPES, USUAL_SCOPES, type Scope } from './scopes.ts'
-import { TENANT_NAME } from './tenant-name.ts'
+import { noTenant, TENANT_NAME } from './tenant-name.ts'
 
 const KEY_NAME: RegExp = /^[\w.-]{1,63}$/
 
@@ -50,7 +50,7 @@ export type KeyFilter = { readonly tenant?: string | undefined; readonly operato
 export type CreatedKey = { readonly key: string; readonly entry: KeyEntry }
 export type Keys = {
   create(wanted: NewKey, actor: Actor): Promise<CreatedKey>
-  /** The newest first; at most a page. */
+  /** The newest first; at most a page. Throws if there is no such tenant. */
   list(of?: KeyFilter): Promise<readonly KeyEntry[]>
   /** Undefined if there is no such key. A key that is revoked again stays as it was. */
   revoke(id: string, actor: Actor): Promise<KeyEntry | undefined>
@@ -72,6 +72,7 @@ const COLUMNS = `
   k.id, t.name as tenant, k.name, k.scopes, k.created_at, k.expires_at,
   case when k.revoked_at is not null then 'revoked' when k.expires_at <= now() then 'expired' else 'live' end as state`
 const TENANT = 'select id from fleetline.tenants where name = $1 for update' // keys of one tenant are created one at a time
+const HAS_TENANT = 'select from fleetline.tenants where name = $1'
 const OPERATORS = `select pg_advisory_xact_lock(hashtext('fleetline.operators_keys'))` // so are those of operators
 // Keys of operators have no tenant; the index has 0 for it.
 const OF_OWNER = 'coalesce(tenant, 0) = coalesce($1::int, 0)'
@@ -126,10 +127,14 @@ export function createKeys({ database, random, audit, onRevoked }: Deps): Keys {
       return { key: text, entry: valueOf(outcome, 'Whether the key was created is not known: list the keys') }
     },
     list: async ({ tenant, operator = false } = {}) => {
-      if (tenant !== undefined && !TENANT_NAME.test(tenant)) return []
-      const outcome = await database.transaction((query) => query<KeyRow>(LIST, [tenant, operator]), {
-        access: 'read',
-      })
+      if (tenant !== undefined && !TENANT_NAME.test(tenant)) throw noTenant(tenant)
+      const read = async (query: Query) => {
+        const rows = await query<KeyRow>(LIST, [tenant, operator])
+        if (tenant !== undefined && rows.length === 0 && (await query(HAS_TENANT, [tenant])).length === 0)
+          throw noTenant(tenant)
+        return rows
+      }
+      const outcome = await database.transaction(read, { access: 'read' })
       return valueOf(outcome, 'The keys cannot be read').map(entryOf)
     },
     revoke: async (id, actor) => {
