@@ -1,4 +1,5 @@
 // Loads the app that a pod runs: a module that exports tasks, agents, and downstreams that have options, alone or in lists.
+import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { isAgent, type AgentDefinition } from '../agent/agent.ts'
@@ -50,6 +51,8 @@ function isPlain({ shape }: Machine): boolean {
 }
 
 async function load(path: string): Promise<Readonly<Record<string, unknown>>> {
+  if (!existsSync(resolve(path)))
+    throw new Rejected('invalid', `${path} cannot be loaded: there is no such file`)
   try {
     return (await import(pathToFileURL(resolve(path)).href)) as Readonly<Record<string, unknown>>
   } catch (cause) {

@@ -1,6 +1,6 @@
 // What a caller sees when a request fails: a code of the protocol's table, a sentence and a request id. It never contains
 // SQL, a stack or configuration (S21). The caller sees an error's own sentence only if the error says that the caller is at
-// fault; otherwise it sees the meaning of the code.
+// fault, or that its sentence is for the caller (`isForCaller`); otherwise it sees the meaning of the code.
 import { ERROR_CODES, type ErrorCode } from '@fleetline/protocol'
 import { z } from 'zod'
 import { Abort, Bug, Rejected, Retry } from '../errors.ts'
@@ -58,8 +58,9 @@ export function refusalOf(error: unknown): Refusal {
     }
   }
   if (error instanceof Retry) {
-    const { code, afterMs = RETRY_AFTER_MS } = error
-    return { code, text: ERROR_CODES[code].meaning, retryAfterMs: afterMs }
+    const { code, afterMs = RETRY_AFTER_MS, fields, message } = error
+    const text = fields['isForCaller'] === true ? message : ERROR_CODES[code].meaning
+    return { code, text, retryAfterMs: afterMs }
   }
   if (error instanceof Abort || error instanceof Bug)
     return { code: error.code, text: ERROR_CODES[error.code].meaning }

@@ -17,6 +17,7 @@ import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
+import { USUAL_RIGHTS } from '../identity/scopes.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
 import type { RefusedRequest } from '../identity/refused-requests.ts'
 import { within, type Clock } from '../lib/clock.ts'
@@ -24,6 +25,7 @@ import type { Addresses } from '../lib/hosts.ts'
 import type { Service } from '../lib/lifecycle.ts'
 import type { Origins } from '../lib/origins.ts'
 import type { Random } from '../lib/random.ts'
+import { SETTINGS } from '../settings.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { addressOf, isLocal } from './address.ts'
@@ -98,17 +100,22 @@ export function createDoor(deps: Deps): Door {
     name,
     start: async () => {
       await server.listen({ host, port: deps.port }).catch((cause: NodeJS.ErrnoException) => {
-        if (cause.code !== 'EADDRINUSE') throw cause
-        throw new Rejected(
-          'conflict',
-          `Port ${deps.port} of ${host} is taken: stop who has it, or choose another`,
-        )
+        const fault = LISTEN_FAULTS[cause.code ?? '']?.(host, deps.port)
+        throw fault === undefined ? cause : new Rejected('invalid', fault, { cause })
       })
       log.info('listening', { service: name, host, port: port() })
     },
     stop: () => (closing ??= close()),
     port,
   }
+}
+
+const NOT_OURS = (host: string) =>
+  `${host} is not an address of this machine: set ${SETTINGS.host.env} to one, or to 0.0.0.0 for all`
+const LISTEN_FAULTS: Readonly<Record<string, (host: string, port: number) => string>> = {
+  EADDRINUSE: (host, port) => `Port ${port} of ${host} is taken: stop who has it, or choose another`,
+  EADDRNOTAVAIL: NOT_OURS,
+  ENOTFOUND: NOT_OURS,
 }
 
 /** Builds the server before it listens. Its streams end when the signal is aborted. */
@@ -282,11 +289,14 @@ function outOfScope(
 ): string | undefined {
   if (!user) {
     if (scopes.has(access.scope)) return undefined
+    if (key === null) return `Without a key you may not do this. Use a key that has the scope ${access.scope}`
     return `The key ${key} does not have the scope ${access.scope}. Use a key that has it`
   }
   if (access.audience !== 'client') return 'A user may not do this. Use an API key, from your back end'
   if (user.rights.has(access.right)) return undefined
-  return `The token does not have the right ${access.right}. Mint one that has it`
+  const lacks = `The token does not have the right ${access.right}`
+  if (!user.issuer) return `${lacks}. Mint one that has it`
+  return `${lacks}. Tokens of the issuer ${user.issuer.name} have ${USUAL_RIGHTS.join(', ')}. Do this with an API key, from your back end`
 }
 
 async function recheck({ callers }: Deps, principal: Principal | null, answer: RouteAnswer): Promise<void> {

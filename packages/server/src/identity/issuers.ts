@@ -159,6 +159,11 @@ function checked({
   if (claimed?.username || claimed?.password)
     // it would be stored and listed
     throw invalid('issuer', 'must be without a user and a password')
+  if (jwksUrl === '')
+    throw invalid(
+      'issuer',
+      'must be a URL, such as https://example.com/, unless jwksUrl says where its public keys are',
+    )
   if (!isLine(audience)) throw invalid('audience', 'must be what the issuer writes into the claim aud')
   const url = URL.parse(jwksUrl)
   const isOpen = url?.protocol === 'http:' && LOOPBACK.test(url.hostname)

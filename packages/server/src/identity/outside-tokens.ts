@@ -75,7 +75,10 @@ function keysOf({ name, jwksUrl }: StoredIssuer, clock: Clock): TokenRule['keyOf
   const find = createRemoteJWKSet(new URL(jwksUrl), FETCHING)
   let failedMs = Number.NEGATIVE_INFINITY
   const cannot = (cause?: unknown) =>
-    new Retry('unavailable', `The keys of the issuer ${name} cannot be fetched`, { cause })
+    new Retry('unavailable', `The keys of the issuer ${name} cannot be fetched`, {
+      cause,
+      fields: { isForCaller: true }, // it contains no URL
+    })
   return async (header, token) => {
     const isKnown = find.fresh && find.jwks()?.keys.some(({ kid }) => kid !== undefined && kid === header.kid)
     if (!isKnown && clock.monotonicMs() < failedMs + PAUSE_MS) throw cannot() // jose would fetch for every token

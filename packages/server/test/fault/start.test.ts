@@ -56,7 +56,7 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
   const none = join(import.meta.dirname, '../support/clock.ts')
   type Case = readonly [env: Record<string, string>, code: number, text: RegExp, app?: string]
   const cases: readonly Case[] = [
-    [{}, 2, /missing.ts cannot be loaded: /, 'missing.ts'],
+    [{}, 2, /^fleetline: missing\.ts cannot be loaded: there is no such file$/m, 'missing.ts'],
     [{}, 2, /clock.ts exports no task, no machine and no agent: write export const/, none],
     [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /Run fleetline migrate up/],
     [
@@ -66,7 +66,7 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
         ...NO_KEYS,
         FLEETLINE_OPERATOR_PORT: new URL(admin).port,
       },
-      4,
+      2,
       /Port \d+ of 127.0.0.1 is taken/,
     ],
     [

@@ -237,6 +237,7 @@ test('S7 S9: users of another issuer are users of its tenant, as members, until 
   for (const [options, fault] of [
     [{ tenant: 'nobody' }, /There is no tenant nobody/],
     [{ issuer: 'fleetline' }, /issuer: must be/],
+    [{ issuer: 'notaurl', jwksUrl: undefined }, /issuer: must be a URL, .* unless jwksUrl says/],
     [{ issuer: 'https://user:password@login.test' }, /issuer: must be without a user and a password\n$/],
     [{ jwksUrl: 'http://login.test/keys' }, /jwksUrl: must be an https URL/],
     [{ algorithms: 'HS256' }, /algorithms: use some of EdDSA, ES256, RS256/],
@@ -247,7 +248,10 @@ test('S7 S9: users of another issuer are users of its tenant, as members, until 
   assert.equal((await add({})).code, 0)
   assert.equal((await add({})).code, 0, 'again')
   assert.match((await add({ maxAge: '1h' })).err, /There is an issuer own with other settings/)
-  assert.match((await issuers({ flags }, 'ls')).out, /own\tdev\thttps:\/\/login.test\tchat/)
+  assert.match(
+    (await issuers({ flags }, 'ls')).out,
+    /^own\tdev\thttps:\/\/login.test\tchat\t.*\thttp:\/\/127\.0\.0\.1:\d+\/\S*\t/,
+  )
   await assert.rejects(
     pod.issuers.add({ ...claims, name: 'twice', tenant: 'dev' }),
     /accepts tokens of https/,
@@ -289,6 +293,8 @@ test('fleetline token prints a token that works, and fleetline tokens revoke end
   await eventually(async () => assert.equal((await call('GET', at, undefined, out.trim())).status, 401), {
     what: 'the token to be rejected',
   })
+  const write = await token({ flags }, 'token', [], { user: 'ada', rights: 'read,write' })
+  assert.match(write.err, /--rights: write is not a right\. The rights are read, send, stop, create\n/)
   const nobody = await token({ flags }, 'token', [], {})
   assert.deepEqual([nobody.code, nobody.err], [2, 'fleetline: Name the user: --user ID\n'])
 })

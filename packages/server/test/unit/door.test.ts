@@ -14,7 +14,7 @@ import { Rejected, Retry } from '../../src/errors.ts'
 import type { Credentials, PortCallers } from '../../src/identity/callers.ts'
 import type { Principal } from '../../src/identity/principal.ts'
 import { createRateLimits, type RateLimits } from '../../src/identity/rate-limits.ts'
-import type { Scope } from '../../src/identity/scopes.ts'
+import type { Right, Scope } from '../../src/identity/scopes.ts'
 import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { addressesOf } from '../../src/lib/hosts.ts'
 import { originsOf, type Origins } from '../../src/lib/origins.ts'
@@ -58,7 +58,7 @@ function depsOf(routes: readonly Route[], lines: string[] = []) {
     name: 'gateway',
     host: '127.0.0.1',
     port: 0,
-    audiences: ['probe', 'key'] as const,
+    audiences: ['probe', 'key', 'client'] as const,
     routes,
     limits: {
       bodyLimitBytes: 1_024,
@@ -442,7 +442,44 @@ test('the error for a port that is in use names the port', async (t) => {
   const port = await openDoor(t)
   const second = createDoor({ ...depsOf([ECHO]), port })
   atEnd(t, () => second.stop())
-  await assert.rejects(second.start(), new RegExp(`Port ${port} of 127.0.0.1 is taken`))
+  const message = new RegExp(`Port ${port} of 127.0.0.1 is taken`)
+  await assert.rejects(second.start(), { code: 'invalid', message })
+})
+
+test('the error for an address of another machine names the address and the setting', async (t) => {
+  const door = createDoor({ ...depsOf([ECHO]), host: '192.0.2.1' })
+  atEnd(t, () => door.stop())
+  const message = /192\.0\.2\.1 is not an address of this machine: set FLEETLINE_HOST/
+  await assert.rejects(door.start(), { code: 'invalid', message })
+})
+
+test('a caller that lacks a scope or a right is told how to get it: without a key, with a token of ours, of another issuer', async () => {
+  const times = { issuedMs: 0, endMs: 0, sessions: undefined }
+  const user = { id: 'ada', rights: new Set<Right>(['read']), ...times }
+  const usersRoute: Route = {
+    ...ECHO,
+    access: { audience: 'client', tenant: 'caller', scope: 'sessions:write', right: 'create' },
+  }
+  const cases: readonly (readonly [caller: Partial<Principal>, text: RegExp])[] = [
+    [{ key: null }, /Without a key you may not do this\. Use a key that has the scope sessions:write/],
+    [{}, /The key abc does not have the scope sessions:write\. Use a key/],
+    [{ user }, /The token does not have the right create\. Mint one that has it/],
+    [
+      { key: null, user: { ...user, issuer: { id: 1, name: 'auth0' } } },
+      /the right create\. Tokens of the issuer auth0 have read, send, stop\. Do this with an API key/,
+    ],
+  ]
+  for (const [caller, text] of cases) {
+    const principal = { ...CALLER, scopes: new Set<Scope>(), ...caller }
+    const answer = await ask(
+      [usersRoute],
+      POST_ECHO,
+      [],
+      callersBy(async () => principal),
+    )
+    assert.equal(answer.statusCode, 403)
+    assert.match(answer.body, text)
+  }
 })
 
 test('a reader whose request has timed out gets no stream, and its source is released', async (t) => {

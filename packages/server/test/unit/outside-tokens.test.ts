@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { SignJWT, UnsecuredJWT, type JWTPayload } from 'jose'
+import { refusalOf } from '../../src/door/refusal.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
 import type { StoredIssuer } from '../../src/identity/issuers.ts'
 import { createOutsideTokens, isFromOutside } from '../../src/identity/outside-tokens.ts'
@@ -74,10 +75,12 @@ test('S7: a token of others is refused by name, unless all of it is right', asyn
 })
 
 test('S7: while the keys of an issuer cannot be fetched, its tokens get 503; keys that were fetched are used', async (t) => {
-  const { clock, own, reasonOf } = await setUp(t)
+  const { clock, own, tokens, reasonOf } = await setUp(t)
   const token = await own.sign(claimsAt(clock.now() / 1_000))
   own.setUp(false)
   assert.equal(await reasonOf(token), 'unavailable: The keys of the issuer own cannot be fetched')
+  const refusal = refusalOf(await tokens.read(token).catch((error: unknown) => error))
+  assert.equal(refusal.text, 'The keys of the issuer own cannot be fetched', 'the caller reads the same')
   own.setUp(true)
   await clock.advance(4_999)
   assert.match(String(await reasonOf(token)), /cannot be fetched/)

@@ -1,4 +1,5 @@
 // Prints what a dev fleet reports: its panel, then one line per event. With --json each is an object.
+import { ALL_RIGHTS } from '../../identity/scopes.ts'
 import { SETTINGS } from '../../settings.ts'
 import type { Output } from '../output.ts'
 
@@ -70,7 +71,7 @@ export function showPanel(output: Output, panel: Panel): void {
     `try   ${panel.command} sessions send ${panel.session} "write a long poem"${whereOf(panel.api)}`,
   )
   output.line(
-    `token ${panel.command} token --user ada${whereOf(panel.api)}   # another token for ada's browser`,
+    `token ${panel.command} token --user ada --rights ${ALL_RIGHTS.join()}${whereOf(panel.api)}   # another token for ada's browser`,
   )
   output.line(
     `try   kill -9 $(cat ${panel.pids.replace('N', '1')})   # meanwhile, if it says that pod-1 runs it`,

@@ -52,7 +52,7 @@ export function createFront({ name, host, port, random, targets }: Deps): Front 
       opening = once(server, 'listening')
       await opening.catch((cause: unknown) => {
         if ((cause as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw cause
-        throw new Rejected('conflict', `Port ${port} of ${host} is taken: give --port and --operator-port`, {
+        throw new Rejected('invalid', `Port ${port} of ${host} is taken: give --port and --operator-port`, {
           cause,
         })
       })

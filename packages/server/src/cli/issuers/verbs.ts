@@ -23,7 +23,10 @@ export async function add({ flags, args: [name], options, output }: CommandCall)
 
 export async function list({ flags, output }: CommandCall): Promise<number> {
   const issuers = await withDirectory({ flags, output }, (directory) => directory.listIssuers())
-  output.list(['name', 'tenant', 'issuer', 'audience', 'algorithms', 'maxAgeSeconds', 'createdAt'], issuers)
+  output.list(
+    ['name', 'tenant', 'issuer', 'audience', 'algorithms', 'maxAgeSeconds', 'jwksUrl', 'createdAt'],
+    issuers,
+  )
   return EXIT.done
 }
 

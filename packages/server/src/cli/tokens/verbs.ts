@@ -1,6 +1,7 @@
 // fleetline token, fleetline tokens revoke.
 import { Rejected } from '../../errors.ts'
 import { revokedSchema, tokenSchema } from '../../gateway/token-schemas.ts'
+import { ALL_RIGHTS } from '../../identity/scopes.ts'
 import { TOKEN_LIMITS } from '../../identity/token-limits.ts'
 import { apiOf } from '../api.ts'
 import type { CommandCall, CommandOptions } from '../command.ts'
@@ -13,7 +14,7 @@ export async function mint({ flags, options, output }: CommandCall): Promise<num
   const body = {
     user: userOf(options),
     ...(typeof sessions === 'string' && { sessions: partsOf(sessions) }),
-    ...(typeof rights === 'string' && { rights: partsOf(rights) }),
+    ...(typeof rights === 'string' && { rights: rightsOf(rights) }),
     ...(seconds !== undefined && {
       seconds: wholeOf('--seconds', seconds, { min: 1, max: TOKEN_LIMITS.seconds }),
     }),
@@ -34,6 +35,13 @@ export async function revoke({ flags, options, output }: CommandCall): Promise<n
 function userOf({ user }: CommandOptions): string {
   if (typeof user === 'string') return user
   throw new Rejected('invalid', 'Name the user: --user ID')
+}
+
+function rightsOf(list: string): string[] {
+  const rights = partsOf(list)
+  const wrong = rights.find((right) => !ALL_RIGHTS.some((known) => known === right))
+  if (wrong === undefined) return rights
+  throw new Rejected('invalid', `--rights: ${wrong} is not a right. The rights are ${ALL_RIGHTS.join(', ')}`)
 }
 
 function partsOf(list: string): string[] {
