@@ -3,7 +3,6 @@
 import type { Config } from '../config.ts'
 import type { InsecureName } from '../lib/insecure.ts'
 import { isLoopbackAddress } from '../lib/loopback.ts'
-import type { TokenKey } from '../lib/setting-values.ts'
 import { SETTINGS } from '../settings.ts'
 import { newClient } from '../store/client.ts'
 import type { ServerFacts } from './server.ts'
@@ -95,26 +94,33 @@ function checkOrigins({ isAny }: Config['corsOrigins']): SafetyCheck {
 }
 
 function checkSecrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKeys'>): SafetyCheck {
-  const weak = [
-    ...(secretsKey && isGuessed(secretsKey) ? [SETTINGS.secretsKey.env] : []),
-    ...(tokenKeys.some(isOfDev) || tokenKeys.some(({ secret }) => isGuessed(secret))
-      ? [SETTINGS.tokenKeys.env]
+  const [secret, ring] = [SETTINGS.secretsKey.env, SETTINGS.tokenKeys.env]
+  const isWeak = secretsKey !== null && isGuessed(secretsKey)
+  const isOfDev = tokenKeys.some(({ id }) => id === 'dev') // `fleetline dev` names its key so
+  const isWeakRing = tokenKeys.some((key) => isGuessed(key.secret))
+  const found = [
+    ...(isWeak ? [`${secret} can be guessed`] : []),
+    ...(isWeakRing ? [`a key in ${ring} can be guessed`] : []),
+    ...(isOfDev ? [`${ring} contains the key dev, which is that of fleetline dev`] : []),
+  ]
+  const remedy = [
+    ...(isWeak
+      ? [
+          `Set ${secret} on every pod to the result of openssl rand -base64 32, and add the agents behind URLs again`,
+        ]
+      : []),
+    ...(isWeakRing || isOfDev
+      ? [
+          `Replace the key in ${ring} on every pod by ID:KEY, where KEY is the result of openssl rand -base64 32`,
+        ]
       : []),
   ]
   return {
     name: 'secrets',
-    isOk: weak.length === 0,
-    found:
-      weak.length === 0
-        ? 'no secret can be guessed, and no token key is that of fleetline dev'
-        : `${weak.join(' and ')} can be guessed, or came from fleetline dev`,
-    remedy: `Make a new value with openssl rand -base64 32, and set it on every pod in ${weak.join(' and ')}. After a new ${SETTINGS.secretsKey.env}, add the agents behind URLs again`,
+    isOk: found.length === 0,
+    found: found.join(', and ') || 'no secret can be guessed, and no token key is that of fleetline dev',
+    remedy: remedy.join('. '),
   }
-}
-
-/** `fleetline dev` names its key so. */
-function isOfDev({ id }: TokenKey): boolean {
-  return id === 'dev'
 }
 
 /** People type keys such as thirty-two zeros. */

@@ -35,10 +35,18 @@ const CASES: Readonly<Record<InsecureName, readonly Case[]>> = {
   secrets: [
     {
       flags: { tokenKeys: `dev:${STRONG}` },
-      found: /FLEETLINE_TOKEN_KEYS can be guessed, or came from fleetline dev/,
+      found:
+        /: FLEETLINE_TOKEN_KEYS contains the key dev, which is that of fleetline dev\. Replace the key in/,
     },
-    { flags: { tokenKeys: `new:${STRONG},old:${WEAK}` }, found: /FLEETLINE_TOKEN_KEYS/ },
-    { flags: { secretsKey: WEAK }, found: /FLEETLINE_SECRETS_KEY/ },
+    {
+      flags: { tokenKeys: `new:${STRONG},old:${WEAK}` },
+      found: /: a key in FLEETLINE_TOKEN_KEYS can be guessed\. Replace the key in/,
+    },
+    {
+      flags: { secretsKey: WEAK },
+      found:
+        /: FLEETLINE_SECRETS_KEY can be guessed\. Set FLEETLINE_SECRETS_KEY .* and add the agents behind URLs again\.$/m,
+    },
   ],
   tls: [
     { flags: { databaseUrl: OTHER_HOST }, found: /db\.internal does not use TLS.+sslmode=verify-full/ },

@@ -82,7 +82,7 @@ export const RED: readonly Case[] = [
     what: 'a key of fleetline dev',
     flags: () => ({ tokenKeys: `dev:${STRONG}` }),
     names: ['secrets'],
-    says: /FLEETLINE_TOKEN_KEYS can be guessed.* openssl rand/,
+    says: /FLEETLINE_TOKEN_KEYS contains the key dev.* openssl rand/,
   },
   {
     what: 'fsync',
