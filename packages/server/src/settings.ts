@@ -81,7 +81,8 @@ export const SETTINGS = {
     reason: '`fleetline dev` listens there',
   },
   operatorUrl: {
-    purpose: 'the operator port that a command talks to; a pod does not read it',
+    purpose:
+      'the operator port that a command talks to; if it is set, commands for tenants, keys, issuers and the audit log use it instead of the database; a pod does not read it',
     env: 'FLEETLINE_OPERATOR_URL',
     parse: httpUrl,
     expects: 'a URL that begins with http:// or https://',

@@ -4,6 +4,7 @@ import { actorOf } from '../identity/actor.ts'
 import type { Cuts } from '../identity/cuts.ts'
 import type { Tenants } from '../identity/tenants.ts'
 import type { Tokens } from '../identity/tokens.ts'
+import { SKEW_SECONDS } from '../identity/verify.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { accessWith, tenantOf } from './caller.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
@@ -23,8 +24,7 @@ export function tokenRoutes({ sessions, tokens, cuts, tenants, keyOf }: Deps): R
     route({
       method: 'POST',
       path: '/v1/tokens',
-      summary:
-        'Mints a token for a user. With it, a browser reads and writes the sessions of which the user is a member. It ends after 10 minutes at most, or with the key that has minted it.',
+      summary: `Mints a token for a user. With it, a browser reads and writes the sessions of which the user is a member. It ends after 10 minutes at most, or with the key that has minted it. Pods accept it for ${SKEW_SECONDS} more seconds, because clocks differ.`,
       access,
       body: newTokenSchema,
       answers: {
