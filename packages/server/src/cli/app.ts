@@ -51,8 +51,7 @@ function isPlain({ shape }: Machine): boolean {
 }
 
 async function load(path: string): Promise<Readonly<Record<string, unknown>>> {
-  if (!existsSync(resolve(path)))
-    throw new Rejected('invalid', `${path} cannot be loaded: there is no such file`)
+  if (!existsSync(resolve(path))) throw new Rejected('invalid', `${path} does not exist`)
   try {
     return (await import(pathToFileURL(resolve(path)).href)) as Readonly<Record<string, unknown>>
   } catch (cause) {

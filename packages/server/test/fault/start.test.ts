@@ -2,13 +2,16 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { valueOf } from '../../src/store/database.ts'
 import { agentServer, lines } from '../support/agent-server.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { admin as runAsOwner, databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
+import { OF_CLUSTER } from '../support/pod.ts'
 import { ANY_PORTS, linesOf, NO_KEYS, startPod } from '../support/pods.ts'
 import { runCli } from '../support/program.ts'
+import { openDatabase } from '../support/store.ts'
 import { talkOn } from '../support/talk.ts'
 
 test('a pod without an app calls agents behind URLs, and stops in order with exit code 0', async (t) => {
@@ -56,7 +59,7 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
   const none = join(import.meta.dirname, '../support/clock.ts')
   type Case = readonly [env: Record<string, string>, code: number, text: RegExp, app?: string]
   const cases: readonly Case[] = [
-    [{}, 2, /^fleetline: missing\.ts cannot be loaded: there is no such file$/m, 'missing.ts'],
+    [{}, 2, /^fleetline: missing\.ts does not exist$/m, 'missing.ts'],
     [{}, 2, /clock.ts exports no task, no machine and no agent: write export const/, none],
     [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /Run fleetline migrate up/],
     [
@@ -85,6 +88,11 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
       /DATABASE_URL names a file that does not exist: sslrootcert=\/nowhere\/ca\.pem/,
     ],
     [{ DATABASE_URL: await asStranger(t), ...ANY_PORTS }, 4, /permission denied.* it prints the grants/],
+    [
+      { DATABASE_URL: await asStranger(t, READS), ...ANY_PORTS, FLEETLINE_ALLOW_INSECURE: OF_CLUSTER },
+      4,
+      /permission denied for table \w+\. Run fleetline doctor: it prints the grants/,
+    ],
     [{ FLEETLINE_PROT: '1' }, 2, /did you mean FLEETLINE_PORT\?/],
   ]
   for (const [env, code, text, app] of cases) {
@@ -96,10 +104,16 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
   }
 })
 
-/** The URL of a database with a schema, as a role without rights. */
-async function asStranger(t: TestContext): Promise<string> {
+const READS = (role: string) =>
+  `grant usage on schema fleetline to ${role}; grant select on all tables in schema fleetline to ${role}`
+
+/** The URL of a database with a schema, as a role without rights, but for those that are granted. */
+async function asStranger(t: TestContext, grants?: (role: string) => string): Promise<string> {
   const role = `r_${randomBytes(6).toString('hex')}`
   await runAsOwner(`create role ${role} login`)
   atEnd(t, () => runAsOwner(`drop role ${role}`))
-  return (await databaseFor(t)).replace('//postgres@', `//${role}@`)
+  const url = await databaseFor(t)
+  if (grants)
+    valueOf(await (await openDatabase(t, url)).transaction((query) => query(grants(role))), 'granted')
+  return url.replace('//postgres@', `//${role}@`)
 }
