@@ -1,7 +1,8 @@
-// The sessions of one device. Each is followed over its own connection, from when it is first asked for.
+// The sessions and inboxes of one device. Each is followed over its own connection, from when it is first asked for.
 import { systemClock, systemRandom, type Clock, type Random } from './clock.ts'
 import { unavailable } from './failure.ts'
 import { createHttp } from './http.ts'
+import { createInbox, type Inbox, type InboxOptions } from './inbox.ts'
 import { createSession, type Session, type Waking } from './session.ts'
 import { createTokens, type TokenSource } from './tokens.ts'
 import { onWake } from './wake.ts'
@@ -18,7 +19,9 @@ export type ClientOptions = {
 export type Client = {
   /** Takes an id or an alias. Returns the same object until it is closed. */
   readonly session: (id: string) => Session
-  /** Closes all sessions. */
+  /** The sessions of the user. Each call opens one; close it when the page does not show it any more. */
+  readonly inbox: (options?: InboxOptions) => Inbox
+  /** Closes all sessions and inboxes. */
   readonly close: () => void
 }
 
@@ -30,13 +33,16 @@ export function createClient({
   random = systemRandom,
 }: ClientOptions = {}): Client {
   const sessions = new Map<string, Session & Waking>()
+  const inboxes = new Set<Inbox & Waking>()
   const http = createHttp({
     url: url.replace(/\/+$/, ''),
     fetch,
     clock,
     tokens: createTokens({ source, clock, random }),
   })
-  const stopListening = onWake(() => sessions.forEach((session) => session.wake()))
+  const stopListening = onWake(() => {
+    for (const each of [...sessions.values(), ...inboxes]) each.wake()
+  })
   let isClosed = false
   const open = (id: string): Session => {
     if (isClosed) throw unavailable('The client is closed.')
@@ -47,12 +53,20 @@ export function createClient({
     sessions.set(id, session)
     return session
   }
+  const openInbox = (options: InboxOptions = {}): Inbox => {
+    if (isClosed) throw unavailable('The client is closed.')
+    const onClose = () => void inboxes.delete(inbox)
+    const inbox = createInbox({ ...options, http, clock, random, onClose })
+    inboxes.add(inbox)
+    return inbox
+  }
   return {
+    inbox: openInbox,
     session: (id) => sessions.get(id) ?? open(id),
     close: () => {
       isClosed = true
       stopListening()
-      for (const session of sessions.values()) session.close()
+      for (const each of [...sessions.values(), ...inboxes]) each.close()
     },
   }
 }

@@ -2,6 +2,7 @@
 export { createClient, type Client, type ClientOptions } from './client.ts'
 export type { Clock, Random } from './clock.ts'
 export { FleetlineError, type Refusal } from './failure.ts'
+export type { Inbox, InboxOptions, InboxSnapshot } from './inbox.ts'
 export { OUTBOX_LIMIT, type Input, type Sent, type Session } from './session.ts'
 export type { Snapshot } from './store.ts'
 export type { Connection } from './stream.ts'

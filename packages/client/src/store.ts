@@ -1,6 +1,7 @@
 // A device's state of a session, and its listeners. A snapshot never changes: each change makes a new one.
 import type { Frame, Turn } from '@fleetline/protocol'
 import type { Refusal } from './failure.ts'
+import { createListeners } from './listeners.ts'
 import type { Connection } from './stream.ts'
 import { EMPTY, messagesOf, statusOf, step, type Message, type Own, type Status, type View } from './view.ts'
 
@@ -28,12 +29,12 @@ export type Store = {
 
 /** `onSent` is called before the listeners. */
 export function createStore(onSent: (id: string, seq: number) => void): Store {
-  const listeners = new Set<() => void>()
+  const listeners = createListeners()
   let [view, link]: [View, Link] = [EMPTY, { connection: 'connecting', refusal: null }]
   let shown: Snapshot | undefined
   const changed = () => {
     shown = undefined
-    ;[...listeners].forEach(tell) // listeners added during this call are called the next time
+    listeners.tell()
   }
   return {
     view: () => view,
@@ -50,22 +51,7 @@ export function createStore(onSent: (id: string, seq: number) => void): Store {
       changed()
     },
     get: () => (shown ??= snapshotOf(view, link)),
-    subscribe: (listener) => {
-      const own = () => listener() // so that the same listener can be added twice
-      listeners.add(own)
-      return () => void listeners.delete(own)
-    },
-  }
-}
-
-/** An error of a listener affects no other listener. It surfaces as an uncaught error. */
-function tell(listener: () => void): void {
-  try {
-    listener()
-  } catch (error) {
-    queueMicrotask(() => {
-      throw error
-    })
+    subscribe: listeners.subscribe,
   }
 }
 

@@ -33,6 +33,7 @@ import { createRateLimits } from './identity/rate-limits.ts'
 import { createRefusals, type Refusals } from './identity/refused-requests.ts'
 import { createTenants, DEV_TENANT } from './identity/tenants.ts'
 import { createTokens } from './identity/tokens.ts'
+import { createInbox, type Inbox } from './inbox/inbox.ts'
 import { systemClock, within } from './lib/clock.ts'
 import { limitStop, compose, type Service } from './lib/lifecycle.ts'
 import { originsOf } from './lib/origins.ts'
@@ -221,7 +222,18 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     clock,
     random,
     onTurns,
+    onRead: (cursors) => inbox.cursorsMoved(cursors),
+    onMoved: (moved) => inbox.moved(moved),
+    onMembers: (tenant, user) => inbox.membersMoved(tenant, user),
   }) // sessions and their followers
+  const inbox: Inbox = createInbox({
+    ...pick(config, 'cell'),
+    ...pick(sessions, 'reserve', 'budget'),
+    database,
+    hints,
+    clock,
+    metrics,
+  }) // what a user sees of all its sessions
   const self = () => fleet.self()?.id
   const rounds: Rounds = createRounds({ database, clock, log, reporters: downstreams.inUse, self }) // this pod's shares
   const halts = createHalts({
@@ -293,6 +305,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const forApplications = gatewayRoutes({
     version,
     sessions,
+    inbox,
     agents,
     tasks,
     tokens,
@@ -322,6 +335,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     fleet,
     rounds,
     sessions,
+    inbox,
     halts,
     tasks,
     readiness,

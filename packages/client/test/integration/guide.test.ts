@@ -1,4 +1,4 @@
-// Runs docs/guides/client.md against a pod, as a reader would.
+// Runs docs/guides/client.md and inbox.md against a pod, as a reader would.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -6,9 +6,10 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
 import { databaseFor } from '../../../server/test/support/database.ts'
-import { blocksIn } from '../../../server/test/support/guide.ts'
+import { blocksIn, isCode, plain } from '../../../server/test/support/guide.ts'
 import { makeSession } from '../../../server/test/support/http.ts'
 import { podOn } from '../../../server/test/support/pod.ts'
+import { withoutSettings } from '../../../server/test/support/program.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 
@@ -21,4 +22,29 @@ test('the program in the guide to the client prints what the guide says', async 
   const here = program!.replace('http://localhost:4400', gateway)
   const { stdout } = await promisify(execFile)(process.execPath, [...words, here], { cwd: ROOT })
   assert.equal(stdout, printed)
+})
+
+test('the guide to the inbox does what it says', async (t) => {
+  const { gateway } = await podOn(t, await databaseFor(t))
+  const page = readFileSync(join(ROOT, 'docs/guides/inbox.md'), 'utf8')
+  const env = {
+    ...withoutSettings(process.env),
+    NODE_OPTIONS: '--conditions=fleetline-source',
+    FLEETLINE_URL: gateway,
+  }
+  const blocks = blocksIn(page).map((block) => ({
+    ...block,
+    text: block.text.replaceAll('localhost:4400', new URL(gateway).host),
+  }))
+  const run = async (file: string, args: string[]) =>
+    (await promisify(execFile)(file, args, { cwd: ROOT, env })).stdout
+  const type = ({ language, text }: (typeof blocks)[number]) =>
+    language === 'js'
+      ? run(process.execPath, ['--input-type=module', '-e', text])
+      : run('sh', ['-ec', `${blocks[0]!.text}${text}`])
+  for (const [index, block] of blocks.entries()) {
+    if (!isCode(block)) continue
+    const [printed, shown] = [await type(block), blocks[index + 1]]
+    if (shown?.language === 'text') assert.equal(plain(printed), plain(shown.text))
+  }
 })

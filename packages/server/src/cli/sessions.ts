@@ -1,9 +1,9 @@
-// fleetline sessions create | ls | get | send | stop | tail. Their code is loaded on demand, because other commands start in
+// fleetline sessions create | ls | get | send | read | stop | tail. Their code is loaded on demand, because other commands start in
 // half the time without it.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { CommandCall, Command } from './command.ts'
 
-const verb = (name: 'create' | 'list' | 'get' | 'stop') => async (call: CommandCall) =>
+const verb = (name: 'create' | 'list' | 'get' | 'read' | 'stop') => async (call: CommandCall) =>
   (await import('./sessions/verbs.ts'))[name](call)
 
 const SESSION = ['<session>', 'the id or the alias of the session'] as const
@@ -57,6 +57,17 @@ export const SESSIONS: readonly Command[] = [
       ['--no-wait', 'end as soon as the message is stored; the agent still replies'],
     ],
     run: async (call) => (await import('./sessions/send.ts')).send(call),
+  },
+  {
+    name: 'sessions read',
+    summary: 'Say how far a user has read. Its cursor never goes back.',
+    args: [SESSION],
+    settings: ['apiUrl', 'apiKey'],
+    options: [
+      ['--seq <seq>', 'the last seq that the user has read (default: the last one that is stored)'],
+      ['--user <user>', 'the user; needed with an API key, a token names its user'],
+    ],
+    run: verb('read'),
   },
   {
     name: 'sessions stop',

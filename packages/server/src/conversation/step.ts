@@ -63,3 +63,8 @@ function start(state: Conversation, turn: string): Stepped {
     starts: { turn, epoch, readFrom: state.answered + 1 },
   }
 }
+
+/** The epoch of the last turn that has ended. */
+export function endedEpoch({ turn, epoch }: Pick<Conversation, 'turn' | 'epoch'>): number {
+  return turn === null ? epoch : epoch - 1
+}

@@ -14,6 +14,7 @@ import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
 import type { Clock } from '../lib/clock.ts'
+import { mapped } from '../lib/mapped.ts'
 import type { Random } from '../lib/random.ts'
 import { draftOf } from '../session/draft.ts'
 import type { ToldFrame } from '../session/follow.ts'
@@ -134,10 +135,6 @@ function eventsRoute({ sessions, keyOf, maySee, cell }: Deps): Route {
       return { status: 200, body: (listener: Listener) => mapped(following(listener), eventOf), recheck }
     },
   })
-}
-
-async function* mapped<In, Out>(source: AsyncIterable<In>, change: (one: In) => Out): AsyncGenerator<Out> {
-  for await (const one of source) yield change(one)
 }
 
 /** A user writes as itself, whatever the body says. A key may write as anybody. */

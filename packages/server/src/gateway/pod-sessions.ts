@@ -1,5 +1,19 @@
 // Sessions for a program that has the pod in its own process.
-import type { Ack, Frame, Metadata, Page, Part, Role, Session, StopAck, Turn } from '@fleetline/protocol'
+import type {
+  Ack,
+  Frame,
+  InboxFrame,
+  InboxPage,
+  InboxShow,
+  Metadata,
+  Page,
+  Part,
+  ReadAck,
+  Role,
+  Session,
+  StopAck,
+  Turn,
+} from '@fleetline/protocol'
 import type { Events } from '../door/events.ts'
 import { kindOf, Retry, type Rejected } from '../errors.ts'
 import type { RouteCaller } from './in-process.ts'
@@ -21,7 +35,16 @@ export type PodSessions = {
   /** Yields what is stored after a seq and then everything new, until the signal is aborted or the pod stops. A reader that is
    *  too slow gets a `Retry`. */
   follow(session: string, options?: FollowOptions): AsyncIterable<Frame>
+  /** A page of the user's inbox, the newest sessions first. */
+  inbox(user: string, range?: InboxListRange): Promise<InboxPage>
+  /** Yields the newest sessions of the user and then each one when it changes, until the signal is aborted or the pod stops. A
+   *  reader that is too slow gets a `Retry`. */
+  followInbox(user: string, options?: InboxFollowOptions): AsyncIterable<InboxFrame>
+  /** Says how far the user has read. */
+  markRead(session: string, user: string, seq: number): Promise<ReadAck>
 }
+type InboxListRange = { readonly show?: InboxShow; readonly cursor?: string; readonly limit?: number }
+type InboxFollowOptions = Omit<InboxListRange, 'cursor'> & { readonly signal?: AbortSignal }
 type NewSession = {
   readonly alias?: string
   readonly title?: string
@@ -71,21 +94,36 @@ export function createPodSessions({ call, stopping }: Deps): PodSessions {
     stop: (session, turn) => call('POST /v1/sessions/:session/stop', { params: { session }, body: turn }),
     follow: async function* (session, { signal, ...query } = {}) {
       const events = await call<Events>('GET /v1/sessions/:session/events', { params: { session }, query })
-      const over = new AbortController()
-      const ended = AbortSignal.any([...(signal ? [signal] : []), over.signal, stopping])
-      const slow = new Retry('unavailable', 'This follower reads too slowly: follow again from the last seq')
-      const cut = () => {
-        over.abort(slow)
-        void source.return?.() // frees what it holds, also while the reader is busy elsewhere
-      }
-      const source = events({ signal: ended, cut })[Symbol.asyncIterator]()
-      try {
-        for await (const { data } of { [Symbol.asyncIterator]: () => source }) yield data as Frame
-        if (over.signal.aborted) throw slow
-      } finally {
-        over.abort()
-      }
+      yield* followed<Frame>(events, stopping, signal)
     },
+    inbox: (user, range = {}) => call('GET /v1/inbox', { query: { ...range, user } }),
+    followInbox: async function* (user, { signal, ...query } = {}) {
+      const events = await call<Events>('GET /v1/inbox/events', { query: { ...query, user } })
+      yield* followed<InboxFrame>(events, stopping, signal)
+    },
+    markRead: (session, user, seq) =>
+      call('POST /v1/sessions/:session/read', { params: { session }, body: { user, seq } }),
+  }
+}
+
+async function* followed<One>(
+  events: Events,
+  stopping: AbortSignal,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<One> {
+  const over = new AbortController()
+  const ended = AbortSignal.any([...(signal ? [signal] : []), over.signal, stopping])
+  const slow = new Retry('unavailable', 'This follower reads too slowly: follow again')
+  const cut = () => {
+    over.abort(slow)
+    void source.return?.() // frees what it holds, also while the reader is busy elsewhere
+  }
+  const source = events({ signal: ended, cut })[Symbol.asyncIterator]()
+  try {
+    for await (const { data } of { [Symbol.asyncIterator]: () => source }) yield data as unknown as One
+    if (over.signal.aborted) throw slow
+  } finally {
+    over.abort()
   }
 }
 

@@ -6,11 +6,13 @@ import type { Cuts } from '../identity/cuts.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
 import type { Tenants } from '../identity/tenants.ts'
 import type { Tokens } from '../identity/tokens.ts'
+import type { Inbox } from '../inbox/inbox.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Tasks } from '../task/tasks.ts'
 import { agentRoutes } from './agent-routes.ts'
+import { inboxRoutes } from './inbox-routes.ts'
 import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
 import { createSessionKeys } from './session-key.ts'
@@ -23,6 +25,7 @@ import { turnRoutes } from './turn-routes.ts'
 type Deps = {
   readonly version: string
   readonly sessions: Sessions
+  readonly inbox: Inbox
   readonly agents: Agents
   readonly tasks: Tasks
   readonly tokens: Tokens
@@ -36,7 +39,12 @@ type Deps = {
 
 export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
   const keyed = { ...deps, ...createSessionKeys(deps) }
-  const ofSessions = [...sessionRoutes(keyed), ...memberRoutes(keyed), ...messageRoutes(keyed)]
+  const ofSessions = [
+    ...sessionRoutes(keyed),
+    ...inboxRoutes(keyed),
+    ...memberRoutes(keyed),
+    ...messageRoutes(keyed),
+  ]
   const others = [...agentRoutes(keyed), ...tenantRoutes(keyed), ...taskRoutes(keyed), ...tokenRoutes(keyed)]
   const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
   const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release

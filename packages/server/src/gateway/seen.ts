@@ -1,7 +1,7 @@
 // What a user sees of a session (S23). A key sees everything. A user does not see what an application has told the agent in
 // system messages, the names of pods, or why an agent failed: that text may name URLs. A system message stays in its place,
 // empty, because seqs have no gaps.
-import { ERROR_CODES, type Item, type Turn } from '@fleetline/protocol'
+import { ERROR_CODES, type InboxItem, type Item, type Turn } from '@fleetline/protocol'
 import type { Principal } from '../identity/principal.ts'
 import type { Nameless } from '../session/follow.ts'
 
@@ -17,6 +17,17 @@ export function itemsFor<Seen extends Pick<Item, 'role' | 'parts' | 'metadata'>>
 
 function emptied<Seen extends Pick<Item, 'parts' | 'metadata'>>(item: Seen): Seen {
   return { ...item, parts: [], ...(item.metadata && { metadata: {} }) }
+}
+
+/** The preview of a system message is empty, too. */
+export function inboxItemsFor(
+  principal: Principal | null,
+  items: readonly InboxItem[],
+): readonly InboxItem[] {
+  if (!principal?.user) return items
+  return items.map((item) =>
+    item.preview?.role === 'system' ? { ...item, preview: { ...item.preview, text: '' } } : item,
+  )
 }
 
 export function turnFor(principal: Principal | null, turn: Turn): Turn {

@@ -5,7 +5,7 @@
 export const TENANT_SCOPES = {
   'sessions:read': 'reads sessions, messages and turns, and follows them',
   'sessions:write':
-    'creates sessions, sends messages as anybody, changes members, stops turns; an answer shows what it changed',
+    'creates sessions, sends messages as anybody, changes members and what they have read, stops turns; an answer shows what it changed',
   'tasks:read': 'reads tasks, with their inputs and results',
   'tasks:write': 'enqueues and retries tasks; a retry shows the task',
   'agents:read': 'lists agents behind URLs, and shows the default agent',
@@ -38,7 +38,7 @@ export function isScopeOf(owner: 'tenant' | 'operator', text: string): text is S
 
 /** What a token lets its user do, in the sessions of which the user is a member. */
 export const RIGHTS = {
-  read: 'reads and follows sessions',
+  read: 'reads and follows sessions, and says how far its user has read',
   send: 'sends messages in the name of its user',
   stop: 'stops turns',
   create: "creates sessions with the tenant's default agent, and becomes their member",

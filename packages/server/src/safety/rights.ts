@@ -26,7 +26,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
   downstreams: 'select insert update delete',
   issuers: 'select insert delete',
   leader: 'select update',
-  members: 'select insert delete',
+  members: 'select insert update delete',
   messages: 'select insert',
   migrations: 'select',
   pods: 'select insert update delete',

@@ -9,6 +9,7 @@
 //        lock in the transaction that writes the message.
 //   E8   a stop moves the epoch and ends the claim, whichever pod has it, in the transaction that stores what the agent has
 //        said so far. Later writes of that attempt are rejected.
+//   I2   a member's cursor moves in the transaction of its message, or of its read
 //   E4   a message that wakes an agent is committed together with the conversation's step, the turn and its task
 // Locks are taken in one order: sessions, then tasks. If a lock or a deadlock keeps a transaction from committing, it is
 // retried until the deadline. If the outcome of a commit is unknown, the answer is "unavailable". The sender then repeats
@@ -34,8 +35,11 @@ import {
   type Append,
   type Appended,
   type Closed,
+  type CursorMove,
   type Expiry,
   type Item,
+  type MarkedRead,
+  type MarkRead,
   type Placed,
   type Result,
   type SessionKey,
@@ -47,6 +51,7 @@ import {
   type TurnEnded,
 } from './place.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
+import { findCursors, moveCursors } from './read-cursors.ts'
 import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
 export type Appender = Service & {
@@ -57,6 +62,8 @@ export type Appender = Service & {
   readonly stopTurn: (item: Stop) => Promise<Stopped>
   /** Ends a turn as failed if its time limit has passed and no pod has claimed it. */
   readonly expireTurn: (item: Expiry) => Promise<TurnEnded>
+  /** Moves the cursor of a member. May be repeated. */
+  readonly markRead: (item: MarkRead) => Promise<MarkedRead>
 }
 type Deps = {
   readonly database: Transactions
@@ -66,11 +73,13 @@ type Deps = {
   readonly deadlineMs: number
   readonly metrics: Metrics
   /** Called after the commit and before the answers, with the new state of each session that changed. */
-  readonly onGrown: (sessions: Iterable<SessionState>) => void
+  readonly onGrown: (sessions: readonly SessionState[]) => void
   /** Called after a commit that started turns. */
   readonly onTurns: () => void
   /** Called after a commit that ended turns. */
   readonly onEnded: (turns: readonly Closed[]) => void
+  /** Called after a commit that moved cursors. */
+  readonly onRead: (cursors: readonly CursorMove[]) => void
 }
 
 const STOP_BYTES = 256 * 1024 // assumed weight of a stop: its batch also reads and writes what its turn has said
@@ -81,7 +90,8 @@ const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 // Locks are taken in the order of ids, so that two batches cannot deadlock. A batch skips sessions that somebody else has
 // locked; a plain read then tells these from sessions that do not exist.
 const SESSION_WAIT = `
-  select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered
+  select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered, s.replied,
+         s.failed_epoch as "failedEpoch"
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id
    order by s.id for update of s`
@@ -102,21 +112,24 @@ export const SESSION_SEEN = `
       order by tenant, session, key limit 1) m
    where m.session = k.session and m.key = k.key`
 
-// Uses the statement's time: the transaction began before the lock. So times follow the seqs within a session.
+// Uses the statement's time: the transaction began before the lock. So times follow the seqs within a session. A session moves up
+// in the inbox when it has a new item, or a turn of it has failed.
 export const SESSION_WRITE = `
   with stepped as (
     update fleetline.sessions s
-       set head = v.head, turn = v.turn, epoch = v.epoch, asked = v.asked, answered = v.answered,
-           updated_at = statement_timestamp()
-      from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[])
-           v(tenant, id, head, turn, epoch, asked, answered)
+       set head = v.head, turn = v.turn, epoch = v.epoch, asked = v.asked, answered = v.answered, replied = v.replied,
+           failed_epoch = v.failed_epoch,
+           updated_at = case when v.head > s.head or v.failed_epoch > coalesce(s.failed_epoch, 0)
+                             then statement_timestamp() else s.updated_at end
+      from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[])
+           v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch)
      where s.tenant = v.tenant and s.id = v.id)
   insert into fleetline.messages
     (at, tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)
   select statement_timestamp(), v.tenant, v.session, v.seq, v.key, v.digest, v.role, v.author_kind, v.id, v.author,
          v.body::jsonb, v.turn, v.answers, v.status
-    from unnest($8::int[], $9::uuid[], $10::int[], $11::uuid[], $12::bigint[], $13::smallint[], $14::smallint[],
-                $15::text[], $16::text[], $17::text[], $18::uuid[], $19::int[], $20::smallint[])
+    from unnest($10::int[], $11::uuid[], $12::int[], $13::uuid[], $14::bigint[], $15::smallint[], $16::smallint[],
+                $17::text[], $18::text[], $19::text[], $20::uuid[], $21::int[], $22::smallint[])
          v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)`
 
 export function createAppender(deps: Deps): Appender {
@@ -139,11 +152,12 @@ export function createAppender(deps: Deps): Appender {
     keyOf: nameOf,
     commit: async (items, isAlone) => {
       const placed = await withPartitions(deps.database, () => commit(items, isAlone))
-      const { results, changed, started, closed } = placed
+      const { results, changed, started, closed, cursors } = placed
       await crashPoint('append.committed')
       deps.onGrown(changed)
       if (started.length > 0) deps.onTurns()
       if (closed.length > 0) deps.onEnded(closed)
+      if (cursors.length > 0) deps.onRead(cursors)
       return results
     },
     isRefusal: isDataFault,
@@ -184,6 +198,7 @@ export function createAppender(deps: Deps): Appender {
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? 'failed' : ended.type })
       return ended
     },
+    markRead: async (item) => (await batcher.add({ type: 'read', ...item })) as MarkedRead, // `place` returns this for a read
   }
 }
 
@@ -233,10 +248,19 @@ async function appendAll(
   const { turns, held } = await findTurns(query, ends)
   const isLive = (stop: Stop) => sessions.get(nameOf(stop))?.turn === stop.turn
   const stopping = await findStops(query, stops, isLive, cell)
-  const found = { sessions, stored, turns: new Map([...turns, ...stopping.turns]), held, open: stopping.open }
+  const cursors = await findCursors(query, placesOf(items, 'read'))
+  const found = {
+    sessions,
+    stored,
+    turns: new Map([...turns, ...stopping.turns]),
+    held,
+    open: stopping.open,
+    cursors,
+  }
   const placed = place(items, found, () => uuidV7(clock.now(), random.bytes(10)))
   await closeTurns(query, placed.closed)
   if (placed.changed.length > 0) await write(query, placed)
+  await moveCursors(query, placed.cursors)
   await startTurns(query, placed.started, cell)
   return placed
 }
@@ -296,7 +320,18 @@ async function findStored(
 async function write(query: Query, { changed, written }: Placed): Promise<void> {
   const drafts = written.map(({ draft }) => draft)
   await query(SESSION_WRITE, [
-    ...columnsOf(changed, 'tenant', 'session', 'head', 'turn', 'epoch', 'asked', 'answered'),
+    ...columnsOf(
+      changed,
+      'tenant',
+      'session',
+      'head',
+      'turn',
+      'epoch',
+      'asked',
+      'answered',
+      'replied',
+      'failedEpoch',
+    ),
     ...columnsOf(written, 'tenant', 'session', 'seq'),
     ...columnsOf(drafts, 'key', 'digest'),
     drafts.map(({ role }) => ROLES.indexOf(role)),

@@ -35,6 +35,8 @@ type Deps = {
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
+  /** Called after a commit that added the user to a session. */
+  readonly onMembers: (tenant: number, user: string) => void
 }
 
 const COLUMNS = 'id, alias, title, head, agent, epoch, turn, created_at, updated_at'
@@ -73,7 +75,7 @@ type SessionRow = {
   readonly updated_at: Date
 }
 
-export function createDirectory({ database, clock, random, cell }: Deps): SessionDirectory {
+export function createDirectory({ database, clock, random, cell, onMembers }: Deps): SessionDirectory {
   const sessionOf = ({ id, turn, created_at, updated_at, ...row }: SessionRow): Session => ({
     session: formatId('session', cell, id),
     ...row,
@@ -97,6 +99,7 @@ export function createDirectory({ database, clock, random, cell }: Deps): Sessio
     create: async (tenant, session) => {
       const outcome = await database.transaction((query) => insert(query, tenant, session))
       const { row, isNew } = valueOf(outcome, 'Whether the session was made is not known')
+      if (isNew) for (const user of session.members) onMembers(tenant, user)
       return { session: sessionOf(row), isNew }
     },
     named: async (tenant, alias) => (await read(NAMED, [tenant, alias]))?.id,

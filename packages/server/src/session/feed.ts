@@ -14,6 +14,7 @@
 //   a lookup fails                         nobody: the next poll looks again
 //
 // Limit: if a log is cut and grows past its old head between two lookups, this module does not notice.
+import { Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
@@ -35,8 +36,8 @@ export type FeedPlace = {
 }
 
 export type Feed = {
-  /** The place counts until it is left. Undefined: the pod has reached its limit of followers. */
-  readonly reserve: () => FeedPlace | undefined
+  /** The place counts until it is left. Throws if the pod has reached its limit of followers. */
+  readonly reserve: () => FeedPlace
   /** Call it after the commit only. */
   readonly grown: (sessions: Iterable<SessionKey & Moving>) => void
 }
@@ -104,7 +105,8 @@ export function createFeed(deps: Deps): Feed {
       }
     },
     reserve: () => {
-      if (followers >= deps.maxFollowers) return undefined
+      if (followers >= deps.maxFollowers)
+        throw new Retry('unavailable', 'This pod has as many followers as it takes')
       followers += 1
       let joined: Joined | undefined
       return {

@@ -25,10 +25,9 @@ import {
   type TurnFrame,
 } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
-import { Bug, Retry } from '../errors.ts'
-import { createByteBudget, type ByteBudget, type BudgetShare } from '../lib/byte-budget.ts'
-import type { Clock } from '../lib/clock.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { endedEpoch } from '../conversation/step.ts'
+import { Bug } from '../errors.ts'
+import type { ByteBudget, BudgetShare } from '../lib/byte-budget.ts'
 import { phaseOf, type Beyond, type Feed, type FeedPlace, type Progress } from './feed.ts'
 import type { Live, Watch } from './live.ts'
 import type { Spot } from './open-message.ts'
@@ -70,7 +69,7 @@ type Deps = Replay &
   Pick<Feed, 'reserve'> &
   Pick<Live, 'watch'> &
   Pick<TurnView, 'readEnded'> &
-  Pick<Config, 'cell' | 'followBytes' | 'stallMs'> & { readonly metrics: Metrics; readonly clock: Clock }
+  Pick<Config, 'cell' | 'followBytes'> & { readonly budget: ByteBudget }
 
 // A page is sent as one frame. After each frame the reader has a new position to resume from.
 const PAGE = { limit: 100, leastBytes: 4 * 1024, mostBytes: 256 * 1024 }
@@ -79,14 +78,9 @@ const READS = 128 // followers that read at once: thousands of reads would miss 
 const MOST_ENDED = 20
 
 export function createFollow(deps: Deps): Follow {
-  const { clock, metrics, followBytes: most } = deps
-  const holdMs = deps.stallMs / 4
-  const budget = createByteBudget({ clock, most, holdMs, onCut: () => metrics.count('followersCut', {}) })
-  metrics.gauge('followBytes', () => [[{}, budget.bytes()]])
   return {
     follow: async (key, from) => {
       const place = deps.reserve()
-      if (!place) throw new Retry('unavailable', 'This pod has as many followers as it takes')
       let found: LogPage | undefined
       try {
         found = await deps.read(key, { after: from.seq, limit: 0 })
@@ -94,14 +88,13 @@ export function createFollow(deps: Deps): Follow {
         if (!found) place.leave()
       }
       if (!found) return undefined
-      const ended = from.ended ?? endedOf(found)
-      return (listener) => tell({ ...deps, ...listener, place, budget, key }, { ...from, ended })
+      const ended = from.ended ?? endedEpoch(found)
+      return (listener) => tell({ ...deps, ...listener, place, key }, { ...from, ended })
     },
   }
 }
 
-type Start = Deps &
-  FollowListener & { readonly place: FeedPlace; readonly budget: ByteBudget; readonly key: SessionKey }
+type Start = Deps & FollowListener & { readonly place: FeedPlace; readonly key: SessionKey }
 
 async function* tell(start: Start, { seq, ended, open }: Cursor): ReturnType<Following> {
   const { place, key, signal } = start
@@ -209,7 +202,7 @@ async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): Asyn
 
 /** The messages that these turns wrote were sent before. */
 async function* tellEnds(reader: Reader, page: Standpoint): AsyncGenerator<ToldFrame> {
-  const to = endedOf(page)
+  const to = endedEpoch(page)
   const { ended: after = to } = reader
   if (after !== to) close(reader)
   const turns =
@@ -312,11 +305,6 @@ async function standingTold(watched: Watched): Promise<Turn | 'ended' | undefine
   if (shown === watched.shown) return undefined
   watched.shown = shown
   return turn
-}
-
-/** The epoch of the last turn that has ended. */
-function endedOf({ turn, epoch }: Standpoint): number {
-  return turn === null ? epoch : epoch - 1
 }
 
 function standingOf({ head, ...conversation }: Standpoint): Progress {

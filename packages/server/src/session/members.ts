@@ -1,5 +1,5 @@
 // The members of a session. Adding and removing may be repeated. Both lock the session's row first, so that two pods cannot
-// exceed the limit together.
+// exceed the limit together, and no message is appended meanwhile. A user that is added has read nothing yet.
 import { SESSION_LIMITS } from '@fleetline/protocol'
 import type { Clock } from '../lib/clock.ts'
 import { createLoader } from '../lib/loader.ts'
@@ -23,6 +23,8 @@ type Deps = {
   readonly clock: Clock
   readonly random: Random
   readonly deadlineMs: number
+  /** Called after a commit that added the user to a session, or removed it. */
+  readonly onMembers: (tenant: number, user: string) => void
 }
 
 const LIST = `
@@ -58,7 +60,9 @@ export function createMembers(deps: Deps): Members {
       const found = await query(LOCK, [tenant, session])
       return found.length === 0 ? 'not-found' : work(query, [tenant, session, user])
     })
-    return valueOf(outcome, 'Whether the members were changed is not known')
+    const changed = valueOf(outcome, 'Whether the members were changed is not known')
+    if (changed === 'done') deps.onMembers(tenant, user)
+    return changed
   }
   const isMember = createLoader<MemberKey, boolean>({
     most: MOST_ASKED,

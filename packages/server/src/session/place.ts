@@ -27,10 +27,18 @@
 //   the expiry of a turn, past its time limit, that                 becomes
 //   is live and that no pod has                                     ended as failed; then the next step
 //   any other                                                       fenced: the pod that has it ends it
+//
+//   a member has read up to a seq, and                              becomes
+//   the session is not found, or the user is no member              not-found
+//   it was known to have read that far                              read: nothing changes
+//   anything else                                                   read: its cursor moves, at most to the head. At the head, the
+//                                                                   ends of all turns until now count as seen
+//   it has sent a message itself                                    the same, up to that message
 // "Stored", "head" and "live" include the earlier items of the batch. A rejected item changes nothing for the others (L11).
 // conversation/step.ts decides the next step of a conversation.
 import { parseId, type ItemStatus } from '@fleetline/protocol'
 import {
+  endedEpoch,
   step,
   type Conversation,
   type ConversationEvent,
@@ -87,15 +95,31 @@ export type Stopped =
 /** Ends a turn that no pod runs. */
 export type Expiry = Stop & { readonly error: TurnError }
 
+/** A member has read the session up to this seq. */
+export type MarkRead = SessionKey & { readonly user: string; readonly seq: number }
+export type MarkedRead =
+  | { readonly type: 'read'; readonly read: number; readonly unread: number }
+  | { readonly type: 'not-found' }
+
 export type Item =
   | ({ readonly type: 'message' } & Append)
   | ({ readonly type: 'end' } & TurnEnd)
   | ({ readonly type: 'stop' } & Stop)
   | ({ readonly type: 'expire' } & Expiry)
-export type Result = Appended | TurnEnded | Stopped
+  | ({ readonly type: 'read' } & MarkRead)
+export type Result = Appended | TurnEnded | Stopped | MarkedRead
 
 export type SessionState = SessionKey &
-  Conversation & { readonly head: number; readonly agent: string | null }
+  Conversation & {
+    readonly head: number
+    readonly agent: string | null
+    /** The seq of the last message of the role assistant. */
+    readonly replied: number
+    /** The epoch of the last turn that ended, if it failed. */
+    readonly failedEpoch: number | null
+  }
+/** How far a member has read, and the last epoch whose end it has seen. */
+export type ReadCursor = { readonly read: number; readonly seenEpoch: number }
 export type StoredMessage = { readonly seq: number; readonly digest: string }
 /** A turn: how far it has read, which attempt ended it or was stopped, and how. */
 export type TurnRow = Pick<SessionKey, 'session'> & {
@@ -133,6 +157,9 @@ export type Closed = SessionKey & {
     | { readonly outcome: 'stopped'; readonly pod: number | null }
   )
 
+/** A cursor that moves. A user who is no member has none. */
+export type CursorMove = SessionKey & ReadCursor & { readonly user: string }
+
 export type Placed = {
   /** One for each item, in order. */
   readonly results: readonly Result[]
@@ -141,6 +168,7 @@ export type Placed = {
   readonly written: readonly Written[]
   readonly started: readonly Started[]
   readonly closed: readonly Closed[]
+  readonly cursors: readonly CursorMove[]
 }
 
 export type BatchFindings = {
@@ -154,6 +182,8 @@ export type BatchFindings = {
   readonly open: ReadonlyMap<number, Open>
   /** The indexes of ends whose attempt still has its claim. */
   readonly held: ReadonlySet<number>
+  /** By the index of a read: the cursor of its member. */
+  readonly cursors: ReadonlyMap<number, ReadCursor>
 }
 
 export function nameOf({ tenant, session }: SessionKey): string {
@@ -173,10 +203,13 @@ export function place(items: readonly Item[], found: BatchFindings, newTurn: () 
         return placeStop(batch, item, index)
       case 'expire':
         return placeExpiry(batch, item, index)
+      case 'read':
+        return placeRead(batch, item, index)
     }
   })
   const { written, started, closed } = batch
-  return { results, changed: [...batch.changed.values()], written, started, closed }
+  const [changed, cursors] = [[...batch.changed.values()], [...batch.cursors.values()]]
+  return { results, changed, written, started, closed, cursors }
 }
 
 type PlacingBatch = ReturnType<typeof createBatch>
@@ -187,6 +220,7 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
   const written: Written[] = []
   const started: Started[] = []
   const closed: Closed[] = []
+  const cursors = new Map<string, CursorMove>()
   const nameIn = (key: SessionKey, draft: Pick<MessageDraft, 'key'>) => `${nameOf(key)}/${draft.key}`
   return {
     found,
@@ -194,6 +228,7 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
     written,
     started,
     closed,
+    cursors,
     session: (key: SessionKey) => changed.get(nameOf(key)) ?? found.sessions.get(nameOf(key)),
     storedAs: (key: SessionKey, draft: MessageDraft | undefined, index: number) =>
       found.stored.get(index) ?? (draft && inBatch.get(nameIn(key, draft))),
@@ -203,8 +238,15 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
       const seq = head + 1
       written.push({ tenant, session, seq, ...message })
       inBatch.set(nameIn(state, message.draft), { seq, digest: message.draft.digest })
-      return { ...state, head: seq }
+      return { ...state, head: seq, ...(message.draft.role === 'assistant' && { replied: seq }) }
     },
+    /** Undefined: the user is no member. */
+    cursorOf: ({ user, ...key }: MarkRead, index: number): ReadCursor | undefined => {
+      const stored = found.cursors.get(index)
+      return stored && (cursors.get(`${nameOf(key)}/${user}`) ?? stored)
+    },
+    moveCursor: ({ tenant, session }: SessionKey, user: string, to: ReadCursor) =>
+      void cursors.set(`${nameOf({ tenant, session })}/${user}`, { tenant, session, user, ...to }),
     /** Returns the session after the event. Undefined: the event is fenced and changes nothing. */
     step: (state: SessionState, event: WithoutId<ConversationEvent>): SessionState | undefined => {
       const stepped = step(state, { ...event, newTurn: newTurn() })
@@ -237,6 +279,9 @@ function placeMessage(batch: PlacingBatch, item: Append, index: number): Appende
   const wakes = asks && grown.agent !== null
   const stepped = wakes ? batch.step(grown, { type: 'asked', seq: grown.head })! : grown
   batch.put(stepped)
+  const { kind, id: user } = draft.author
+  if (kind === 'user' && user !== undefined)
+    batch.moveCursor(item, user, { read: grown.head, seenEpoch: endedEpoch(stepped) })
   return { type: 'stored', seq: grown.head, deduped: false, ...liveFor(grown.head, stepped) }
 }
 
@@ -252,8 +297,9 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
   if (!stepped) return { type: 'fenced' }
   const failed = end.outcome === 'failed' ? ({ status: 'failed' } as const) : {}
+  const ended = { ...stepped, failedEpoch: end.outcome === 'failed' ? epoch : null }
   const { draft } = end
-  batch.put(draft ? batch.write(stepped, { draft, turn, answers: readTo, ...failed }) : stepped)
+  batch.put(draft ? batch.write(ended, { draft, turn, answers: readTo, ...failed }) : ended)
   const { tenant, session, attempt, pod } = end
   const closed = { tenant, session, turn, attempt, pod, readTo }
   batch.closed.push(
@@ -280,7 +326,8 @@ function placeStop(batch: PlacingBatch, stop: Stop, index: number): Stopped {
   if (!open || !stepped) return { type: 'stale' }
   const { attempt, pod, said: draft } = open
   const answers = row.readTo ?? state.head
-  const stopped = draft ? batch.write(stepped, { draft, turn, answers, status: 'stopped' }) : stepped
+  const ended = { ...stepped, failedEpoch: null }
+  const stopped = draft ? batch.write(ended, { draft, turn, answers, status: 'stopped' }) : ended
   batch.put(stopped)
   batch.closed.push({ tenant, session, turn, attempt, pod, readTo: state.head, outcome: 'stopped' })
   return { type: 'stopped', seq: draft ? stopped.head : null, isRepeat: false }
@@ -298,9 +345,21 @@ function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEn
   const readTo = row.readTo ?? state.head
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
   if (!stepped) return { type: 'fenced' }
-  batch.put(stepped)
+  batch.put({ ...stepped, failedEpoch: epoch })
   batch.closed.push({ tenant, session, turn, attempt: 0, pod: null, readTo, outcome: 'failed', error })
   return { type: 'ended' }
+}
+
+function placeRead(batch: PlacingBatch, item: MarkRead, index: number): MarkedRead {
+  const state = batch.session(item)
+  const before = batch.cursorOf(item, index)
+  if (!state || !before) return { type: 'not-found' }
+  const { head } = state
+  const read = Math.max(before.read, Math.min(item.seq, head))
+  const seenEpoch = read === head ? Math.max(before.seenEpoch, endedEpoch(state)) : before.seenEpoch
+  if (read > before.read || seenEpoch > before.seenEpoch)
+    batch.moveCursor(item, item.user, { read, seenEpoch })
+  return { type: 'read', read, unread: Math.max(0, head - read) }
 }
 
 function liveFor(seq: number, { turn, epoch, asked, answered }: Conversation): { readonly live?: LiveTurn } {

@@ -1,6 +1,7 @@
 // Sessions as the rest of the pod uses them: directory, members, writing to the log, reading and following it, and live
 // replies.
 import type { Config } from '../config.ts'
+import { createByteBudget, type ByteBudget } from '../lib/byte-budget.ts'
 import type { Clock } from '../lib/clock.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
 import type { Random } from '../lib/random.ts'
@@ -11,22 +12,26 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { createAppender, type Appender } from './append.ts'
 import { deleteChunks } from './chunks.ts'
 import { createDirectory, type SessionDirectory } from './directory.ts'
-import { createFeed } from './feed.ts'
+import { createFeed, type Feed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
 import { createLive, stopTopic, type Live } from './live.ts'
 import { createMembers, type Members } from './members.ts'
-import type { Closed } from './place.ts'
+import type { Closed, CursorMove, SessionKey, SessionState } from './place.ts'
 import { createReplay, type Replay } from './replay.ts'
 import { createTurnView, type TurnView } from './turn-view.ts'
 
 export type Sessions = Service &
   SessionDirectory &
   Members &
-  Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn'> &
+  Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn' | 'markRead'> &
   Replay &
   Follow &
   TurnView &
-  Pick<Live, 'openStream'>
+  Pick<Live, 'openStream'> &
+  Pick<Feed, 'reserve'> & {
+    /** What all followers of this pod hold in memory. */
+    readonly budget: ByteBudget
+  }
 
 type Deps = Pick<
   Config,
@@ -46,9 +51,19 @@ type Deps = Pick<
   readonly random: Random
   /** Called after a commit that started turns. */
   readonly onTurns: () => void
+  /** Called after a commit that moved cursors of members. */
+  readonly onRead: (cursors: readonly CursorMove[]) => void
+  /** Called after a commit that changed sessions. */
+  readonly onMoved: (sessions: Iterable<SessionKey>) => void
+  /** Called after a commit that added a user to a session, or removed it. */
+  readonly onMembers: (tenant: number, user: string) => void
 }
 
 export function createSessions(deps: Deps): Sessions {
+  const { clock, metrics, followBytes: most, stallMs } = deps
+  const onCut = () => metrics.count('followersCut', {})
+  const budget = createByteBudget({ clock, most, holdMs: stallMs / 4, onCut })
+  metrics.gauge('followBytes', () => [[{}, budget.bytes()]])
   const feed = createFeed(deps)
   const replay = createReplay(deps)
   const deadlineMs = deps.transactionDeadlineMs
@@ -56,10 +71,14 @@ export function createSessions(deps: Deps): Sessions {
     for (const { outcome, turn } of turns) if (outcome === 'stopped') deps.hints.send(stopTopic(turn))
     void deps.database.transaction((query) => deleteChunks(query, turns)) // if this fails, the leader deletes them
   }
-  const appender = createAppender({ ...deps, deadlineMs, onGrown: feed.grown, onEnded })
+  const onGrown = (sessions: readonly SessionState[]) => {
+    feed.grown(sessions)
+    deps.onMoved(sessions)
+  }
+  const appender = createAppender({ ...deps, deadlineMs, onGrown, onEnded })
   const turnView = createTurnView(deps)
   const live = createLive({ ...deps, ...turnView })
-  const { append, endTurn, stopTurn, expireTurn } = appender
+  const { append, endTurn, stopTurn, expireTurn, markRead } = appender
   const { openStream } = live
   return {
     ...compose('sessions', [appender, live]),
@@ -69,9 +88,12 @@ export function createSessions(deps: Deps): Sessions {
     endTurn,
     stopTurn,
     expireTurn,
+    markRead,
     ...replay,
-    ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView }),
+    ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView, budget }),
     ...turnView,
     openStream,
+    reserve: feed.reserve,
+    budget,
   }
 }

@@ -306,6 +306,18 @@ export const METRICS = {
     help: 'Followers that were disconnected because they read too slowly while others waited for memory.',
     labels: [],
   },
+  inboxFollowers: {
+    kind: 'gauge',
+    name: 'fleetline_inbox_followers',
+    help: 'Followers of inboxes on this pod.',
+    labels: [],
+  },
+  inboxSessions: {
+    kind: 'gauge',
+    name: 'fleetline_inbox_sessions',
+    help: 'Sessions that this pod watches for the followers of inboxes: at most the newest 1,000 of each user.',
+    labels: [],
+  },
   openBytes: {
     kind: 'gauge',
     name: 'fleetline_open_bytes',

@@ -127,12 +127,12 @@ async function podWithAll(t: TestContext) {
     agents: [agent('bot', () => saying('hello'))],
     lines,
   })
-  const { session } = await makeSession(gateway, { agent: 'bot' })
+  const { session } = await makeSession(gateway, { agent: 'bot', members: ['ada'] })
   const { body: sent } = await call('POST', `${gateway}/v1/sessions/${session}/messages`, { text: 'hello' })
   const { body: made } = await call('POST', `${gateway}/v1/tasks`, { machine: 'waits' })
   const known: Known = {
     session,
-    user: 'ada',
+    user: 'ben',
     agent: 'own',
     turn: String(sent['turn']),
     task: String(made['id']),

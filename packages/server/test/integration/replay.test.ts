@@ -84,7 +84,9 @@ async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) =>
   const config = loadConfig({ environment: {}, flags: { transactionDeadlineMs: '120000' } })
   const database = await openDatabase(t, url)
   const parts = { database, hints: change(hints), metrics, clock, random, log: silentLog() }
-  return createSessions({ ...config, ...parts, onTurns: () => undefined })
+  const ignored = () => undefined
+  const unheard = { onTurns: ignored, onMoved: ignored, onRead: ignored, onMembers: ignored }
+  return createSessions({ ...config, ...parts, ...unheard })
 }
 
 /** Follows until the test ends. */

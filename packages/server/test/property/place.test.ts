@@ -1,6 +1,7 @@
 // These mistakes make the tests fail (all six were tried): a repeat inside the batch takes a seq of its own; ifHead is compared
 // with the head before the batch; a refused item moves the head; an end or a stop is compared with the conversation before the
-// batch; a stop that is repeated inside a batch counts as another one.
+// batch; a stop that is repeated inside a batch counts as another one. So do these two (tried): a cursor goes back; a cursor passes
+// the head.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
@@ -11,6 +12,7 @@ import {
   type BatchFindings,
   type Item,
   type Placed,
+  type ReadCursor,
   type SessionState,
   type StoredMessage,
 } from '../../src/session/place.ts'
@@ -21,12 +23,13 @@ const sends = fc.record({
   id: fc.constantFrom('a', 'b', 'c', 'd', 'e'),
   text: fc.constantFrom('one', 'two'),
   ifHead: fc.option(fc.nat(6), { nil: undefined }),
+  by: fc.constantFrom('ann', 'bob', undefined),
 })
-type Send = { session: string; id: string; text: string; ifHead: number | undefined }
+type Send = { session: string; id: string; text: string; ifHead: number | undefined; by?: string | undefined }
 const batches = fc.array(fc.array(sends, { minLength: 1, maxLength: 8 }), { maxLength: 8 })
 
-function messageOf({ session, id, text, ifHead }: Send): Item {
-  const item = { type: 'message' as const, tenant: 1, session, asks: true, draft: textDraft(id, text) }
+function messageOf({ session, id, text, ifHead, by }: Send): Item {
+  const item = { type: 'message' as const, tenant: 1, session, asks: true, draft: textDraft(id, text, by) }
   return ifHead === undefined ? item : { ...item, ifHead }
 }
 
@@ -50,10 +53,12 @@ function createLogs(agent: string | null) {
   const sessions = new Map<string, SessionState>()
   const stored = new Map<string, StoredMessage>()
   const turns = new Map<string, Turn>()
+  const cursors = new Map<string, ReadCursor>() // bob is a member of no session
   let started = 0
   for (const session of ['s1', 's2']) {
-    const idle = { turn: null, epoch: 0, asked: 0, answered: 0 }
+    const idle = { turn: null, epoch: 0, asked: 0, answered: 0, replied: 0, failedEpoch: null }
     sessions.set(nameOf({ tenant: 1, session }), { tenant: 1, session, head: 0, agent, ...idle })
+    cursors.set(`${session}/ann`, { read: 0, seenEpoch: 0 })
   }
   const findIn = <Value>(items: readonly Item[], find: (item: Item) => Value | undefined) =>
     new Map(
@@ -65,11 +70,11 @@ function createLogs(agent: string | null) {
   const foundFor = (items: readonly Item[]): BatchFindings => ({
     sessions,
     stored: findIn(items, (item) =>
-      item.type === 'end' || item.type === 'expire'
+      item.type === 'end' || item.type === 'expire' || item.type === 'read'
         ? undefined
         : stored.get(`${item.session}/${item.type === 'stop' ? `said-${item.turn}` : item.draft.id}`),
     ),
-    turns: findIn(items, (item) => (item.type === 'message' ? undefined : turns.get(item.turn))),
+    turns: findIn(items, (item) => ('turn' in item ? turns.get(item.turn) : undefined)),
     open: findIn(items, (item) => {
       if (item.type !== 'stop' && item.type !== 'expire') return undefined
       const isLive = sessions.get(nameOf(item))?.turn === item.turn
@@ -77,9 +82,13 @@ function createLogs(agent: string | null) {
       return isLive ? { attempt: 1, pod, said: saidBy(item.turn) } : undefined
     }),
     held: new Set(findIn(items, (item) => (item.type === 'end' && item.pod === 1 ? true : undefined)).keys()),
+    cursors: findIn(items, (item) =>
+      item.type === 'read' ? cursors.get(`${item.session}/${item.user}`) : undefined,
+    ),
   })
   return {
     sessions,
+    cursors,
     /** The end of a turn that started in an earlier batch, or an end with a wrong epoch or session. */
     endOf: ({ nth, misses, ...wish }: EndWish): Item[] => {
       const turn = [...turns.values()].toReversed()[nth] // the turns that started last are most likely live
@@ -114,18 +123,22 @@ function createLogs(agent: string | null) {
         turns.set(id, { id, session, epoch, agent: 'demo', readTo: null, endedBy: null, outcome: null })
       for (const { turn, attempt, outcome } of placed.closed)
         Object.assign(turns.get(turn)!, { endedBy: attempt, outcome })
+      for (const { session, user, read, seenEpoch } of placed.cursors)
+        if (cursors.has(`${session}/${user}`)) cursors.set(`${session}/${user}`, { read, seenEpoch })
       return placed
     },
   }
 }
 
+type Said = Pick<Send, 'id' | 'text' | 'by'>
+
 /** The same rules, one message at a time, over whole logs. */
-function model(logs: Map<string, { id: string; text: string }[]>, send: Send): Appended {
+function model(logs: Map<string, Said[]>, send: Send): Appended {
   const log = logs.get(send.session)
   if (!log) return { type: 'not-found' }
   const at = log.findIndex(({ id }) => id === send.id)
   if (at >= 0)
-    return log[at]!.text === send.text
+    return log[at]!.text === send.text && log[at]!.by === send.by
       ? { type: 'stored', seq: at + 1, deduped: true }
       : { type: 'conflict', seq: at + 1 }
   if (send.ifHead !== undefined && send.ifHead !== log.length) return { type: 'stale', head: log.length }
@@ -135,7 +148,7 @@ function model(logs: Map<string, { id: string; text: string }[]>, send: Send): A
 test('L2 L4 L11: a batch places its messages as if each had come alone', () => {
   fc.assert(
     fc.property(batches, (plan) => {
-      const logs = new Map<string, { id: string; text: string }[]>([
+      const logs = new Map<string, Said[]>([
         ['s1', []],
         ['s2', []],
       ])
@@ -163,8 +176,16 @@ const ends = fc.record({
 })
 type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
-test('E1 E8 L11: a batch places messages, ends of turns, stops and expiries as if each had come alone', () => {
-  const wishes = fc.oneof(sends, ends)
+const reads = fc.record({
+  type: fc.constant('read' as const),
+  tenant: fc.constant(1),
+  session: fc.constantFrom('s1', 's2', 'nowhere'),
+  user: fc.constantFrom('ann', 'ann', 'bob'),
+  seq: fc.nat(9),
+})
+
+test('E1 E8 I2 L11: a batch places messages, ends of turns, stops, expiries and reads as if each had come alone', () => {
+  const wishes = fc.oneof(sends, ends, reads)
   const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
   const ended = { done: 0, failed: 0, stopped: 0, expired: 0 }
   fc.assert(
@@ -173,7 +194,11 @@ test('E1 E8 L11: a batch places messages, ends of turns, stops and expiries as i
       (plan) => {
         const [together, alone] = [createLogs('demo'), createLogs('demo')]
         for (const wished of plan) {
-          const batch = wished.flatMap((wish) => ('nth' in wish ? together.endOf(wish) : [messageOf(wish)]))
+          const batch = wished.flatMap((wish): Item[] => {
+            if ('type' in wish) return [wish]
+            return 'nth' in wish ? together.endOf(wish) : [messageOf(wish)]
+          })
+          const before = new Map(together.cursors)
           const placed = together.take(batch)
           const single = batch.map((item) => alone.take([item]))
           const all = <Key extends 'results' | 'written' | 'started' | 'closed'>(key: Key) =>
@@ -182,6 +207,13 @@ test('E1 E8 L11: a batch places messages, ends of turns, stops and expiries as i
             assert.deepEqual(placed[key], all(key), key)
           const last = new Map(single.flatMap(({ changed }) => byId(changed)))
           assert.deepEqual(new Map(byId(placed.changed)), last)
+          assert.deepEqual(together.cursors, alone.cursors)
+          for (const [name, { read, seenEpoch }] of together.cursors) {
+            const { head } = together.sessions.get(`1/${name.split('/')[0]!}`)!
+            assert.ok(
+              read <= head && read >= before.get(name)!.read && seenEpoch >= before.get(name)!.seenEpoch,
+            )
+          }
           for (const { outcome, attempt } of placed.closed) ended[attempt === 0 ? 'expired' : outcome] += 1
           together.gather()
           alone.gather()

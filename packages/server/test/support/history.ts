@@ -35,9 +35,10 @@ export function createHistory() {
   }
 }
 
-export function textDraft(id: string, text = id) {
+export function textDraft(id: string, text = id, by?: string) {
   const parts = [{ type: 'text', text }]
-  return draftOf({ id, role: 'user', parts, author: { kind: 'user' } })
+  const author = { kind: 'user', ...(by !== undefined && { id: by }) } as const
+  return draftOf({ id, role: 'user', parts, author })
 }
 
 /** Returns one sentence for each broken invariant of the log. */

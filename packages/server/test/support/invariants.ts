@@ -1,7 +1,7 @@
 // Compares the codes in sources and documents with docs/invariants.md. It is a function over texts, so that a test can show that
 // mutants break the rules.
 
-const CODE = /\b[DELPQRST]\d{1,2}\b/g
+const CODE = /\b[DEILPQRST]\d{1,2}\b/g
 const ROW = /^\| ([A-Z]\d+) \| (.+) \| (.*) \|$/gm
 const TITLE = /^\s*test\(\s*(['`])(.*?)\1/gm
 

@@ -21,6 +21,7 @@ const BODIES: Readonly<Record<string, object>> = {
     turn: formatId('turn', 0, '01980000-0000-7000-8000-000000000000'),
     epoch: 1,
   },
+  'POST /v1/sessions/:session/read': { seq: 1, user: 'ada' },
   'POST /v1/agents': AGENT,
   'POST /v1/tasks': { machine: 'work' },
   'PATCH /v1/tenant': { defaultAgent: null },
@@ -29,6 +30,12 @@ const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/tenants': { name: 'own' },
   'POST /v1/issuers': { name: 'own', tenant: 'dev', issuer: 'https://login.test/', audience: 'chat' },
   'POST /v1/keys': { name: 'own' },
+}
+
+/** A valid query for each route that needs one. */
+const QUERIES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'GET /v1/inbox': { user: 'ada' },
+  'GET /v1/inbox/events': { user: 'ada' },
 }
 
 /** Ids for the parameters of a path. */
@@ -72,18 +79,29 @@ export function plainRequest(
     (_, name: string) => known[name] ?? assert.fail(`${path}: add a value for ${name} to known`),
   )
   const headers = { ...(sent && { 'content-type': 'application/json' }) }
-  return { path: filled, init: { method, headers, ...(sent && { body: JSON.stringify(sent) }) } }
+  return {
+    path: `${filled}${queryText(QUERIES[nameOf(route)])}`,
+    init: { method, headers, ...(sent && { body: JSON.stringify(sent) }) },
+  }
 }
 
 /** The same request with this field set. `value` is JSON in a body and percent-encoded in an address. */
 export function requestWith(route: Route, field: string, value: string, known: Known) {
   const [part, ...names] = field.split('.') as [string, string, ...string[]]
   const { path, init } = plainRequest(route, part === 'params' ? { ...known, [names[0]]: value } : known)
-  if (part === 'query') return { path: `${path}?${names[0]}=${value}`, init }
+  if (part === 'query') {
+    const query = { ...QUERIES[nameOf(route)], [names[0]]: value }
+    return { path: `${path.split('?')[0]!}${queryText(query)}`, init }
+  }
   if (part === 'headers') return { path, init: { ...init, headers: { ...init.headers, [names[0]]: value } } }
   if (part !== 'body') return { path, init }
   const sent = field === 'body.text' ? {} : BODIES[nameOf(route)]! // a body has either `text` or `message`
   return { path, init: { ...init, body: jsonWith(sent, names, value) } }
+}
+
+function queryText(query: Readonly<Record<string, string>> = {}): string {
+  const fields = Object.entries(query).map(([name, value]) => `${name}=${value}`)
+  return fields.length === 0 ? '' : `?${fields.join('&')}`
 }
 
 /** Inserts the JSON as text: JSON.stringify cannot produce `1e400` or the key `__proto__`. */

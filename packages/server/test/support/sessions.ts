@@ -60,5 +60,6 @@ export function appenderOn(database: Transactions, { deadlineMs = 120_000 } = {}
     onGrown: () => undefined,
     onTurns: () => undefined,
     onEnded: () => undefined,
+    onRead: () => undefined,
   })
 }

@@ -13,6 +13,7 @@ import type { Random } from '../../lib/random.ts'
 import { createApi } from '../api.ts'
 import { eventOf, type OnEvent } from './events.ts'
 import { shortPath, type Folder } from './folder.ts'
+import { DEV_USER } from './person.ts'
 
 type Talk = Service & {
   /** Whether making the sessions has succeeded or failed. */
@@ -39,8 +40,6 @@ export const DEMO: Answerer = {
   title: 'Demo',
   describe: () => ['demo, built in', 'knows long, slow, fail and think; says anything else again'],
 }
-/** Has a token, and is a member of the sessions that are made here. */
-export const DEV_USER = 'ada'
 const SECRET_FILE = 'agent-secret'
 const [TRIES, AGAIN_MS] = [5, 200] // all of these requests can be repeated
 

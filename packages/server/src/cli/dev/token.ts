@@ -5,7 +5,8 @@ import type { Clock } from '../../lib/clock.ts'
 import type { Service } from '../../lib/lifecycle.ts'
 import type { Output } from '../output.ts'
 import { eventOf, type OnEvent } from './events.ts'
-import { askerOf, DEV_USER } from './talk.ts'
+import { DEV_USER } from './person.ts'
+import { askerOf } from './talk.ts'
 
 type Deps = {
   readonly origin: () => string

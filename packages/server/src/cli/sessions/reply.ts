@@ -23,7 +23,7 @@ import {
   type Turn,
 } from '@fleetline/protocol'
 import { Rejected } from '../../errors.ts'
-import { phraseOf } from './frames.ts'
+import { phraseOf } from '../frames.ts'
 
 export type ReplyEnd =
   | { readonly type: 'answered'; readonly item: Item }

@@ -13,7 +13,7 @@ import { apiOf, type Api } from '../api.ts'
 import type { CommandCall } from '../command.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
-import { followFrames } from './frames.ts'
+import { followFrames } from '../frames.ts'
 import { LEFT, onInterrupt } from './interrupt.ts'
 import { createReply, type ReplyPrinter, type ReplyEnd } from './reply.ts'
 

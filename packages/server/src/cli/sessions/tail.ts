@@ -4,10 +4,10 @@ import { systemClock } from '../../lib/clock.ts'
 import { systemRandom } from '../../lib/random.ts'
 import { apiOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
+import { followFrames, phraseOf } from '../frames.ts'
 import { seqOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
 import { stopSignal } from '../stop-signal.ts'
-import { followFrames, phraseOf } from './frames.ts'
 
 export async function tail({ flags, args, options, output }: CommandCall): Promise<number> {
   const [clock, random] = [systemClock(), systemRandom()]

@@ -1,8 +1,10 @@
 // fleetline sessions create, ls, get, stop: one or two requests each.
+import { readAckSchema } from '../../gateway/inbox-schemas.ts'
 import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
 import { stopAckSchema } from '../../gateway/turn-schemas.ts'
 import { apiOf, queryOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
+import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 
 export async function create({ flags, options, output }: CommandCall): Promise<number> {
@@ -21,6 +23,16 @@ export async function list({ flags, options, output }: CommandCall): Promise<num
 
 export async function get({ flags, args, output }: CommandCall): Promise<number> {
   output.one(await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: sessionSchema }))
+  return EXIT.done
+}
+
+/** Without a seq, all that is stored now counts as read. */
+export async function read({ flags, args, options, output }: CommandCall): Promise<number> {
+  const api = apiOf(flags)
+  const head = async () => (await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })).head
+  const seq = options['seq'] === undefined ? await head() : seqOf('--seq', options['seq'])
+  const body = { seq, user: options['user'] }
+  output.one(await api.ask({ method: 'POST', path: `${pathOf(args)}/read`, body, answer: readAckSchema }))
   return EXIT.done
 }
 

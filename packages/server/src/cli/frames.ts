@@ -1,14 +1,16 @@
-// Follows the frames of a session. If the stream ends or is lost, it is opened again after the last event that was yielded,
-// through whichever pod answers. Every item is yielded once, in order, without a gap. A rejected request is not retried. Neither
-// is a fleet that has never answered, because its address is probably wrong.
-import type { EndedFrame, Frame, Turn } from '@fleetline/protocol'
+// Follows the frames of a session or of an inbox. If the stream ends or is lost, it is opened again after the last event that was
+// yielded, through whichever pod answers. Every item of a session is yielded once, in order, without a gap; an inbox begins again. A
+// rejected request is not retried. Neither is a fleet that has never answered, because its address is probably wrong.
+import type { EndedFrame, Frame, InboxFrame, Turn } from '@fleetline/protocol'
 import type { EventSourceMessage } from 'eventsource-parser'
-import { Abort, Rejected } from '../../errors.ts'
-import { frameSchema } from '../../gateway/session-schemas.ts'
-import { backoffMs } from '../../lib/backoff.ts'
-import type { Clock } from '../../lib/clock.ts'
-import type { Random } from '../../lib/random.ts'
-import type { Api } from '../api.ts'
+import type { z } from 'zod'
+import { Abort, Rejected } from '../errors.ts'
+import { inboxFrameSchema } from '../gateway/inbox-schemas.ts'
+import { frameSchema } from '../gateway/session-schemas.ts'
+import { backoffMs } from '../lib/backoff.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+import type { Api } from './api.ts'
 
 type Deps = Pick<Api, 'openEvents'> & {
   readonly clock: Clock
@@ -25,11 +27,20 @@ type From = {
 const BACKOFF = { baseMs: 250, capMs: 10_000 }
 
 /** Ends when the signal is aborted. */
-export async function* followFrames(
+export function followFrames(deps: Deps, from: From, signal: AbortSignal): AsyncGenerator<Frame> {
+  return follow<Frame>(deps, { ...from, schema: frameSchema }, signal)
+}
+
+/** Ends when the signal is aborted. */
+export function followInbox(deps: Deps, from: From, signal: AbortSignal): AsyncGenerator<InboxFrame> {
+  return follow<InboxFrame>(deps, { ...from, schema: inboxFrameSchema }, signal)
+}
+
+async function* follow<One extends { readonly type: string }>(
   { openEvents, clock, random, onLost }: Deps,
-  { path, isKnown }: From,
+  { path, isKnown, schema }: From & { readonly schema: z.ZodType },
   signal: AbortSignal,
-): AsyncGenerator<Frame> {
+): AsyncGenerator<One> {
   let [lastId, hasAnswered]: [string | undefined, boolean] = [undefined, isKnown]
   for (let failures = 0; ; failures += 1) {
     try {
@@ -37,8 +48,8 @@ export async function* followFrames(
       hasAnswered = true
       failures = 0
       for await (const event of events) {
-        const frame = frameOf(event)
-        if (frame.type === 'ended') throw new Rejected(frame.code, frame.text)
+        const frame = parsed(event, schema) as One | EndedFrame
+        if (isEnd(frame)) throw new Rejected(frame.code, frame.text)
         yield frame
         lastId = event.id ?? lastId
       }
@@ -52,9 +63,13 @@ export async function* followFrames(
   }
 }
 
-function frameOf({ data }: EventSourceMessage): Frame | EndedFrame {
+function isEnd(frame: { readonly type: string }): frame is EndedFrame {
+  return frame.type === 'ended'
+}
+
+function parsed({ data }: EventSourceMessage, schema: z.ZodType): unknown {
   try {
-    return frameSchema.parse(JSON.parse(data)) as Frame | EndedFrame
+    return schema.parse(JSON.parse(data))
   } catch (cause) {
     throw new Abort('internal', 'An event came that this release of Fleetline does not know', { cause })
   }

@@ -1,0 +1,17 @@
+// fleetline inbox. Its code is loaded on demand, because other commands start in half the time without it.
+import { INBOX_SHOWS, PAGE_LIMITS } from '@fleetline/protocol'
+import type { Command } from './command.ts'
+
+export const INBOX: Command = {
+  name: 'inbox',
+  summary: 'List the sessions of a user, with unread messages and what needs attention; or follow them.',
+  settings: ['apiUrl', 'apiKey'],
+  options: [
+    ['--user <user>', 'whose inbox; needed with an API key, a token names its user'],
+    ['--show <part>', `${INBOX_SHOWS.join(', ')} (default all: all that are not archived)`],
+    ['--limit <number>', `the number of sessions, from 1 to ${PAGE_LIMITS.items} (default 50)`],
+    ['--cursor <next>', 'the next page: what the last line of the page before says'],
+    ['--follow', 'print the sessions, then each one again when it changes; Ctrl-C ends it'],
+  ],
+  run: async (call) => (await import('./inbox/list.ts')).inbox(call),
+}

@@ -1,0 +1,126 @@
+// Follows the inbox of a user: first its newest sessions, then whole items as they change. Several changes of a session within a slot
+// of 100 ms make one item, and a slow reader gets the newest state instead of each one. A follower holds one frame at a time, and
+// remembers one number per session: the `rev` that it was sent. Guarantees:
+//   I1  a follower that stays ends with every session as it is
+//   I2  an item is sent only if its `rev` is higher than that of the item sent before
+//   I3  of a session that the user has left it gets the id and a `rev`, and nothing more
+import { formatId, type InboxFrame, type InboxItem } from '@fleetline/protocol'
+import type { BudgetShare, ByteBudget } from '../lib/byte-budget.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { FollowListener } from '../session/follow.ts'
+import { itemOf, type ShownSession } from './item.ts'
+import type { InboxPages, InboxRange } from './pages.ts'
+import { isThere, type InboxReading, type InboxUser } from './reading.ts'
+import type { InboxMarks, InboxWatch } from './watch.ts'
+
+/** Ends when the signal is aborted, or when what was sent is void. A generator that is never started must still be ended. */
+export type InboxFollowing = (listener: FollowListener) => AsyncGenerator<InboxFrame, void, undefined>
+
+export type InboxFollow = {
+  /** `show` and `limit` are those of the first frame. Later ones have any session that changes. */
+  readonly follow: (user: InboxUser, range: Omit<InboxRange, 'after'>) => Promise<InboxFollowing>
+}
+
+type Deps = InboxPages &
+  Pick<InboxReading, 'one' | 'newest'> &
+  Pick<InboxWatch, 'enter'> & {
+    /** Takes the place of a follower. Throws if the pod has as many as it takes. */
+    readonly reserve: () => { readonly leave: () => void }
+    readonly budget: ByteBudget
+    readonly clock: Clock
+    readonly cell: number
+  }
+
+const SLOT_MS = 100
+const MOST_ITEMS = 50
+const ITEM_BYTES = 4_000 // in memory, as read, as an item, as text and as bytes being sent
+
+export function createInboxFollow(deps: Deps): InboxFollow {
+  return {
+    follow: async (user, range) => {
+      const place = deps.reserve()
+      try {
+        const marks = await deps.enter(user)
+        const leave = () => {
+          marks.leave()
+          place.leave()
+        }
+        return (listener) => tell({ ...deps, ...listener, user, marks, leave, sent: new Map() }, range)
+      } catch (error) {
+        place.leave()
+        throw error
+      }
+    },
+  }
+}
+
+type Start = Deps &
+  FollowListener & {
+    readonly user: InboxUser
+    readonly marks: InboxMarks
+    readonly leave: () => void
+    /** By session, the highest `rev` that was sent. */
+    readonly sent: Map<string, number>
+  }
+
+async function* tell(start: Start, range: Omit<InboxRange, 'after'>): ReturnType<InboxFollowing> {
+  const { signal, marks, user, budget, newest } = start
+  const share = budget.open(start.cut)
+  try {
+    if (signal.aborted) return
+    await share.take(range.limit * ITEM_BYTES, signal)
+    const { rows, next } = await start.page(user, range, () => newest(user))
+    const items = newsOf(start, rows)
+    share.keep(items.length * ITEM_BYTES)
+    yield { type: 'inbox', revision: 1, reset: true, items, removed: [], next, ...marks.totals() }
+    share.done()
+    for (let revision = 2; !signal.aborted && !marks.isOver();) {
+      const isTold = yield* nextChanges(start, share, revision)
+      if (isTold) revision += 1
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error
+  } finally {
+    share.close()
+    start.leave()
+  }
+}
+
+/** Returns whether there were any. */
+async function* nextChanges(
+  start: Start,
+  share: BudgetShare,
+  revision: number,
+): AsyncGenerator<InboxFrame, boolean> {
+  const { signal, marks, user, one, clock, sent, cell } = start
+  await marks.marked(signal)
+  await clock.sleep(SLOT_MS - (clock.monotonicMs() % SLOT_MS), signal) // followers share the slots, and so their reads
+  await share.take(MOST_ITEMS * ITEM_BYTES, signal)
+  const taken = marks.take(MOST_ITEMS)
+  const looks = await Promise.all(taken.map(({ session }) => one({ ...user, session })))
+  const rows = looks.filter(isThere)
+  const removed = looks.flatMap((look, index) => {
+    const { session, rev } = taken[index]!
+    marks.know(taken[index]!, isThere(look) ? look : undefined)
+    if (isThere(look)) return []
+    const last = Math.max(sent.get(session) ?? 0, rev ?? 0)
+    sent.delete(session)
+    return [{ session: formatId('session', cell, session), rev: look.rev ?? last + 1 }]
+  })
+  const items = newsOf(start, rows)
+  share.keep(taken.length * ITEM_BYTES)
+  const isNews = items.length > 0 || removed.length > 0
+  if (isNews) yield { type: 'inbox', revision, reset: false, items, removed, ...marks.totals() }
+  share.done()
+  return isNews
+}
+
+/** The items that are newer than what was sent. */
+function newsOf({ sent, cell }: Start, rows: readonly ShownSession[]): InboxItem[] {
+  return rows.flatMap((row) => {
+    const item = itemOf(row, cell)
+    if (item.rev <= (sent.get(row.session) ?? -1)) return []
+    sent.set(row.session, item.rev)
+    return [item]
+  })
+}

@@ -1,0 +1,346 @@
+// Knows the newest sessions of each user whose inbox is followed on this pod, and marks those that may have changed. A mark carries
+// nothing: the follower reads the session again, and finds out whether it has changed. Guarantees:
+//   I1  a change is marked at once if this pod made it, by a hint if another pod made it, and by the next reading of the user's
+//       sessions if the hint was lost
+//   I3  a session that its user has left is marked like one that has changed; the follower then finds nothing
+//
+//   what happens                                       what is marked, or read
+//   this pod commits, or a hint names a session        the session, for its users that are followed here
+//   a user reads                                       the session, for this user
+//   a user is added to a session, or removed           the user's newest sessions are read and compared with those known
+//   each poll                                          the same for some users, in turn: about `POLL_ROWS` sessions in all
+//   hints arrive again after a cut                     the same for all users
+//   a session is twice found older than it was known   the followers of its user end, so that they begin again: the log is another
+//                                                      one, after a restore or a failover that lost the end of the log
+// Reads of one user are `AGAIN_MS` apart, and one statement reads several users, so that many changes cost few reads.
+// Limit: hints of sessions beyond a user's newest 1,000 are ignored, until the session has a new message and the user's turn comes.
+import { hash } from 'node:crypto'
+import { INBOX_LIMITS, type InboxTotals } from '@fleetline/protocol'
+import { Retry } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import { nameOf, type CursorMove, type SessionKey } from '../session/place.ts'
+import type { Hints } from '../store/hints.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { revOf, standingOf, totalsOf, type InboxStanding, type MemberSession } from './item.ts'
+import type { InboxReading, InboxUser } from './reading.ts'
+
+/** What one follower waits for. */
+export type InboxMarks = {
+  /** Resolves when a session is marked, the follower has to end, or the signal is aborted. */
+  readonly marked: (signal: AbortSignal) => Promise<void>
+  /** Takes marked sessions, each with the `rev` that it is known to have. */
+  readonly take: (most: number) => readonly Mark[]
+  /** Call it with what was read of a marked session. Undefined: the user is no member. */
+  readonly know: (mark: Mark, row: MemberSession | undefined) => void
+  readonly totals: () => InboxTotals
+  /** What the follower was sent is void. */
+  readonly isOver: () => boolean
+  readonly leave: () => void
+}
+type Mark = { readonly session: string; readonly rev: number | undefined }
+
+export type InboxWatch = {
+  /** Resolves when the user's newest sessions are known. */
+  readonly enter: (user: InboxUser) => Promise<InboxMarks>
+  /** Call it after a commit that changed these sessions. */
+  readonly moved: (sessions: Iterable<SessionKey>) => void
+  /** Call it after a commit that moved these cursors. */
+  readonly cursorsMoved: (cursors: readonly Pick<CursorMove, 'tenant' | 'session' | 'user'>[]) => void
+  /** Call it after a commit that added the user to a session, or removed it. */
+  readonly membersMoved: (tenant: number, user: string) => void
+  readonly close: () => void
+}
+
+type Deps = Pick<InboxReading, 'newest'> & {
+  readonly hints: Pick<Hints, 'listen' | 'listenTo' | 'send'>
+  readonly metrics: Metrics
+  readonly clock: Clock
+}
+
+type Group = {
+  readonly name: string
+  readonly user: InboxUser
+  readonly known: Map<string, InboxStanding>
+  /** Sessions that the last read found older than they were known. */
+  older: ReadonlySet<string>
+  readonly followers: Set<Follower>
+  /** While the newest sessions are read: those that were named meanwhile. */
+  named: Set<string> | undefined
+  reading: Promise<void> | undefined
+  /** The read after the one that is under way. */
+  next: Promise<void> | undefined
+}
+type Follower = { readonly marks: Set<string>; isOver: boolean; wake: () => void }
+
+const POLL_ROWS = 2_000
+const AGAIN_MS = 100
+/** Sessions that a pod knows, of all its followed users. Each takes about 500 bytes, with what its followers remember. */
+const MOST_KNOWN = 500_000
+
+export function createWatch(deps: Deps): InboxWatch {
+  const { hints, metrics } = deps
+  const groups = createGroups()
+  metrics.gauge('inboxFollowers', () => [[{}, groups.followers()]])
+  metrics.gauge('inboxSessions', () => [[{}, groups.knownSessions()]])
+
+  const refresh = (group: Group): Promise<void> => {
+    if (group.next) return group.next
+    if (!group.reading) return (group.reading = readAgain(deps, groups, group))
+    const soon = async () => {
+      await deps.clock.sleep(AGAIN_MS)
+      group.next = undefined
+      await (group.reading = readAgain(deps, groups, group))
+    }
+    return (group.next = group.reading.then(soon, soon))
+  }
+  const refreshQuietly = (group: Group) => void refresh(group).catch(() => undefined) // a poll reads again
+  const polls = createPolls(groups, refresh)
+  const named = (key: SessionKey) => {
+    for (const group of groups.withSession(nameOf(key))) mark(group, key.session)
+    for (const group of groups.reading) if (group.user.tenant === key.tenant) group.named?.add(key.session)
+  }
+  const readBy = (topic: string, session: string) => {
+    for (const group of groups.withTopic(topic))
+      if (group.known.has(session)) mark(group, session)
+      else group.named?.add(session)
+  }
+  const unlisten = [
+    hints.listenTo('s', (topic) => {
+      const [, tenant, session] = topic.split(':')
+      named({ tenant: Number(tenant), session: session! })
+    }),
+    hints.listenTo('r', (topic) => {
+      const [, tenant, session, user] = topic.split(':')
+      readBy(`m:${tenant}:${user}`, uuidOf(session!))
+    }),
+    hints.listenTo('m', (topic) => groups.withTopic(topic).forEach(refreshQuietly)),
+    hints.listen('inbox', (source) => {
+      if (source === 'reconnect') groups.all().forEach(refreshQuietly)
+      if (source === 'poll') void polls.next()
+    }),
+  ]
+  return {
+    enter: async (user) => {
+      const group = groups.get(user)
+      const follower: Follower = { marks: new Set(), isOver: false, wake: () => undefined }
+      group.followers.add(follower)
+      const leave = () => groups.part(group, follower)
+      try {
+        if (!groups.reserve()) throw new Retry('unavailable', 'This pod follows as many inboxes as it takes')
+        await refresh(group).finally(groups.release)
+      } catch (error) {
+        leave()
+        throw error
+      }
+      follower.marks.clear() // the page that is read now shows what was marked until now
+      return marksOf(group, follower, { learn: groups.learn, leave })
+    },
+    moved: (sessions) => {
+      for (const session of sessions) named(session)
+    },
+    cursorsMoved: (cursors) => {
+      for (const { tenant, session, user } of cursors) {
+        readBy(memberTopic(tenant, user), session)
+        hints.send(`r:${tenant}:${session.replaceAll('-', '')}:${digestOf(user)}`)
+      }
+    },
+    membersMoved: (tenant, user) => {
+      const topic = memberTopic(tenant, user)
+      groups.withTopic(topic).forEach(refreshQuietly)
+      hints.send(topic)
+    },
+    close: () => unlisten.forEach((end) => end()),
+  }
+}
+
+type Groups = ReturnType<typeof createGroups>
+
+/** The users that are followed here, by name, by known session, and by the topic of their memberships. */
+function createGroups() {
+  const byName = new Map<string, Group>()
+  const bySession = new Map<string, Set<Group>>()
+  const byTopic = new Map<string, Set<Group>>()
+  const reading = new Set<Group>()
+  let [known, entering] = [0, 0]
+  const learn = (group: Group, session: string, now: InboxStanding | undefined) => {
+    const name = nameOf({ tenant: group.user.tenant, session })
+    const isNew = now !== undefined && !group.known.has(session)
+    if (now) group.known.set(session, now)
+    else if (!group.known.delete(session)) return
+    if (isNew) addTo(bySession, name, group)
+    else if (!now) removeFrom(bySession, name, group)
+    known += isNew ? 1 : now ? 0 : -1
+  }
+  return {
+    reading,
+    learn,
+    knownSessions: () => known,
+    followers: () =>
+      Array.from(byName.values(), ({ followers }) => followers.size).reduce((a, b) => a + b, 0),
+    all: (): Group[] => [...byName.values()],
+    withSession: (name: string): Iterable<Group> => bySession.get(name) ?? [],
+    withTopic: (topic: string): Group[] => [...(byTopic.get(topic) ?? [])],
+    /** Room for the sessions of one more follower's user. */
+    reserve: (): boolean => {
+      if (known + (entering + 1) * INBOX_LIMITS.newest > MOST_KNOWN) return false
+      entering += 1
+      return true
+    },
+    release: () => void (entering -= 1),
+    get: (user: InboxUser): Group => {
+      const name = JSON.stringify([user.tenant, user.user, user.sessions?.toSorted() ?? null])
+      const there = byName.get(name)
+      if (there) return there
+      const group: Group = {
+        name,
+        user,
+        known: new Map(),
+        older: new Set(),
+        followers: new Set(),
+        named: undefined,
+        reading: undefined,
+        next: undefined,
+      }
+      byName.set(name, group)
+      addTo(byTopic, memberTopic(user.tenant, user.user), group)
+      return group
+    },
+    part: (group: Group, follower: Follower) => {
+      if (!group.followers.delete(follower) || group.followers.size > 0) return
+      for (const session of group.known.keys()) learn(group, session, undefined)
+      byName.delete(group.name)
+      removeFrom(byTopic, memberTopic(group.user.tenant, group.user.user), group)
+    },
+  }
+}
+
+function marksOf(
+  group: Group,
+  follower: Follower,
+  { learn, leave }: Pick<Groups, 'learn'> & { readonly leave: () => void },
+): InboxMarks {
+  const { marks } = follower
+  return {
+    leave,
+    isOver: () => follower.isOver,
+    totals: () => totalsOf(group.known.values()),
+    marked: async (signal) => {
+      if (marks.size > 0 || follower.isOver || signal.aborted) return
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const wake = () => resolve()
+      follower.wake = wake
+      signal.addEventListener('abort', wake, { once: true })
+      await promise
+      signal.removeEventListener('abort', wake)
+    },
+    take: (most) => {
+      const taken: Mark[] = []
+      for (const session of marks) {
+        if (taken.length >= most) break
+        marks.delete(session)
+        taken.push({ session, rev: group.known.get(session)?.rev })
+      }
+      return taken
+    },
+    know: ({ session, rev }, row) => {
+      const known = group.known.get(session)
+      const isLate = row ? known && revOf(row) <= known.rev : known?.rev !== rev
+      if (known && !isLate) learn(group, session, row && !row.archived ? standingOf(row) : undefined)
+    },
+  }
+}
+
+/** Reads the newest sessions of a user, and marks those that differ from what was known. */
+async function readAgain(deps: Deps, groups: Groups, group: Group): Promise<void> {
+  const named = (group.named = new Set<string>())
+  groups.reading.add(group)
+  try {
+    const rows = await deps.newest(group.user)
+    if (group.followers.size > 0) compare(groups, group, { rows, named })
+  } finally {
+    groups.reading.delete(group)
+    group.named = group.reading = undefined
+  }
+}
+
+type Found = { readonly rows: readonly MemberSession[]; readonly named: ReadonlySet<string> }
+
+function compare({ learn }: Groups, group: Group, { rows, named }: Found): void {
+  const here = new Map(rows.filter(({ archived }) => !archived).map((row) => [row.session, row]))
+  for (const session of [...group.known.keys()].filter((one) => !here.has(one))) {
+    mark(group, session)
+    learn(group, session, undefined)
+  }
+  const older = new Set<string>()
+  for (const [session, row] of here) {
+    const known = group.known.get(session)
+    if (known && revOf(row) < known.rev) older.add(session)
+    const isNewer = !known || known.rev < revOf(row) || (group.older.has(session) && older.has(session))
+    if (isNewer) learn(group, session, standingOf(row))
+    if (isNewer || named.has(session)) mark(group, session)
+  }
+  if ([...older].some((session) => group.older.has(session))) end(group)
+  group.older = older
+}
+
+function end({ followers }: Group): void {
+  for (const follower of followers) {
+    follower.isOver = true
+    follower.wake()
+  }
+}
+
+function mark({ followers }: Group, session: string): void {
+  for (const { marks, wake } of followers) {
+    marks.add(session)
+    wake()
+  }
+}
+
+/** Each call reads the sessions of the next users, as many as make about `POLL_ROWS` sessions. */
+function createPolls({ all }: Groups, refresh: (group: Group) => Promise<void>) {
+  let [due, isRunning]: [Group[], boolean] = [[], false]
+  const take = (): Group[] => {
+    const taken = new Set<Group>()
+    for (let rows = 0; rows < POLL_ROWS;) {
+      if (due.length === 0) due = all().filter((group) => !taken.has(group))
+      const group = due.pop()
+      if (!group) break
+      if (group.followers.size === 0) continue
+      taken.add(group)
+      rows += group.known.size + 1
+    }
+    return [...taken]
+  }
+  return {
+    next: async () => {
+      if (isRunning) return
+      isRunning = true
+      await Promise.allSettled(take().map(refresh)) // what fails is read again when its turn comes
+      isRunning = false
+    },
+  }
+}
+
+/** A topic is short and plain; an id of a user need not be. */
+function digestOf(user: string): string {
+  return hash('sha256', user).slice(0, 16)
+}
+
+function memberTopic(tenant: number, user: string): string {
+  return `m:${tenant}:${digestOf(user)}`
+}
+
+function uuidOf(hex: string): string {
+  return [8, 12, 16, 20, 32].map((end, n) => hex.slice([0, 8, 12, 16, 20][n], end)).join('-')
+}
+
+function addTo<Value>(sets: Map<string, Set<Value>>, name: string, value: Value): void {
+  sets.set(name, (sets.get(name) ?? new Set()).add(value))
+}
+
+function removeFrom<Value>(sets: Map<string, Set<Value>>, name: string, value: Value): void {
+  const set = sets.get(name)
+  set?.delete(value)
+  if (set?.size === 0) sets.delete(name)
+}
