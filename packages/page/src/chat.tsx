@@ -3,6 +3,7 @@ import type { Status } from '@fleetline/client'
 import { useState } from 'preact/hooks'
 import type { ScenePod } from '../../server/src/cli/dev/page/wire.ts'
 import { replyOf, type Device, type DeviceView } from './device.ts'
+import { Conversations } from './conversations.tsx'
 import { Asked, Attempts, MessageRow } from './message.tsx'
 import { usePinned, type Pinned } from './pinned.ts'
 import { useStore } from './store.ts'
@@ -28,14 +29,15 @@ export function Chat({ device, home, pods }: Props) {
   const [tone, text] = linkWords(view.snapshot, view.pod, home)
   const pinned = usePinned<HTMLDivElement>(view)
   return (
-    <section class="device" aria-label={`Ann's ${device.name}`}>
+    <section class="device" aria-label={`Ada's ${device.name}`}>
       <header>
-        Ann <span>{device.name}</span>
+        Ada <span>{device.name}</span>
         <div class={`live ${tone}`} role="status">
           <i class="dot" />
           {text}
         </div>
       </header>
+      <Conversations device={device} view={view} />
       <Log device={device} view={view} pods={pods} pinned={pinned} />
       <Composer device={device} isLive={LIVE.has(view.snapshot.status)} onSend={pinned.toEnd} />
     </section>
@@ -58,7 +60,7 @@ function Log({ device, view, pods, pinned }: LogProps) {
       <div
         class="log"
         role="log"
-        aria-label={`What is said, on Ann's ${device.name}`}
+        aria-label={`What is said, on Ada's ${device.name}`}
         aria-busy={LIVE.has(view.snapshot.status)}
         tabIndex={0}
         ref={ref}
@@ -156,7 +158,7 @@ function Composer({ device, isLive, onSend }: ComposerProps) {
         <textarea
           rows={1}
           placeholder="Message…"
-          aria-label={`Message from Ann's ${device.name}`}
+          aria-label={`Message from Ada's ${device.name}`}
           value={draft}
           onInput={(event) => setDraft(event.currentTarget.value)}
           onKeyDown={onKeyDown}

@@ -1,6 +1,13 @@
 // One device of the page: it has its own client and reaches the fleet through its own pod. It keeps what the log does not have:
-// through which pod it receives events, and how the attempts of each reply went.
-import { createClient, type Message, type Session, type Snapshot } from '@fleetline/client'
+// through which pod it receives events, and how the attempts of each reply went. It also follows the inbox of the person, and says
+// that the person has read the conversation that it shows, while the page is visible.
+import {
+  createClient,
+  type InboxSnapshot,
+  type Message,
+  type Session,
+  type Snapshot,
+} from '@fleetline/client'
 import { createCell, type Store } from './store.ts'
 import { linesOf, type Line } from './lines.ts'
 import { keepTrails, recallTrails } from './memory.ts'
@@ -8,9 +15,10 @@ import { steady } from './steady.ts'
 import { follow, type Trail } from './trail.ts'
 import type { Reply } from './words.ts'
 import type { DeviceName } from '../../server/src/cli/dev/page/wire.ts'
+import { DEV_USER } from '../../server/src/cli/dev/person.ts'
 
 export type Device = Store<DeviceView> &
-  Pick<Session, 'send' | 'retry' | 'discard' | 'stop'> & { readonly name: DeviceName }
+  Pick<Session, 'id' | 'send' | 'retry' | 'discard' | 'stop'> & { readonly name: DeviceName }
 
 export type DeviceView = {
   readonly snapshot: Snapshot
@@ -21,36 +29,63 @@ export type DeviceView = {
   /** By turn. */
   readonly trails: ReadonlyMap<string, Trail>
   readonly openedMs: number
+  /** All conversations of the person. */
+  readonly conversations: InboxSnapshot['sessions']
   /** What happened to the session and to the device, oldest first. */
   readonly lines: readonly Line[]
 }
 
 const [MOST_TRAILS, MOST_LINES] = [50, 80]
 const EVENTS = 'text/event-stream'
+const SESSION_EVENTS = /\/v1\/sessions\/[^/]+\/events/
 
 export function createDevice(name: DeviceName, sessionName: string, now: () => number): Device {
   const kept = `${sessionName} ${name}`
   let pod: string | null = null
   const hear: typeof fetch = async (input, init) => {
     const answer = await globalThis.fetch(input, init)
-    if (answer.ok && new Headers(init?.headers).get('accept') === EVENTS)
+    const isOfSession = SESSION_EVENTS.test(input instanceof Request ? input.url : String(input))
+    if (answer.ok && isOfSession && new Headers(init?.headers).get('accept') === EVENTS)
       pod = answer.headers.get('x-fleetline-pod')
     return answer
   }
-  const session = createClient({ url: `/devices/${name}`, fetch: hear }).session(sessionName)
+  const client = createClient({ url: `/devices/${name}`, fetch: hear })
+  const [session, inbox] = [client.session(sessionName), client.inbox({ user: DEV_USER })]
   const first: DeviceView = {
     snapshot: session.get(),
     messages: [],
     pod,
     trails: recallTrails(kept),
     openedMs: now(),
+    conversations: [],
     lines: [],
   }
   const cell = createCell(first)
   globalThis.addEventListener('pagehide', () => keepTrails(kept, cell.get().trails))
-  session.subscribe(() => cell.set(next(cell.get(), { snapshot: session.get(), pod, name, nowMs: now() })))
-  const { send, retry, discard, stop } = session
-  return { name, get: cell.get, subscribe: cell.subscribe, send, retry, discard, stop }
+  let read = 0
+  const markRead = () => {
+    const { head } = session.get()
+    const shown = inbox.get().sessions.find((one) => isNamed(one, sessionName))
+    if (!shown || shown.unread === 0 || head <= Math.max(read, shown.read) || document.hidden) return
+    read = head
+    inbox.markRead(shown.session, head).catch(() => undefined) // the dot stays
+  }
+  document.addEventListener('visibilitychange', markRead)
+  inbox.subscribe(() => {
+    markRead()
+    cell.set({ ...cell.get(), conversations: inbox.get().sessions })
+  })
+  session.subscribe(() => {
+    markRead()
+    cell.set(next(cell.get(), { snapshot: session.get(), pod, name, nowMs: now() }))
+  })
+  const { id, send, retry, discard, stop } = session
+  return { name, id, get: cell.get, subscribe: cell.subscribe, send, retry, discard, stop }
+}
+
+/** Whether this is the conversation with this id or alias. */
+export function isNamed({ session, alias }: InboxSnapshot['sessions'][number], name: string): boolean {
+  return session === name || alias === name
 }
 
 type Heard = {

@@ -18,8 +18,8 @@ render(<App stage={createStage()} devices={devices} />, document.body)
 function Crowded() {
   return (
     <p class="crowded" role="alert">
-      Two tabs with this page are open already. A browser allows six connections to one address, and each tab
-      needs up to three. Close one of them: this tab then starts by itself.
+      A tab with this page is open already. A browser allows six connections to one address, and each tab
+      needs up to five. Close the other tab: this one then starts by itself.
     </p>
   )
 }

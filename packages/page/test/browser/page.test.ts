@@ -37,7 +37,7 @@ async function fillTheLog({ page, api }: Visit): Promise<void> {
 }
 
 async function itScrolls({ page }: Visit): Promise<void> {
-  const laptop = page.locator(`.device[aria-label="Ann's laptop"]`)
+  const laptop = page.locator(`.device[aria-label="Ada's laptop"]`)
   const [log, jump] = [laptop.locator('.log'), laptop.locator('.latest')]
   const isAtEnd = () => log.evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight < 40)
   const scrollUp = () => log.evaluate((list) => (list.scrollTop = 0))
@@ -68,7 +68,7 @@ async function itNamesAndCopies({ page }: Visit): Promise<void> {
 async function itWaitsAndStops({ page }: Visit): Promise<void> {
   await onDevice(page, 'laptop').press('slow')
   await page.locator('.trail:has-text("waits for the first words of the agent demo")').first().waitFor()
-  await page.getByLabel("Message from Ann's laptop").press('Escape')
+  await page.getByLabel("Message from Ada's laptop").press('Escape')
   const happened = page.locator('.events')
   await happened.locator('li:has-text("somebody stops the turn")').waitFor()
   await happened.locator('li:has-text("the agent of the stopped turn has ended")').waitFor()
@@ -127,21 +127,37 @@ async function nothingOverflows({ page }: Visit): Promise<void> {
 }
 
 /** Tabs of one browser share its connections. */
-async function aThirdTabWaits({ page }: Visit): Promise<void> {
-  const open = async () => {
-    const tab = await page.context().newPage()
-    await tab.goto(page.url())
-    return tab
-  }
-  const second = await open()
+async function aSecondTabWaits({ page }: Visit): Promise<void> {
+  const second = await page.context().newPage()
+  await second.goto(page.url())
+  assert.match(await textOn(second, '.crowded'), /Close the other tab/)
+  await page.close()
   await second.locator('.live.good').first().waitFor()
-  const third = await open()
-  assert.match(await textOn(third, '.crowded'), /Close one of them/)
-  await second.close()
-  await third.locator('.live.good').first().waitFor()
 }
 
-test('a visitor scrolls, copies, stops, kills, reloads, and opens a third tab', async (t) => {
+/** A message elsewhere puts a number on its conversation, on both devices. Opening it takes both away. */
+async function unreadMessagesShow({ page, api }: Visit): Promise<void> {
+  const devices = page.locator('.conversations')
+  const [named, numbers] = [devices.locator('a:has-text("lunch")'), devices.locator('b')]
+  await post(api, 'sessions', { alias: 'lunch', title: 'lunch', members: ['ada'] })
+  await post(api, 'sessions/lunch/messages', { text: 'Pizza at noon?', author: 'ben' })
+  await eventually(async () => assert.deepEqual(await numbers.allInnerTexts(), ['1', '1']), {
+    what: 'a number on each device',
+  })
+  await named.first().click()
+  await page.locator('.said:text-is("Pizza at noon?")').first().waitFor()
+  await eventually(async () => assert.equal(await named.count(), 2), { what: 'the conversations again' })
+  const inbox = async () => {
+    const answer = await fetch(`http://localhost:${api}/v1/inbox?user=ada`)
+    return ((await answer.json()) as { unreadTotal: number }).unreadTotal
+  }
+  await eventually(async () => assert.equal(await inbox(), 0), { what: 'the read' })
+  assert.equal(await numbers.count(), 0)
+  await page.goBack()
+  await page.locator('.reply').first().waitFor()
+}
+
+test('a visitor scrolls, copies, stops, kills, reloads, opens a conversation and a second tab', async (t) => {
   const fleet = await startFleet(t, 'npm run fleetline -- dev examples/queue/app.ts --no-model', cloneFor(t))
   const page = await openPage(await openChromium(t), fleet.page)
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
@@ -153,6 +169,7 @@ test('a visitor scrolls, copies, stops, kills, reloads, and opens a third tab', 
   await itWaitsAndStops(visit)
   await aTrailOutlivesAReload(visit)
   await nothingOverflows(visit)
-  await aThirdTabWaits(visit)
+  await unreadMessagesShow(visit)
+  await aSecondTabWaits(visit)
   assert.equal(await fleet.stop(), 0, fleet.output())
 })

@@ -113,7 +113,7 @@ async function nothingMoves(scene: Scene): Promise<void> {
 }
 
 async function itStops(scene: Scene): Promise<void> {
-  await scene.page.getByLabel("Message from Ann's phone").press('Escape')
+  await scene.page.getByLabel("Message from Ada's phone").press('Escape')
   await isOnBoth(scene.page, '.trail .stopped')
 }
 

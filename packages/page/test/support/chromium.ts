@@ -29,7 +29,7 @@ export async function openPage(browser: Browser, port: string, viewport = WIDE):
   await page.addInitScript(watchMoves)
   await page.goto(`http://localhost:${port}/`)
   for (const device of ['laptop', 'phone'])
-    await page.locator(`.device[aria-label="Ann's ${device}"] .live.good`).waitFor({ state: 'attached' })
+    await page.locator(`.device[aria-label="Ada's ${device}"] .live.good`).waitFor({ state: 'attached' })
   return page
 }
 

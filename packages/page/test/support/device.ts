@@ -10,8 +10,8 @@ export type OnDevice = {
 }
 
 export function onDevice(page: Page, name: 'laptop' | 'phone'): OnDevice {
-  const at = page.locator(`.device[aria-label="Ann's ${name}"]`)
-  const box = page.getByLabel(`Message from Ann's ${name}`)
+  const at = page.locator(`.device[aria-label="Ada's ${name}"]`)
+  const box = page.getByLabel(`Message from Ada's ${name}`)
   return {
     say: async (text) => {
       await box.pressSequentially(text, { delay: 20 })
