@@ -1,5 +1,6 @@
 // Every bench by its name. `npm run bench` and the evening run them, and the gate tries each at its smallest size.
 import { appendBench } from './append.ts'
+import { inboxBench } from './inbox.ts'
 import { machineBench } from './machine.ts'
 import { queueBench } from './queue.ts'
 import type { Bench } from './support/report.ts'
@@ -8,6 +9,7 @@ import { turnBench } from './turn.ts'
 
 export const BENCHES: Readonly<Record<string, Bench>> = {
   append: appendBench,
+  inbox: inboxBench,
   machine: machineBench,
   queue: queueBench,
   throttle: throttleBench,
