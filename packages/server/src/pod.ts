@@ -7,7 +7,7 @@ import { hostname } from 'node:os'
 import type { Task } from '@fleetline/protocol'
 import { agentsOf, type AgentDefinition } from './agent/agent.ts'
 import { createAgents } from './agent/agents.ts'
-import type { Added, AgentEntry, NewAgent } from './agent/directory.ts'
+import type { Added, AgentChange, AgentEntry, NewAgent } from './agent/directory.ts'
 import { demoAgent } from './agent/demo.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { createReadiness } from './admin/readiness.ts'
@@ -91,6 +91,8 @@ export type Pod = Service & {
   /** Only this answer contains the agent's secret. Adding the same agent again stores nothing twice. */
   addAgent(agent: NewAgent): Promise<Added>
   listAgents(): Promise<readonly AgentEntry[]>
+  /** Holds from the next call of the agent on. What is left out stays. Undefined if there is no such agent. */
+  changeAgent(name: string, change: AgentChange): Promise<AgentEntry | undefined>
   /** Resolves to false if there was no such agent. */
   removeAgent(name: string): Promise<boolean>
   /** Names the agent that answers in sessions which users create; null for none. */
@@ -391,6 +393,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     listTasks: async (filter) => tasks.list(await ownTenant(), filter),
     addAgent: async (agent) => agents.add(await ownTenant(), agent, POD),
     listAgents: async () => agents.list(await ownTenant()),
+    changeAgent: async (name, change) => agents.change(await ownTenant(), name, change, POD),
     removeAgent: async (name) => agents.remove(await ownTenant(), name, POD),
     setDefaultAgent: async (defaultAgent) =>
       void (await call('PATCH /v1/tenant', { body: { defaultAgent } })),

@@ -12,12 +12,14 @@
 import { TASK_NAME, type Id, type Message } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import { keyOf } from '../throttle/definition.ts'
+import { checkSettings, settingsOf, type AgentSettings, type SettingsChange } from './settings.ts'
 
 export type AgentCall = {
   /** The id of the session. */
   readonly id: Id<'session'>
   readonly trigger: 'submit-message'
-  /** The last 500, or the last 2 MiB, oldest first. A reply comes right after the last message that it answers. */
+  /** The last ones, oldest first: 500 or 2 MiB, or what the agent's `window` says. A reply comes right after the last message that it
+   *  answers. */
   readonly messages: readonly Message[]
   readonly turn: {
     readonly id: Id<'turn'>
@@ -44,13 +46,14 @@ export type AgentCall = {
 /** For example a stream of the AI SDK, or what an async generator yields. */
 export type AgentAnswer = AsyncIterable<{ readonly type: string; readonly [field: string]: unknown }>
 
-export type AgentOptions = {
+export type AgentOptions = SettingsChange & {
   /** The key of a downstream that the agent shares with others. Without it, the fleet learns how many calls this agent takes. */
   readonly downstream?: string
 }
 
-export type AgentDefinition = AgentOptions & {
+export type AgentDefinition = Pick<AgentOptions, 'downstream'> & {
   readonly name: string
+  readonly settings: AgentSettings
   readonly answer: (call: AgentCall) => AgentAnswer | Promise<AgentAnswer>
 }
 
@@ -75,12 +78,13 @@ const MARK = Symbol.for('fleetline.agent') // shared by all copies of this modul
 export function agent(
   name: string,
   answer: AgentDefinition['answer'],
-  { downstream }: AgentOptions = {},
+  { downstream, ...settings }: AgentOptions = {},
 ): AgentDefinition {
   if (!TASK_NAME.test(name))
     throw new Rejected('invalid', `agent ${name}: its name must match ${TASK_NAME.source}`)
+  checkSettings(`agent ${name}`, settings)
   const shared = downstream === undefined ? {} : { downstream: keyOf(downstream) }
-  return Object.freeze({ [MARK]: true, name, answer, ...shared })
+  return Object.freeze({ [MARK]: true, name, answer, settings: settingsOf(settings), ...shared })
 }
 
 export function isAgent(value: unknown): value is AgentDefinition {

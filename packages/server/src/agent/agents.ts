@@ -15,7 +15,7 @@ import { findInCode } from './in-code.ts'
 import { keyOfAgent, mayName } from '../throttle/definition.ts'
 import { createWebhooks } from './webhook.ts'
 
-export type Agents = Pick<AgentDirectory, 'add' | 'list' | 'find' | 'remove'> & {
+export type Agents = Pick<AgentDirectory, 'add' | 'list' | 'find' | 'change' | 'remove'> & {
   /** Whether a session may be created with it. */
   has(tenant: number, name: string): Promise<boolean>
   /** The agent to call, with the downstream whose permits it needs. */

@@ -1,7 +1,9 @@
 // Agents behind a URL, by (tenant, name). The secret that signs an agent's calls is shown once, in the answer to the caller
 // that adds it. It is stored encrypted under the fleet's key. Adding the same agent again changes nothing. Adding it with
-// another URL, secret or downstream is rejected, because whoever added it first would not notice the change.
+// another URL, secret or downstream is rejected, because whoever added it first would not notice the change: that is what `change`
+// is for. Each call of an agent reads its row, so a change holds from the next call on.
 import { Buffer } from 'node:buffer'
+import { isDeepStrictEqual } from 'node:util'
 import { TASK_NAME } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Actor } from '../identity/actor.ts'
@@ -11,23 +13,32 @@ import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { keyOfAgent, mayName } from '../throttle/definition.ts'
 import type { AddressGuard } from './guard.ts'
 import { seal, unseal } from './seal.ts'
+import { changedBy, checkSettings, settingsOf, type AgentSettings, type SettingsChange } from './settings.ts'
 import { isSecret, newSecret, SECRET_RULE } from './signature.ts'
 
 /** An agent as people see it. */
-export type AgentEntry = {
+export type AgentEntry = AgentSettings & {
   readonly name: string
   readonly url: string
   /** The downstream whose permits its calls need. */
   readonly downstream: string
   readonly createdAt: string
 }
-export type NewAgent = {
+export type NewAgent = SettingsChange & {
   readonly name: string
   readonly url: string
   /** Generated if not given. */
   readonly secret?: string | undefined
   /** The downstream whose limit it shares: a key that code has opened to agents. If not given, it has its own. */
   readonly downstream?: string | undefined
+}
+/** What is left out stays as it is. */
+export type AgentChange = SettingsChange & {
+  readonly url?: string | undefined
+  /** Signs the calls from now on. */
+  readonly secret?: string | undefined
+  /** Null: its own. */
+  readonly downstream?: string | null | undefined
 }
 export type Added = {
   readonly agent: AgentEntry
@@ -41,6 +52,7 @@ export type Located = {
   /** Undefined if this pod's key does not decrypt it. */
   readonly secret: string | undefined
   readonly downstream: string
+  readonly settings: AgentSettings
 }
 
 export type AgentDirectory = {
@@ -48,6 +60,8 @@ export type AgentDirectory = {
   list(tenant: number): Promise<readonly AgentEntry[]>
   find(tenant: number, name: string): Promise<AgentEntry | undefined>
   locate(tenant: number, name: string): Promise<Located | undefined>
+  /** Undefined if there is no such agent. */
+  change(tenant: number, name: string, change: AgentChange, actor: Actor): Promise<AgentEntry | undefined>
   /** Returns whether it existed. Sessions keep its name: their turns wait until it is added again, and fail at their
    *  deadline. */
   remove(tenant: number, name: string, actor: Actor): Promise<boolean>
@@ -66,12 +80,16 @@ type Deps = {
 export const AGENT_LIMITS = { agents: 200, urlLength: 2_048 }
 
 const OPEN = 'its app says so, downstream(key, { openToAgents: true })'
-const COLUMNS = 'name, url, downstream, created_at'
+const COLUMNS = 'name, url, downstream, settings, created_at'
 // Locks the tenant's row: adds of one tenant run one after another, so that the count stays right.
 const IN_LINE = 'select from fleetline.tenants where id = $1 for update'
 const COUNT = 'select count(*)::int as count from fleetline.agents where tenant = $1'
 const INSERT = `
-  insert into fleetline.agents (tenant, name, url, secret, downstream) values ($1, $2, $3, $4, $5) returning ${COLUMNS}`
+  insert into fleetline.agents (tenant, name, url, secret, downstream, settings) values ($1, $2, $3, $4, $5, $6)
+  returning ${COLUMNS}`
+const CHANGE = `
+  update fleetline.agents set url = $3, secret = $4, downstream = $5, settings = $6 where tenant = $1 and name = $2
+  returning ${COLUMNS}`
 const FIND = `select ${COLUMNS}, secret from fleetline.agents where tenant = $1 and name = $2`
 const LIST = `select ${COLUMNS} from fleetline.agents where tenant = $1 order by name`
 const REMOVE = 'delete from fleetline.agents where tenant = $1 and name = $2 returning name'
@@ -80,6 +98,7 @@ type AgentRow = {
   readonly name: string
   readonly url: string
   readonly downstream: string | null
+  readonly settings: SettingsChange
   readonly created_at: Date
 }
 type SealedRow = AgentRow & { readonly secret: Buffer }
@@ -107,7 +126,7 @@ export function createDirectory({
   const insert = async (
     query: Query,
     tenant: number,
-    { name, url, secret: given, downstream }: NewAgent,
+    { name, url, secret: given, downstream, ...settings }: NewAgent,
   ): Promise<Added> => {
     await query(IN_LINE, [tenant])
     const [there] = await query<SealedRow>(FIND, [tenant, name])
@@ -115,7 +134,8 @@ export function createDirectory({
       const isSame =
         there.url === url &&
         there.downstream === (downstream ?? null) &&
-        (given === undefined || given === open(tenant, there))
+        (given === undefined || given === open(tenant, there)) &&
+        isDeepStrictEqual(settingsOf(there.settings), settingsOf(changedBy(there.settings, settings)))
       if (!isSame) throw taken(name)
       return { agent: entryOf(tenant, there), secret: undefined }
     }
@@ -124,15 +144,35 @@ export function createDirectory({
       throw new Rejected('too_many', `There are ${AGENT_LIMITS.agents} agents: remove one first`)
     const secret = given ?? newSecret(random)
     const sealed = seal(secret, { key: keyFor(secretsKey), owner: ownerOf(tenant, name) }, random)
-    const [made] = await query<AgentRow>(INSERT, [tenant, name, url, sealed, downstream])
+    const values = [tenant, name, url, sealed, downstream, JSON.stringify(changedBy({}, settings))]
+    const [made] = await query<AgentRow>(INSERT, values)
     return { agent: entryOf(tenant, made!), secret }
+  }
+  const checkAll = (tenant: number, { url, secret, downstream, ...settings }: AgentChange) => {
+    if (secret !== undefined && !isSecret(secret))
+      throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
+    const href = url === undefined ? undefined : hrefOf(url, guard)
+    if (downstream != null && !mayName(tenant, downstream, isOpen))
+      throw new Rejected('invalid', `downstream: ${downstream} is not open to agents on this pod: ${OPEN}`)
+    checkSettings('settings', settings)
+    if (secret !== undefined) keyFor(secretsKey)
+    return href
+  }
+  const apply = async (query: Query, tenant: number, name: string, change: AgentChange) => {
+    const [there] = await query<SealedRow>(`${FIND} for update`, [tenant, name])
+    if (!there) return undefined
+    const { url = there.url, secret, downstream = there.downstream, ...settings } = change
+    const owner = ownerOf(tenant, name)
+    const sealed =
+      secret === undefined ? there.secret : seal(secret, { key: keyFor(secretsKey), owner }, random)
+    const next = JSON.stringify(changedBy(there.settings, settings))
+    const [row] = await query<AgentRow>(CHANGE, [tenant, name, url, sealed, downstream, next])
+    return entryOf(tenant, row!)
   }
   return {
     add: async (tenant, wanted, actor) => {
-      const { secret, downstream } = wanted
-      const checked = { ...checkedOf(wanted, guard), secret, downstream }
-      if (downstream !== undefined && !mayName(tenant, downstream, isOpen))
-        throw new Rejected('invalid', `downstream: ${downstream} is not open to agents on this pod: ${OPEN}`)
+      if (!TASK_NAME.test(wanted.name)) throw new Rejected('invalid', `name: must match ${TASK_NAME.source}`)
+      const checked = { ...wanted, url: checkAll(tenant, wanted)! }
       keyFor(secretsKey)
       const work = async (query: Query) => {
         const added = await insert(query, tenant, checked)
@@ -152,7 +192,17 @@ export function createDirectory({
     },
     locate: async (tenant, name) => {
       const row = await find(tenant, name)
-      return row && { ...entryOf(tenant, row), secret: open(tenant, row) }
+      return row && { ...entryOf(tenant, row), settings: settingsOf(row.settings), secret: open(tenant, row) }
+    },
+    change: async (tenant, name, change, actor) => {
+      const url = checkAll(tenant, change)
+      if (!TASK_NAME.test(name)) return undefined
+      const work = async (query: Query) => {
+        const entry = await apply(query, tenant, name, { ...change, url })
+        if (entry) await audit.record(query, { actor, action: 'agent.change', tenant, target: name })
+        return entry
+      }
+      return run(work, 'Whether the agent was changed is not known')
     },
     remove: async (tenant, name, actor) => {
       if (!TASK_NAME.test(name)) return false
@@ -166,14 +216,8 @@ export function createDirectory({
   }
 }
 
-/** Rejects an agent that could never be called. */
-function checkedOf(
-  { name, url: text, secret }: NewAgent,
-  guard: Deps['guard'],
-): { readonly name: string; readonly url: string } {
-  if (!TASK_NAME.test(name)) throw new Rejected('invalid', `name: must match ${TASK_NAME.source}`)
-  if (secret !== undefined && !isSecret(secret))
-    throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
+/** Rejects a URL that could never be called. */
+function hrefOf(text: string, guard: Deps['guard']): string {
   const url = URL.parse(text)
   if (!url || !/^https?:$/.test(url.protocol) || text.length > AGENT_LIMITS.urlLength)
     throw new Rejected(
@@ -184,7 +228,7 @@ function checkedOf(
     throw new Rejected('invalid', 'url: must not hold a password: calls are signed with the secret')
   guard.check(url)
   url.hash = ''
-  return { name, url: url.href }
+  return url.href
 }
 
 function keyFor(secretsKey: Uint8Array | null): Uint8Array {
@@ -195,18 +239,22 @@ function keyFor(secretsKey: Uint8Array | null): Uint8Array {
 }
 
 function taken(name: string): Rejected {
-  const how = `to replace it, first remove it: its sessions stay, and are answered by the new one`
-  return new Rejected('conflict', `There is an agent ${name} with another URL, secret or downstream; ${how}`)
+  const how = 'to change it, use fleetline agents set'
+  return new Rejected(
+    'conflict',
+    `There is an agent ${name} with another URL, secret, downstream or window; ${how}`,
+  )
 }
 
 function ownerOf(tenant: number, name: string): string {
   return `agent ${tenant} ${name}`
 }
 
-function entryOf(tenant: number, { name, url, downstream, created_at }: AgentRow): AgentEntry {
+function entryOf(tenant: number, { name, url, downstream, settings, created_at }: AgentRow): AgentEntry {
   return {
     name,
     url,
+    ...settingsOf(settings),
     downstream: downstream ?? keyOfAgent(tenant, name),
     createdAt: created_at.toISOString(),
   }

@@ -24,7 +24,7 @@ import { sign } from './signature.ts'
 
 type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: AddressGuard }
 
-type Reached = Pick<Located, 'name' | 'url' | 'secret'>
+type Reached = Pick<Located, 'name' | 'url' | 'secret' | 'settings'>
 type Webhooks = { agentAt(located: Reached): AgentDefinition }
 
 const CONNECT_MS = 5_000
@@ -33,10 +33,17 @@ const CHECK_SECRET =
   'compare its secret with the one that `fleetline agents add` printed (a dev fleet: .fleetline/agent-secret), and its clock with ours'
 
 export function createWebhooks(deps: Deps): Webhooks {
-  return { agentAt: (located) => ({ name: located.name, answer: (call) => answerOf(deps, located, call) }) }
+  return {
+    agentAt: (located) => {
+      const { name, settings } = located
+      return { name, settings, answer: (call) => answerOf(deps, located, call) }
+    },
+  }
 }
 
-async function* answerOf(deps: Deps, { name, url, secret }: Reached, call: AgentCall): AgentAnswer {
+type Target = Omit<Reached, 'settings'>
+
+async function* answerOf(deps: Deps, { name, url, secret }: Target, call: AgentCall): AgentAnswer {
   if (secret === undefined) throw unopened(name)
   const target = new URL(url)
   let client: Client | undefined

@@ -1,10 +1,17 @@
-// fleetline agents ls | add | rm | default. Their code is loaded on demand (`agents/verbs.ts`).
+// fleetline agents ls | add | set | rm | default. Their code is loaded on demand (`agents/verbs.ts`).
 import type { CommandCall, Command } from './command.ts'
 
-const verb = (name: 'list' | 'add' | 'remove' | 'useByDefault') => async (call: CommandCall) =>
+const verb = (name: 'list' | 'add' | 'change' | 'remove' | 'useByDefault') => async (call: CommandCall) =>
   (await import('./agents/verbs.ts'))[name](call)
 
 const AGENT = ['<agent>', 'the name of the agent'] as const
+const WINDOW = [
+  [
+    '--messages <number>',
+    'send it at most this many messages of a conversation, the last ones (default 500)',
+  ],
+  ['--bytes <number>', 'and at most this many bytes of them (default 2097152)'],
+] as const
 
 export const AGENTS: readonly Command[] = [
   {
@@ -24,8 +31,23 @@ export const AGENTS: readonly Command[] = [
         '--downstream <key>',
         'what it shares a limit with: a key that the app has opened to agents (default: nothing)',
       ],
+      ...WINDOW,
     ],
     run: verb('add'),
+  },
+  {
+    name: 'agents set',
+    summary: 'Change an agent behind a URL, from its next call on. What you do not name stays as it is.',
+    args: [AGENT],
+    settings: ['apiUrl', 'apiKey'],
+    options: [
+      ['--to <url>', 'its new URL'],
+      ['--secret-file <path>', 'a file with the secret (whsec_…) that signs its calls from now on'],
+      ['--downstream <key>', 'what it shares a limit with'],
+      ['--no-downstream', 'a limit of its own'],
+      ...WINDOW,
+    ],
+    run: verb('change'),
   },
   {
     name: 'agents rm',

@@ -3,15 +3,22 @@ import type { Agents } from '../agent/agents.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import { actorOf } from '../identity/actor.ts'
-import { addedSchema, agentParams, agentSchema, agentsSchema, newAgentSchema } from './agent-schemas.ts'
+import {
+  addedSchema,
+  agentChangeSchema,
+  agentParams,
+  agentSchema,
+  agentsSchema,
+  newAgentSchema,
+} from './agent-schemas.ts'
 import { accessWith, tenantOf } from './caller.ts'
 
 type Deps = {
-  readonly agents: Pick<Agents, 'add' | 'list' | 'find' | 'remove'>
+  readonly agents: Pick<Agents, 'add' | 'list' | 'find' | 'change' | 'remove'>
 }
 
 export function agentRoutes(deps: Deps): Route[] {
-  return [addRoute(deps), ...readRoutes(deps), removeRoute(deps)]
+  return [addRoute(deps), ...readRoutes(deps), changeRoute(deps), removeRoute(deps)]
 }
 
 function addRoute({ agents }: Deps): Route {
@@ -59,6 +66,25 @@ function readRoutes({ agents }: Deps): Route[] {
       },
     }),
   ]
+}
+
+function changeRoute({ agents }: Deps): Route {
+  return route({
+    method: 'PATCH',
+    path: '/v1/agents/:agent',
+    summary:
+      'Changes an agent behind a URL: its URL, secret, downstream or settings. What is left out stays. The change holds from the next call of the agent on.',
+    access: accessWith('agents:write'),
+    params: agentParams,
+    body: agentChangeSchema,
+    answers: { 200: { means: 'Changed.', json: agentSchema } },
+    handle: async ({ principal, address, params, body }) => {
+      const actor = actorOf(principal, address)
+      const changed = await agents.change(tenantOf(principal), params.agent, body, actor)
+      if (!changed) throw notFound()
+      return { status: 200, body: changed }
+    },
+  })
 }
 
 function removeRoute({ agents }: Deps): Route {

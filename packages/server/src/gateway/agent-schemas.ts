@@ -6,6 +6,16 @@ export const agentName = z.string().regex(TASK_NAME, 'is no name of an agent')
 
 export const agentParams = z.object({ agent: z.string() })
 
+const windowFields = {
+  messages: z.int().describe('the most messages, from 1 to 500'),
+  bytes: z.int().describe('the most bytes of JSON, from 1024 to 2097152'),
+}
+const window = z
+  .strictObject(windowFields)
+  .partial()
+  .optional()
+  .describe('how much of the conversation the agent is sent: its last messages')
+
 export const newAgentSchema = z.strictObject({
   name: z.string(),
   url: z.string().describe('the URL that is called, with POST'),
@@ -16,12 +26,23 @@ export const newAgentSchema = z.strictObject({
     .describe(
       'the downstream whose limit it shares; the code of the pods must have opened that key to agents. Without it, the agent has a limit of its own',
     ),
+  window,
 })
+
+export const agentChangeSchema = z
+  .strictObject({
+    url: z.string().optional(),
+    secret: z.string().optional().describe('signs the calls from now on'),
+    downstream: z.string().nullable().optional().describe('null: a limit of its own'),
+    window,
+  })
+  .refine((change) => Object.values(change).some((value) => value !== undefined), 'changes nothing')
 
 export const agentSchema = z.object({
   name: z.string(),
   url: z.string(),
   downstream: z.string().describe('the downstream whose permits its calls need'),
+  window: z.object(windowFields),
   createdAt: z.string(),
 })
 

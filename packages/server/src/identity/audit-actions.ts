@@ -10,6 +10,7 @@ export const AUDIT_ACTIONS = [
   'issuer.add',
   'issuer.remove',
   'agent.add',
+  'agent.change',
   'agent.remove',
   'request',
 ] as const

@@ -18,7 +18,7 @@ export type RightsFacts = {
 
 /** Rights on each table. Migrations and partitions need more, but run as the owner of the schema. */
 export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
-  agents: 'select insert delete',
+  agents: 'select insert update delete',
   api_keys: 'select insert update delete',
   audit: 'select insert delete',
   chunks: 'select insert update delete',

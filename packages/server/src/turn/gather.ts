@@ -1,24 +1,26 @@
 // Collects what the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply
 // comes right after the last message that it answers, even if other messages arrived before it was written. A long
-// conversation is cut at its beginning. Pure, except for the read.
+// conversation is cut at its beginning, as the agent's window says. Pure, except for the read.
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
+import type { Window } from '../agent/settings.ts'
 import { Bug } from '../errors.ts'
 import type { Replay } from '../session/replay.ts'
 import type { OpenTurn } from '../session/turns.ts'
 import type { Claim } from '../task/claim.ts'
 
-type Deps = Replay & { readonly cell: number }
-
-const WINDOW = { limit: 500, maxBytes: 2 * 1024 * 1024 }
+type Deps = Replay & { readonly cell: number; readonly window: Window }
 
 /** The call without its deadline and its signal. */
 export async function gather(
-  { read, cell }: Deps,
+  { read, cell, window }: Deps,
   { id, tenant, spent }: Claim,
   { session, epoch, agent, readFrom, readTo, title }: OpenTurn,
 ): Promise<Omit<AgentCall, 'signal' | 'deadlineMs'>> {
-  const page = await read({ tenant, session }, { before: readTo + 1, ...WINDOW })
+  const page = await read(
+    { tenant, session },
+    { before: readTo + 1, limit: window.messages, maxBytes: window.bytes },
+  )
   if (!page) throw new Bug('The session of a live turn is not there')
   const items = inOrder(page.items)
   const user = items.findLast(({ role }) => role === 'user')?.author.id

@@ -143,7 +143,8 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
   const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
   if (!agent) return withoutAgent(work)
-  const call = await gather({ ...deps.sessions, cell: deps.cell }, claim, turn)
+  const { window } = agent.settings
+  const call = await gather({ ...deps.sessions, cell: deps.cell, window }, claim, turn)
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
   const said = createAssembler(call.turn.messageId)

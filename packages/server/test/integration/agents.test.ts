@@ -66,6 +66,49 @@ test('S22: the log says why an agent behind a URL failed, but never in the words
   assert.ok(!log.join().includes('canary'))
 })
 
+test('an agent behind a URL is changed in place: the next call goes to its new URL, with its new secret and window', async (t) => {
+  const talk = await talkWith(t, (_, response) => lines(response, SAID))
+  const server = await agentServer(t, (_, response) => lines(response, SAID))
+  const at = `${agentsOn(talk.gateway)}/afar`
+  for (const text of ['one', 'two', 'three']) await talk.send(text, { reply: false })
+  const secret = 'whsec_ZmxlZXRsaW5lLWV4YW1wbGUtc2VjcmV0LTAwMDI='
+  const change = { url: server.url, secret, window: { messages: 2 } }
+  const { status, body } = await call('PATCH', at, change)
+  assert.deepEqual(
+    [status, body['url'], body['window']],
+    [200, server.url, { messages: 2, bytes: 2_097_152 }],
+  )
+  assert.ok(!JSON.stringify(body).includes('whsec_'))
+  const again = await call('POST', agentsOn(talk.gateway), { name: 'afar', ...change })
+  assert.deepEqual([again.status, again.body['window']], [200, body['window']], 'it is that agent now')
+  const { turn } = await talk.send('four')
+  assert.equal((await talk.ended(turn!)).state, 'done')
+  const [{ headers, body: bytes } = assert.fail('no call')] = server.received
+  const request = new Request(server.url, {
+    method: 'POST',
+    headers: headers as Record<string, string>,
+    body: new Uint8Array(bytes),
+  })
+  const sent = await verify(request, secret)
+  assert.deepEqual(
+    sent.messages.map(({ parts }) => parts[0]!['text']),
+    ['three', 'four'],
+  )
+
+  for (const [sentBody, expected, text] of [
+    [{}, 400, /changes nothing/],
+    [{ window: { messages: 0 } }, 400, /window.messages must be a whole number from 1 to 500/],
+    [{ window: { bytes: 1 } }, 400, /window.bytes/],
+    [{ url: 'http://10.0.0.1/' }, 400, /not public/],
+    [{ downstream: 'openai/gpt' }, 400, /not open to agents/],
+  ] as const) {
+    const refused = await call('PATCH', at, sentBody)
+    assert.equal(refused.status, expected)
+    assert.match(JSON.stringify(refused.body), text)
+  }
+  assert.equal((await call('PATCH', `${at}-away`, { window: { messages: 1 } })).status, 404)
+})
+
 test('an agent can be added, listed and removed; its secret is shown once and not stored in plain text', async (t) => {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url, { ...KEY, demoAgent: 'yes' })
@@ -73,10 +116,11 @@ test('an agent can be added, listed and removed; its secret is shown once and no
   const { status, body } = await call('POST', agentsOn(gateway), wanted)
   const { secret, createdAt, ...shown } = body
   const downstream = 'agent/1/afar'
+  const window = { messages: 500, bytes: 2_097_152 }
   assert.equal(status, 201)
-  assert.deepEqual(shown, { ...wanted, downstream })
+  assert.deepEqual(shown, { ...wanted, downstream, window })
   assert.match(String(secret), /^whsec_[A-Za-z0-9+/]{43}=$/)
-  const entry = { ...wanted, downstream, createdAt }
+  const entry = { ...wanted, downstream, window, createdAt }
   assert.deepEqual(await call('POST', agentsOn(gateway), wanted), { status: 200, body: entry })
   assert.deepEqual(await call('POST', agentsOn(gateway), { ...wanted, secret }), { status: 200, body: entry })
   assert.deepEqual((await call('GET', agentsOn(gateway))).body, { agents: [entry] })
@@ -151,7 +195,7 @@ test('S3: an agent of another tenant is answered like one that does not exist', 
   assert.equal((await call('POST', `${gateway}/v1/sessions`, { agent: 'theirs' })).status, 400)
 })
 
-test('agents add, ls and rm print JSON or tab-separated lines, and report failures', async (t) => {
+test('agents add, set, ls and rm print JSON or tab-separated lines, and report failures', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t), KEY)
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-agents-'))
   atEnd(t, () => rmSync(folder, { recursive: true }))
@@ -161,9 +205,12 @@ test('agents add, ls and rm print JSON or tab-separated lines, and report failur
   const words = ['afar', 'https://agent.example/chat']
   const added = await type({ url, json: true }, 'add', words, { secretFile })
   const { createdAt, ...shown } = JSON.parse(added.out) as Record<string, string>
-  const downstream = 'agent/1/afar'
-  assert.deepEqual(shown, { name: words[0], url: words[1], downstream, secret: SECRET })
+  const [downstream, window] = ['agent/1/afar', { messages: 500, bytes: 2_097_152 }]
+  assert.deepEqual(shown, { name: words[0], url: words[1], downstream, window, secret: SECRET })
   assert.equal((await type({ url }, 'ls')).out, `${words.join('\t')}\t${downstream}\t${createdAt}\n`)
+  const set = await type({ url, json: true }, 'set', ['afar'], { messages: '20', downstream: false })
+  assert.deepEqual((JSON.parse(set.out) as { window: unknown }).window, { ...window, messages: 20 })
+  assert.match((await type({ url }, 'set', ['afar'], { messages: '0' })).err, /--messages must be/)
   assert.equal((await type({ url }, 'rm', ['afar'])).out, 'agent\tafar\n')
   assert.equal((await type({ url }, 'ls')).out, '')
   assert.equal((await type({ url }, 'rm', ['afar'])).code, 3)

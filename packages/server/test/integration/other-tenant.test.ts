@@ -127,6 +127,8 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id' | 'position'>> =
   'body.seconds': 'no id',
   'body.url': 'no id',
   'body.secret': 'no id',
+  'body.window.messages': 'no id',
+  'body.window.bytes': 'no id',
   'body.machine': 'no id',
   'body.queue': 'no id',
   'body.input': 'no id',

@@ -23,6 +23,7 @@ const BODIES: Readonly<Record<string, object>> = {
   },
   'POST /v1/sessions/:session/read': { seq: 1, user: 'ada' },
   'POST /v1/agents': AGENT,
+  'PATCH /v1/agents/:agent': { window: { messages: 1 } },
   'POST /v1/tasks': { machine: 'work' },
   'PATCH /v1/tenant': { defaultAgent: null },
   'POST /v1/tokens': { user: 'ada' },

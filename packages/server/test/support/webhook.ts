@@ -5,6 +5,7 @@ import type { TestContext } from 'node:test'
 import { formatId } from '@fleetline/protocol'
 import type { AgentCall } from '../../src/agent/agent.ts'
 import { createGuard } from '../../src/agent/guard.ts'
+import { settingsOf } from '../../src/agent/settings.ts'
 import { newSecret } from '../../src/agent/signature.ts'
 import { createWebhooks } from '../../src/agent/webhook.ts'
 import { systemClock, type Clock } from '../../src/lib/clock.ts'
@@ -35,7 +36,8 @@ export async function callAt(
 ) {
   const guard = createGuard({ open: hostsOf(open)!, clock, ...nameServers })
   const webhooks = createWebhooks({ clock, version: '0', guard })
-  const { answer } = webhooks.agentAt({ name: 'afar', url, secret: newSecret(systemRandom()) })
+  const afar = { name: 'afar', url, secret: newSecret(systemRandom()), settings: settingsOf({}) }
+  const { answer } = webhooks.agentAt(afar)
   return (await answer(callUntil(signal)))[Symbol.asyncIterator]().next()
 }
 
