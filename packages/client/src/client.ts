@@ -19,7 +19,7 @@ export type ClientOptions = {
 export type Client = {
   /** Takes an id or an alias. Returns the same object until it is closed. */
   readonly session: (id: string) => Session
-  /** The sessions of the user. Each call opens one; close it when the page does not show it any more. */
+  /** The inbox of a user. Each call opens a stream of its own: call `close` when the page no longer shows it. */
   readonly inbox: (options?: InboxOptions) => Inbox
   /** Closes all sessions and inboxes. */
   readonly close: () => void

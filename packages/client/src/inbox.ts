@@ -25,12 +25,12 @@ export type InboxOptions = {
 }
 
 export type InboxSnapshot = {
-  /** The newest first. */
+  /** In the order of `show`: the newest first, or by attention. */
   readonly sessions: readonly InboxItem[]
   /** Of the newest 1,000 sessions. */
   readonly unreadTotal: number
   readonly attentionTotal: number
-  /** Nothing has come yet. */
+  /** True until the first page has arrived. */
   readonly loading: boolean
   /** There are more sessions: `loadMore`. */
   readonly hasMore: boolean

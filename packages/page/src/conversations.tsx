@@ -1,4 +1,4 @@
-// The newest conversations of the person, with a dot on those that have unread messages. A click opens one, on both devices.
+// The newest conversations of the person, each with its number of unread messages. A click opens one, on both devices.
 import type { InboxSnapshot } from '@fleetline/client'
 import { isNamed, type Device, type DeviceView } from './device.ts'
 

@@ -68,7 +68,7 @@ export function createDevice(name: DeviceName, sessionName: string, now: () => n
     const shown = inbox.get().sessions.find((one) => isNamed(one, sessionName))
     if (!shown || shown.unread === 0 || head <= Math.max(read, shown.read) || document.hidden) return
     read = head
-    inbox.markRead(shown.session, head).catch(() => undefined) // the dot stays
+    inbox.markRead(shown.session, head).catch(() => undefined) // the number stays
   }
   document.addEventListener('visibilitychange', markRead)
   inbox.subscribe(() => {

@@ -11,7 +11,7 @@ export type InboxItem = {
   readonly archived: boolean
   /** The last seq of the session. */
   readonly head: number
-  /** The seq up to which the user has read. A user has read its own messages. */
+  /** The seq up to which the user has read. A message that names the user as its author moves it to that message. */
   readonly read: number
   /** How many messages come after `read`. */
   readonly unread: number
@@ -34,8 +34,8 @@ export type InboxPreview = {
   readonly text: string
 }
 
-/** `failed`: the last turn has failed, and the user has not read to the end since. `working`: a turn is live. `finished`: there is a
- *  reply that the user has not read. */
+/** `failed`: the last turn that ended has failed, and since then the user has neither read to the end nor sent a message. `working`: a
+ *  turn is live. `finished`: there is a reply that the user has not read. */
 export const ATTENTIONS = ['failed', 'working', 'finished'] as const
 export type Attention = (typeof ATTENTIONS)[number]
 

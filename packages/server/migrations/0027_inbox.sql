@@ -1,7 +1,7 @@
 -- pods from: 17
 -- The inbox: what each member has read, and the order of a user's sessions.
--- version counts changes that move neither head nor turn. failed_epoch: the last turn that ended, if it failed. replied: the seq of
--- the last message of the role assistant. Appends change these columns, so no index holds them.
+-- version counts changes that move neither head nor phase, such as removals of members. failed_epoch: the epoch of the last turn that
+-- ended, if it failed. replied: the seq of the last message of the role assistant. Appends change these columns, so no index contains them.
 alter table fleetline.sessions
   add column version int not null default 0,
   add column failed_epoch int,

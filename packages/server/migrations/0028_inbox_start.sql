@@ -1,6 +1,7 @@
 -- pods from: 17
--- What members had when the inbox was added counts as read. A file of its own, because it takes a while and needs no lock on a table. A
--- session that gets a message meanwhile has a later day already.
+-- Counts what members had when the inbox was added as read. It has its own file, because it takes a while and must not hold the strong
+-- locks of 0027. Until it commits, it locks the rows of all members; while the index is built, nobody can write to the table. A session
+-- that gets a message meanwhile may have a later day already.
 update fleetline.members m
    set day = greatest(m.day, (s.updated_at at time zone 'UTC')::date), read = greatest(m.read, s.head),
        seen_epoch = greatest(m.seen_epoch, case when s.turn is null then s.epoch else s.epoch - 1 end)

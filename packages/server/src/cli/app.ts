@@ -51,7 +51,8 @@ function isPlain({ shape }: Machine): boolean {
 }
 
 async function load(path: string): Promise<Readonly<Record<string, unknown>>> {
-  if (!existsSync(resolve(path))) throw new Rejected('invalid', `${path} does not exist`)
+  if (!existsSync(resolve(path)))
+    throw new Rejected('invalid', `The app ${path} does not exist: correct the path`)
   try {
     return (await import(pathToFileURL(resolve(path)).href)) as Readonly<Record<string, unknown>>
   } catch (cause) {

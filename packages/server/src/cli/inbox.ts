@@ -10,7 +10,7 @@ export const INBOX: Command = {
     ['--user <user>', 'whose inbox; needed with an API key, a token names its user'],
     ['--show <part>', `${INBOX_SHOWS.join(', ')} (default all: all that are not archived)`],
     ['--limit <number>', `the number of sessions, from 1 to ${PAGE_LIMITS.items} (default 50)`],
-    ['--cursor <next>', 'the next page: what the last line of the page before says'],
+    ['--cursor <next>', 'where the page begins: the `next` that the page before ends with'],
     ['--follow', 'print the sessions, then each one again when it changes; Ctrl-C ends it'],
   ],
   run: async (call) => (await import('./inbox/list.ts')).inbox(call),

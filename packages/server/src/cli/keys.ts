@@ -21,7 +21,7 @@ export const KEYS: readonly Command[] = [
   { name: 'tenants ls', summary: 'List the tenants.', settings, run: verb('listTenants') },
   {
     name: 'keys create',
-    summary: `Create an API key, and print it or write it into a file. It is shown only now. Of one name at most ${KEY_LIMITS.ofOneName} keys are live: the one in use and its successor.`,
+    summary: `Create an API key. It is printed once, or written into a file (--out). At most ${KEY_LIMITS.ofOneName} live keys may have the same name: the one in use and its successor.`,
     args: [['<name>', 'what uses the key, for example backend']],
     settings,
     options: [

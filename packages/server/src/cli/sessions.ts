@@ -60,7 +60,8 @@ export const SESSIONS: readonly Command[] = [
   },
   {
     name: 'sessions read',
-    summary: 'Say how far a user has read. Its cursor never goes back.',
+    summary:
+      'Mark the messages of a session as read for a user. What the user has read never becomes unread again.',
     args: [SESSION],
     settings: ['apiUrl', 'apiKey'],
     options: [

@@ -113,7 +113,8 @@ export function createDoor(deps: Deps): Door {
 const NOT_OURS = (host: string) =>
   `${host} is not an address of this machine: set ${SETTINGS.host.env} to one, or to 0.0.0.0 for all`
 const LISTEN_FAULTS: Readonly<Record<string, (host: string, port: number) => string>> = {
-  EADDRINUSE: (host, port) => `Port ${port} of ${host} is taken: stop who has it, or choose another`,
+  EADDRINUSE: (host, port) =>
+    `Port ${port} of ${host} is in use: stop the process that uses it, or set another port`,
   EADDRNOTAVAIL: NOT_OURS,
   ENOTFOUND: NOT_OURS,
 }

@@ -35,7 +35,7 @@ function listRoute({ inbox }: Deps): Route {
     method: 'GET',
     path: '/v1/inbox',
     summary:
-      'Lists the sessions of which a user is a member, the newest first; with `show=attention`, those that need attention, by what they need. With unread counts, a preview of the last message, and totals over the newest 1,000 sessions.',
+      'Lists the sessions that a user is a member of, the newest first. Each item has the number of unread messages and a preview of the last message. `show=attention` lists only sessions that need attention: failed, then working, then finished. The totals count the newest 1,000 sessions.',
     access: openToUsers('sessions:read', 'read'),
     query: inboxQuery,
     answers: {
@@ -53,7 +53,7 @@ function eventsRoute({ inbox }: Deps): Route {
     method: 'GET',
     path: '/v1/inbox/events',
     summary:
-      'Follows the inbox of a user as server-sent events: first the newest sessions (`reset`), then each session as it is after a change. A reader that reconnects gets the newest sessions again.',
+      'Follows the inbox of a user as server-sent events: first a page (`reset`), then the new state of each session that changes. A reader that reconnects gets the page again.',
     access: openToUsers('sessions:read', 'read'),
     query: inboxEventsQuery,
     answers: {
@@ -75,7 +75,7 @@ function readRoute({ sessions, keyOf }: Deps): Route {
     method: 'POST',
     path: '/v1/sessions/:session/read',
     summary:
-      'Says how far a user has read. The cursor of the user never goes back, and not beyond the last message. A repeated request changes nothing.',
+      "Moves the user's cursor: the last message that the user has read. The cursor never moves back, and never past the last message. The request may be repeated. At the last message, it also marks a failed turn as seen.",
     access: openToUsers('sessions:write', 'read'),
     params: sessionParams,
     body: readSchema,
@@ -95,9 +95,15 @@ function inboxOf(principal: Principal | null, named: string | undefined, part = 
   const tenant = tenantOf(principal)
   const user = principal?.user
   if (user && named !== undefined && named !== user.id)
-    throw new Rejected('forbidden', `${part}.user: a user has its own inbox, and no other`)
+    throw new Rejected(
+      'forbidden',
+      `${part}.user: this token opens only the inbox of ${user.id}. Leave user out, or use an API key`,
+    )
   if (user) return { tenant, user: user.id, sessions: user.sessions && [...user.sessions] }
   if (named === undefined)
-    throw new Rejected('invalid', `${part}.user: name the user, or send the request with the user's token`)
+    throw new Rejected(
+      'invalid',
+      `${part}.user: is missing. Name the user (on the command line: --user ID), or send the user's token`,
+    )
   return { tenant, user: named, sessions: undefined }
 }

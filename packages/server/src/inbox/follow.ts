@@ -1,7 +1,7 @@
 // Follows the inbox of a user: first its newest sessions, then whole items as they change. Several changes of a session within a slot
 // of 100 ms make one item, and a slow reader gets the newest state instead of each one. A follower holds one frame at a time, and
 // remembers one number per session: the `rev` that it was sent. Guarantees:
-//   I1  a follower that stays ends with every session as it is
+//   I1  a connected follower eventually receives the current state of every session
 //   I2  an item is sent only if its `rev` is higher than that of the item sent before
 //   I3  of a session that the user has left it gets the id and a `rev`, and nothing more
 import { formatId, type InboxFrame, type InboxItem } from '@fleetline/protocol'
@@ -24,7 +24,7 @@ export type InboxFollow = {
 type Deps = InboxPages &
   Pick<InboxReading, 'one' | 'newest'> &
   Pick<InboxWatch, 'enter'> & {
-    /** Takes the place of a follower. Throws if the pod has as many as it takes. */
+    /** Reserves the place of one follower. Throws if the pod has reached its limit. */
     readonly reserve: () => { readonly leave: () => void }
     readonly budget: ByteBudget
     readonly clock: Clock
@@ -86,7 +86,7 @@ async function* tell(start: Start, range: Omit<InboxRange, 'after'>): ReturnType
   }
 }
 
-/** Returns whether there were any. */
+/** Yields the next changes. Returns whether there were any. */
 async function* nextChanges(
   start: Start,
   share: BudgetShare,

@@ -1,7 +1,7 @@
 // What a session is to one of its members. Pure. Guarantees:
-//   I2  `rev` only grows, on every pod: each of its four parts does. A message or an end of a turn moves the head or the phase,
-//       another change of the session its version, a read the member's own version. If a member is removed, a trigger adds to
-//       the session's version more than the member's row had.
+//   I2  `rev` only grows, because each of its four parts does: a message raises the head, a turn the phase, the removal of a
+//       member the session's version, a read the member's version. A removal raises the session's version by more than the
+//       member's version was.
 import {
   formatId,
   type Attention,

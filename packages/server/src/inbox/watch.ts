@@ -13,7 +13,8 @@
 //   a session is twice found older than it was known   the followers of its user end, so that they begin again: the log is another
 //                                                      one, after a restore or a failover that lost the end of the log
 // Reads of one user are `AGAIN_MS` apart, and one statement reads several users, so that many changes cost few reads.
-// Limit: hints of sessions beyond a user's newest 1,000 are ignored, until the session has a new message and the user's turn comes.
+// Limit: hints for sessions beyond a user's newest 1,000 are ignored. Such a session is found by the next poll of its user after it has
+// a new message.
 import { hash } from 'node:crypto'
 import { INBOX_LIMITS, type InboxTotals } from '@fleetline/protocol'
 import { Retry } from '../errors.ts'
@@ -75,7 +76,7 @@ type Follower = { readonly marks: Set<string>; isOver: boolean; wake: () => void
 const POLL_ROWS = 2_000
 const AGAIN_MS = 100
 /** Sessions that a pod knows, of all its followed users. Each takes about 500 bytes, with what its followers remember. */
-const MOST_KNOWN = 500_000
+const MOST_KNOWN = 250_000
 
 export function createWatch(deps: Deps): InboxWatch {
   const { hints, metrics } = deps
@@ -126,7 +127,11 @@ export function createWatch(deps: Deps): InboxWatch {
       group.followers.add(follower)
       const leave = () => groups.part(group, follower)
       try {
-        if (!groups.reserve()) throw new Retry('unavailable', 'This pod follows as many inboxes as it takes')
+        if (!groups.reserve())
+          throw new Retry(
+            'unavailable',
+            `This pod watches as many sessions for inboxes as it can (${MOST_KNOWN}). Connect through another pod`,
+          )
         await refresh(group).finally(groups.release)
       } catch (error) {
         leave()
@@ -316,7 +321,7 @@ function createPolls({ all }: Groups, refresh: (group: Group) => Promise<void>) 
     next: async () => {
       if (isRunning) return
       isRunning = true
-      await Promise.allSettled(take().map(refresh)) // what fails is read again when its turn comes
+      await Promise.allSettled(take().map(refresh)) // a failed read is repeated in a later poll
       isRunning = false
     },
   }

@@ -30,9 +30,9 @@
 //
 //   a member has read up to a seq, and                              becomes
 //   the session is not found, or the user is no member              not-found
-//   it was known to have read that far                              read: nothing changes
-//   anything else                                                   read: its cursor moves, at most to the head. At the head, the
-//                                                                   ends of all turns until now count as seen
+//   its cursor is there already                                     read: the cursor stays
+//   anything else                                                   read: its cursor moves, at most to the head
+//   reads at the head                                               also: the ends of all turns until now count as seen
 //   it has sent a message itself                                    the same, up to that message
 // "Stored", "head" and "live" include the earlier items of the batch. A rejected item changes nothing for the others (L11).
 // conversation/step.ts decides the next step of a conversation.

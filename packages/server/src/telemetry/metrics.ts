@@ -291,7 +291,7 @@ export const METRICS = {
   followers: {
     kind: 'gauge',
     name: 'fleetline_followers',
-    help: 'Followers of sessions on this pod.',
+    help: 'Followers on this pod, of sessions and of inboxes. The limit is the setting maxFollowers.',
     labels: [],
   },
   followBytes: {

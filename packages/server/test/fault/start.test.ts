@@ -59,7 +59,7 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
   const none = join(import.meta.dirname, '../support/clock.ts')
   type Case = readonly [env: Record<string, string>, code: number, text: RegExp, app?: string]
   const cases: readonly Case[] = [
-    [{}, 2, /^fleetline: missing\.ts does not exist$/m, 'missing.ts'],
+    [{}, 2, /^fleetline: The app missing\.ts does not exist: correct the path$/m, 'missing.ts'],
     [{}, 2, /clock.ts exports no task, no machine and no agent: write export const/, none],
     [{ DATABASE_URL: empty, ...ANY_PORTS }, 4, /Run fleetline migrate up/],
     [
@@ -70,7 +70,7 @@ test('a pod that cannot start prints why, and exits with the code of that kind o
         FLEETLINE_OPERATOR_PORT: new URL(admin).port,
       },
       2,
-      /Port \d+ of 127.0.0.1 is taken/,
+      /Port \d+ of 127.0.0.1 is in use/,
     ],
     [
       { DATABASE_URL: 'postgres://u:sesame@127.0.0.1:1/none', ...ANY_PORTS },

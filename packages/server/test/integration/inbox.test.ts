@@ -165,7 +165,7 @@ test('a follower enters while its user is added to many sessions', async (t) => 
     await until('all sessions', () => assert.equal(reader.items.size, sessions.length))
 })
 
-test('one person on two devices: reading on one clears the dot on the other, own messages are never unread', async (t) => {
+test('one person on two devices: reading on one clears the unread count on the other; own messages are never unread', async (t) => {
   const { url, as, api, make, say, key } = await setUp(t)
   const there = await podOn(t, url, CLOSED)
   const ada = await as('ada')

@@ -442,7 +442,7 @@ test('the error for a port that is in use names the port', async (t) => {
   const port = await openDoor(t)
   const second = createDoor({ ...depsOf([ECHO]), port })
   atEnd(t, () => second.stop())
-  const message = new RegExp(`Port ${port} of 127.0.0.1 is taken`)
+  const message = new RegExp(`Port ${port} of 127.0.0.1 is in use`)
   await assert.rejects(second.start(), { code: 'invalid', message })
 })
 

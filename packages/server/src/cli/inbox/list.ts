@@ -10,7 +10,7 @@ import { followInbox } from '../frames.ts'
 import { EXIT, type Output } from '../output.ts'
 import { stopSignal } from '../stop-signal.ts'
 
-const COLUMNS = ['session', 'alias', 'title', 'unread', 'attention', 'updatedAt', 'said'] as const
+const COLUMNS = ['session', 'alias', 'title', 'unread', 'attention', 'updatedAt', 'preview'] as const
 
 export async function inbox(call: CommandCall): Promise<number> {
   const { flags, options, output } = call
@@ -18,19 +18,24 @@ export async function inbox(call: CommandCall): Promise<number> {
   const path = `/inbox${queryOf(options, ['user', 'show', 'limit', 'cursor'])}`
   const page = await apiOf(flags).ask({ method: 'GET', path, answer: inboxSchema })
   const { items } = page
-  output.list(COLUMNS, output.isJson ? items : items.map((item) => ({ ...item, said: saidIn(item) })))
-  output.note(`${page.unreadTotal} with unread messages, ${page.attentionTotal} need attention.`)
-  if (page.next !== null) output.note(`There are more: --cursor ${page.next}`)
+  output.list(COLUMNS, output.isJson ? items : items.map((item) => ({ ...item, preview: previewText(item) })))
+  const { unreadTotal, attentionTotal, next } = page
+  output.note(
+    `Sessions with unread messages: ${unreadTotal}. Sessions that need attention: ${attentionTotal}.`,
+  )
+  if (output.isJson) output.one({ unreadTotal, attentionTotal, next })
+  else if (next !== null) output.note(`There are more sessions. To see them, add --cursor ${next}`)
   return EXIT.done
 }
 
 async function follow({ flags, options, output }: CommandCall): Promise<number> {
   for (const name of ['cursor', 'show'])
     if (options[name] !== undefined)
-      throw new Rejected('invalid', `--${name}: not together with --follow, which follows all sessions`)
+      throw new Rejected('invalid', `--${name} cannot be used with --follow: leave one of them out`)
   const [clock, random] = [systemClock(), systemRandom()]
   const { openEvents } = apiOf(flags)
-  const onLost = () => output.note('The stream ended or was lost: coming back, with all of it again.')
+  const onLost = () =>
+    output.note('The stream ended or was lost. Reconnecting; the newest sessions are printed again.')
   const stopping = new AbortController()
   void stopSignal().first.then(() => stopping.abort())
   const from = { path: `/inbox/events${queryOf(options, ['user', 'limit'])}`, isKnown: false }
@@ -42,15 +47,16 @@ async function follow({ flags, options, output }: CommandCall): Promise<number> 
 function show(output: Output, frame: InboxFrame): void {
   if (output.isJson) return output.one(frame)
   for (const item of frame.items) {
-    const row: Record<string, unknown> = { ...item, said: saidIn(item) }
+    const row: Record<string, unknown> = { ...item, preview: previewText(item) }
     output.next(
       COLUMNS.map((column) => row[column]),
       row,
     )
   }
-  for (const { session } of frame.removed) output.note(`${session}: the user is not a member any more.`)
+  for (const { session } of frame.removed)
+    output.note(`Session ${session} was removed: the user is no longer a member.`)
 }
 
-function saidIn({ preview }: { readonly preview: Pick<InboxPreview, 'text'> | null }): string {
+function previewText({ preview }: { readonly preview: Pick<InboxPreview, 'text'> | null }): string {
   return preview?.text ?? ''
 }

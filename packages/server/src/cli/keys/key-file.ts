@@ -11,7 +11,11 @@ export function refuseAsKeyFile(path: string): void {
     isThere = lstatSync(path, { throwIfNoEntry: false }) !== undefined
     accessSync(dirname(path), constants.W_OK)
   } catch (cause) {
-    throw new Rejected('invalid', `--out: no file ${path} can be created`, { cause })
+    throw new Rejected(
+      'invalid',
+      `--out: ${path} cannot be created: its folder does not exist or is not writable. Name another file`,
+      { cause },
+    )
   }
   if (isThere)
     throw new Rejected('conflict', `--out: ${path} exists already. Name a new file, or remove this one`)
