@@ -23,6 +23,8 @@ const WRITERS = 64
 const STORED_EACH = 3
 const PARTS = [{ type: 'text', text: 'm'.repeat(512) }]
 const DATABASE = 'append'
+/** One key sends more than a key usually may. */
+const UNLIMITED = { FLEETLINE_KEY_RATE: '1000000', FLEETLINE_TENANT_RATE: '1000000' }
 type Times = {
   readonly warmMs: number
   readonly measuredMs: number
@@ -44,7 +46,7 @@ export const appendBench: Bench = async ({ size, startServer }, scope) => {
   const url = cluster.urlOf(DATABASE)
   await migrateUp({ databaseUrl: url })
   const sessions = await fill(cluster, stored)
-  const pod = await startPod(scope, url, { FLEETLINE_REQUESTS_PER_SOCKET: '1000000' })
+  const pod = await startPod(scope, url, { FLEETLINE_REQUESTS_PER_SOCKET: '1000000', ...UNLIMITED })
   const key = await keyFor(scope, url)
   const run = { sessions, ...times }
   const results = await runRounds(

@@ -48,8 +48,15 @@ test('the commands of the README and of the guide to the dev fleet do what they 
   assert.match(minted, /^ey\S+$/m)
 
   const guide = readFileSync(join(ROOT, 'docs/guides/dev.md'), 'utf8')
+  const [unread] = blocksIn(guide)
+  const lunch = unread!.text.replace('localhost:4400', `localhost:${api}`)
+  const env = { ...CLONE_ENV, FLEETLINE_URL: `http://localhost:${api}` }
+  await promisify(execFile)('sh', ['-ec', lunch], { cwd: clone, env })
+  const inbox = await fetch(`http://localhost:${api}/v1/inbox?user=ada&show=unread`)
+  assert.match(await inbox.text(), /"alias":"lunch".*"unread":1/)
+
   const told: string[] = []
-  for (const line of blocksIn(guide)[0]!.text.trim().split('\n')) {
+  for (const line of blocksIn(guide, 'Without the page')[0]!.text.trim().split('\n')) {
     const command = line.replace('localhost:4402', `localhost:${fleet.page}`)
     told.push((await promisify(execFile)('sh', ['-c', command], { cwd: clone })).stdout)
   }
