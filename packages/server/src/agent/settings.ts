@@ -5,12 +5,12 @@ import { Rejected } from '../errors.ts'
 
 export type AgentSettings = {
   /** How much of the conversation the agent is sent: the last messages, up to this number and this size as JSON. */
-  readonly window: Window
+  readonly window: HistoryWindow
 }
-export type Window = { readonly messages: number; readonly bytes: number }
+export type HistoryWindow = { readonly messages: number; readonly bytes: number }
 /** A part of them. A window may be given in part, too. */
 export type SettingsChange = { readonly window?: WindowChange | undefined }
-type WindowChange = { readonly [Field in keyof Window]?: number | undefined }
+type WindowChange = { readonly [Field in keyof HistoryWindow]?: number | undefined }
 
 export const WINDOW_LIMITS = {
   messages: { least: 1, most: 500 },
@@ -34,12 +34,12 @@ export function changedBy(stored: SettingsChange, { window }: SettingsChange): S
 /** Throws if a value is out of its range. `name` says whose settings they are. */
 export function checkSettings(name: string, { window = {} }: SettingsChange): void {
   for (const [field, { least, most }] of Object.entries(WINDOW_LIMITS)) {
-    const value = window[field as keyof Window]
+    const value = window[field as keyof HistoryWindow]
     if (value === undefined || (Number.isInteger(value) && value >= least && value <= most)) continue
     throw new Rejected('invalid', `${name}: window.${field} must be a whole number from ${least} to ${most}`)
   }
 }
 
-function given({ messages, bytes }: WindowChange): Partial<Window> {
+function given({ messages, bytes }: WindowChange): Partial<HistoryWindow> {
   return { ...(messages !== undefined && { messages }), ...(bytes !== undefined && { bytes }) }
 }

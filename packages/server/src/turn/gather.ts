@@ -3,13 +3,13 @@
 // conversation is cut at its beginning, as the agent's window says. Pure, except for the read.
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
-import type { Window } from '../agent/settings.ts'
+import type { HistoryWindow } from '../agent/settings.ts'
 import { Bug } from '../errors.ts'
 import type { Replay } from '../session/replay.ts'
 import type { OpenTurn } from '../session/turns.ts'
 import type { Claim } from '../task/claim.ts'
 
-type Deps = Replay & { readonly cell: number; readonly window: Window }
+type Deps = Replay & { readonly cell: number; readonly window: HistoryWindow }
 
 /** The call without its deadline and its signal. */
 export async function gather(
