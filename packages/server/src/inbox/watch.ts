@@ -75,7 +75,7 @@ type Follower = { readonly marks: Set<string>; isOver: boolean; wake: () => void
 
 const POLL_ROWS = 2_000
 const AGAIN_MS = 100
-/** Sessions that a pod knows, of all its followed users. Each takes about 500 bytes, with what its followers remember. */
+/** Sessions that a pod knows, of all its followed users. Each takes about 410 bytes, with what one follower remembers. */
 const MOST_KNOWN = 250_000
 
 export function createWatch(deps: Deps): InboxWatch {
