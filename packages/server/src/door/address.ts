@@ -24,8 +24,8 @@ export function addressOf({ socket, headers }: Request, trusted: Addresses): str
   return address
 }
 
-/** Whether a program or a page of this machine sent it, and no proxy passed it on, as far as that shows. nginx speaks HTTP/1.0 to
- *  pods by default, and writes no header. */
+/** Whether a program or a page of this machine sent it, and no proxy passed it on, as far as that shows. By default nginx writes no
+ *  header: releases before 1.29.7 are recognized because they speak HTTP/1.0 to pods, later ones speak HTTP/1.1 and are not. */
 export function isLocal({ socket, headers, httpVersion }: Versioned): boolean {
   const isOfProxy = WRITTEN_BY_PROXIES.some((name) => headers[name] !== undefined)
   const isHere = isLoopbackAddress(socket.remoteAddress ?? '') && isLoopbackHost(headers.host)

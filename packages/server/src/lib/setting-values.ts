@@ -72,7 +72,7 @@ export function postgresUrl(text: string): string | undefined {
 
 /** Whether the password contains /, ? or #, so that the rest of it is in the wrong place: `u:12/34@host` names port 12. */
 function isCutShort({ pathname, hash, search }: URL): boolean {
-  return pathname.includes('@') || hash.includes('@') || (pathname === '' && search.includes('@'))
+  return pathname.includes('@') || hash.includes('@') || (search.includes('@') && !/^\?[\w-]+=/.test(search))
 }
 
 export function httpUrl(text: string): string | undefined {

@@ -1,4 +1,4 @@
-// Words a failure to connect to PostgreSQL, so that a person can act on it. Leaves out the user and the password.
+// Words a failure to connect to PostgreSQL, so that a person can act on it. Leaves out the password.
 import pg from 'pg'
 import { Retry } from '../errors.ts'
 import { newClient, placeOf } from './client.ts'
@@ -16,8 +16,12 @@ const REMEDIES: Readonly<Record<string, string>> = {
   '28000': 'Correct the user in DATABASE_URL, or allow it to connect in pg_hba.conf',
   '3D000': 'Create the database, or correct its name in DATABASE_URL',
   '42501': 'As the owner of the database: grant connect on database NAME to ROLE',
+  '57P03': 'Wait until PostgreSQL has started, then try again',
   '53300': 'Raise max_connections, or the connection limit of the role or the database',
 }
+const LOOK = 'Look at the log of PostgreSQL'
+const TLS_ONLY =
+  'Add sslmode=verify-full to DATABASE_URL if PostgreSQL demands TLS. Otherwise correct the user in DATABASE_URL, or allow it to connect in pg_hba.conf'
 const START_IT = 'Start PostgreSQL, or set DATABASE_URL to the URL of another database'
 
 export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
@@ -26,13 +30,14 @@ export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
 }
 
 export function connectFault(databaseUrl: string, cause: unknown): ConnectFault {
-  const [place, { host }] = [placeOf(databaseUrl), newClient(databaseUrl)]
+  const [place, { host, ssl }] = [placeOf(databaseUrl), newClient(databaseUrl)]
   const { code = '' } = (cause ?? {}) as NodeJS.ErrnoException
   const reason = reasonOf(cause)
+  const mayDemandTls = code === '28000' && (ssl as unknown) === false && reason.includes('pg_hba.conf')
   if (cause instanceof pg.DatabaseError)
     return {
       found: `PostgreSQL at ${place} refuses the connection: ${reason}`,
-      remedy: REMEDIES[code] ?? START_IT,
+      remedy: mayDemandTls ? TLS_ONLY : (REMEDIES[code] ?? LOOK),
     }
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
     return {
@@ -44,6 +49,11 @@ export function connectFault(databaseUrl: string, cause: unknown): ConnectFault 
     return {
       found: `The certificate of PostgreSQL at ${place} is not accepted: ${reason}`,
       remedy: `Use a certificate for the host ${host}. If your own authority has signed it, add sslrootcert=FILE to DATABASE_URL`,
+    }
+  if (code.startsWith('ERR_OSSL_'))
+    return {
+      found: `A file of certificates or keys in DATABASE_URL cannot be used: ${reason}`,
+      remedy: 'Give sslcert, sslkey and sslrootcert files in PEM format',
     }
   if (reason === NO_TLS)
     return {

@@ -24,6 +24,7 @@ export async function connect({ databaseUrl, name, connectMs, statementMs }: Opt
   })
   client.on('error', () => undefined)
   await client.connect().catch((cause: unknown) => {
+    closeNow(client) // pg leaves the socket open if it cannot use a file of certificates
     throw cannotConnect(databaseUrl, cause)
   })
   return client

@@ -7,11 +7,10 @@ import { cannotConnect } from '../../src/store/connect-fault.ts'
 
 const URL = 'postgres://app:sesame@db.internal/fleet'
 
-test('a failure to connect says what failed and what to do, and neither user nor password', () => {
+test('a failure to connect says what failed and what to do, but not the password', () => {
   const failure = (message: string, code?: string) => Object.assign(new Error(message), { code })
-  const refused = Object.assign(new pg.DatabaseError('password authentication failed', 0, 'error'), {
-    code: '28P01',
-  })
+  const refusal = (code: string, message: string) =>
+    Object.assign(new pg.DatabaseError(message, 0, 'error'), { code })
   const cases: readonly (readonly [cause: unknown, text: RegExp])[] = [
     [
       failure('getaddrinfo ENOTFOUND db.internal', 'ENOTFOUND'),
@@ -32,7 +31,24 @@ test('a failure to connect says what failed and what to do, and neither user nor
       failure('The server does not support SSL connections'),
       /does not offer TLS: .* Set ssl = on in postgresql\.conf/,
     ],
-    [refused, /refuses the connection: password .* Correct the user or the password/],
+    [
+      refusal('28P01', 'password authentication failed'),
+      /refuses the connection: password .* Correct the user or the password/,
+    ],
+    [
+      refusal(
+        '28000',
+        'no pg_hba.conf entry for host "1.2.3.4", user "app", database "fleet", no encryption',
+      ),
+      /refuses the connection: .* Add sslmode=verify-full to DATABASE_URL if PostgreSQL demands TLS/,
+    ],
+    [refusal('28000', 'role "app" is not permitted to log in'), /Correct the user in DATABASE_URL/],
+    [refusal('57P03', 'the database system is starting up'), /Wait until PostgreSQL has started/],
+    [refusal('XX000', 'out of luck'), /out of luck\. Look at the log of PostgreSQL/],
+    [
+      failure('error:0480006C:PEM routines::no start line', 'ERR_OSSL_PEM_NO_START_LINE'),
+      /A file of certificates or keys .* cannot be used: .* PEM format/,
+    ],
     [
       failure('', 'ECONNREFUSED'),
       /PostgreSQL at db\.internal\/fleet does not answer: ECONNREFUSED\. Start PostgreSQL/,

@@ -13,6 +13,7 @@ import { ownVersion } from '../../lib/version.ts'
 import { MAY_BE_INSECURE } from '../../safety/start-check.ts'
 import { migrateUp } from '../../store/migrate.ts'
 import type { Output } from '../output.ts'
+import { warnOfOpenConnection } from '../tls-warning.ts'
 import { createAppWatch } from './app-watch.ts'
 import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
 import { createFolder, shortPath, type Folder } from './folder.ts'
@@ -66,6 +67,7 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
   const around = { clock, random, onEvent }
   const ground = groundOf({ flags, config, count, port: ports.postgres, ...around })
   const { folder } = ground
+  if (ground.hasGivenUrl) warnOfOpenConnection(config.databaseUrl, output)
   const migrations = migrate(ground)
   const settings = () => ({
     host,

@@ -7,6 +7,11 @@ import { Rejected } from '../../errors.ts'
 /** Call it before the key is created: a key that nobody can store would have to be revoked. */
 export function refuseAsKeyFile(path: string): void {
   let isThere: boolean
+  if (path === '' || /[/\\]$/.test(path))
+    throw new Rejected(
+      'invalid',
+      path === '' ? '--out: it is empty. Name a file' : `--out: ${path} is a folder. Name a file`,
+    )
   try {
     isThere = lstatSync(path, { throwIfNoEntry: false }) !== undefined
     accessSync(dirname(path), constants.W_OK)
