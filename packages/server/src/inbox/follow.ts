@@ -1,6 +1,6 @@
 // Follows the inbox of a user: first its newest sessions, then whole items as they change. Several changes of a session within a slot
 // of 100 ms make one item, and a slow reader gets the newest state instead of each one. A follower holds one frame at a time, and
-// remembers one number per session: the `rev` that it was sent. Guarantees:
+// remembers one number per session: the `rev` that it was sent, also of a removal. Guarantees:
 //   I1  a connected follower eventually receives the current state of every session
 //   I2  an item is sent only if its `rev` is higher than that of the item sent before
 //   I3  of a session that the user has left it gets the id and a `rev`, and nothing more
@@ -103,9 +103,11 @@ async function* nextChanges(
     const { session, rev } = taken[index]!
     marks.know(taken[index]!, isThere(look) ? look : undefined)
     if (isThere(look)) return []
-    const last = Math.max(sent.get(session) ?? 0, rev ?? 0)
-    sent.delete(session)
-    return [{ session: formatId('session', cell, session), rev: look.rev ?? last + 1 }]
+    const last = sent.get(session) ?? -1
+    const now = look.rev ?? Math.max(last, rev ?? 0) + 1
+    if (now <= last) return [] // the reader knows: it was marked twice
+    sent.set(session, now)
+    return [{ session: formatId('session', cell, session), rev: now }]
   })
   const items = newsOf(start, rows)
   share.keep(taken.length * ITEM_BYTES)
