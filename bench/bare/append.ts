@@ -70,8 +70,7 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     sessions,
     sessions.map((session) => heads.get(session)),
     sessions.map(() => null),
-    ...[0, 0, 0, 0].map((zero) => sessions.map(() => zero)),
-    sessions.map(() => null),
+    ...[0, 0, 0, 0, null, null, 0, 0, 0].map((value) => sessions.map(() => value)), // asked, answered, epoch …
     tenants(batch),
     names,
     seqs,

@@ -51,7 +51,7 @@ export type Message = UiMessage &
   }
 
 /**
- * `waiting`: no pod has claimed the turn. `working`: its agent has said nothing yet. `recovering`: the turn is retried and has
+ * `waiting`: no pod has claimed the turn, or a message waits for its turn. `working`: its agent has said nothing yet. `recovering`: the turn is retried and has
  * said nothing new yet. `failed`: the last turn failed.
  */
 export type Status = 'idle' | 'waiting' | 'working' | 'streaming' | 'recovering' | 'failed'
@@ -65,7 +65,7 @@ export type View = {
   readonly turn: Turn | null
   readonly open: Open | null
   /** The turn that will answer, from the newest ack. */
-  readonly asked: { readonly turn: string; readonly epoch: number } | null
+  readonly asked: { readonly turn: string | undefined; readonly epoch: number } | null
 }
 /** What an attempt has said: all chunks below `next`, with deltas merged. */
 type Open = {
@@ -118,7 +118,8 @@ export function messagesOf({ log, rows, open }: View): readonly Message[] {
 }
 
 export function statusOf(view: View): Status {
-  const { turn, open } = view
+  const { turn, open, asked } = view
+  if (asked && asked.epoch > (turn?.epoch ?? 0)) return 'waiting'
   const reply = turn?.endedAt === null ? replyOf(view, turn.id) : undefined
   if (reply) return reply.status === 'failed' ? 'failed' : 'idle' // the turn's end follows as a frame
   switch (turn?.state) {
@@ -147,7 +148,7 @@ export function liveTurn({
   turn,
   asked,
 }: View): { readonly turn: string; readonly epoch: number } | undefined {
-  if (asked && asked.epoch > (turn?.epoch ?? 0)) return asked
+  if (asked?.turn && asked.epoch > (turn?.epoch ?? 0)) return { turn: asked.turn, epoch: asked.epoch }
   return turn && turn.endedAt === null ? { turn: turn.id, epoch: turn.epoch } : undefined
 }
 
@@ -228,7 +229,7 @@ function assembled({ id, message, agent }: Turn, chunks: readonly Chunk[]): Mess
 }
 
 function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
-  const asked = turn && epoch > (view.asked?.epoch ?? 0) ? { turn, epoch } : view.asked
+  const asked = epoch > (view.asked?.epoch ?? 0) ? { turn, epoch } : view.asked
   const row = view.rows.find((row) => row.id === id)
   if (!row || seq <= view.head) return only({ ...view, asked }) // its item came before, or its history is gone
   const rows = view.rows.map((other) => (other === row ? { ...row, delivery: 'sent' as const, seq } : other))

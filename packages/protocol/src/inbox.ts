@@ -35,7 +35,7 @@ export type InboxPreview = {
 }
 
 /** `failed`: the last turn that ended has failed, and since then the user has neither read to the end nor sent a message. `working`: a
- *  turn is live. `finished`: there is a reply that the user has not read. */
+ *  turn is live, or the conversation is being summarised. `finished`: there is a reply that the user has not read. */
 export const ATTENTIONS = ['failed', 'working', 'finished'] as const
 export type Attention = (typeof ATTENTIONS)[number]
 

@@ -42,7 +42,8 @@ export type Ack = {
   readonly seq: number
   /** The message was already stored, at this seq. */
   readonly deduped: boolean
-  /** While it waits for a reply: the live turn and its epoch. This turn answers it, or the next one. */
+  /** While it waits for a reply: the live turn and its epoch. This turn answers it, or the next one. While the conversation is
+   *  summarised there is only the epoch of the turn that comes. */
   readonly turn?: Id<'turn'>
   readonly epoch?: number
 }

@@ -20,8 +20,9 @@ export type Session = {
   readonly updatedAt: string
 }
 
-/** `working`: a turn is queued or running. */
-export const SESSION_STATES = ['idle', 'working'] as const
+/** `working`: a turn is queued or running. `compacting`: the conversation is being summarised; messages that come meanwhile are answered
+ *  afterwards. */
+export const SESSION_STATES = ['idle', 'working', 'compacting'] as const
 export type SessionState = (typeof SESSION_STATES)[number]
 
 /** 1 to 128 characters that need no escaping in a path. Must not look like an id. */

@@ -1,13 +1,14 @@
 // The public entry of `fleetline/agent`, for code that answers as an agent, wherever it runs. It loads no code of a pod.
-import type { AgentCall } from './agent/agent.ts'
+import type { AgentCall, CompactCall } from './agent/agent.ts'
 import { ownErrorText } from './agent/own-error.ts'
 import { retryAfterMs, waitMs } from './agent/retry-after.ts'
 import { isSignedBy } from './agent/signature.ts'
 import { createBytes } from './lib/bytes.ts'
 import { systemClock } from './lib/clock.ts'
 
-/** What Fleetline sends to an agent. */
-export type AgentRequest = Omit<AgentCall, 'signal' | 'deadlineMs'>
+/** What Fleetline sends to an agent: a turn, or, with the trigger `compact`, a conversation to summarise. */
+export type AgentRequest = Omit<AgentCall, NotSent> | Omit<CompactCall, NotSent>
+type NotSent = 'signal' | 'deadlineMs'
 
 /** For a request that Fleetline did not send, or did not send just now. Answer it with `status`. */
 export class SignatureError extends Error {

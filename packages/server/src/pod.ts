@@ -61,6 +61,7 @@ import { createRounds, type Rounds } from './throttle/fleet/rounds.ts'
 import { readStandings } from './throttle/fleet/standings.ts'
 import { createLog, type Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
+import { createCompactMachines } from './turn/compact.ts'
 import { createHalts } from './turn/halts.ts'
 import { createTurnMachines } from './turn/turn.ts'
 
@@ -158,7 +159,13 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const duties = [
     ...taskDuties({ ...pick(config, 'cell', 'beatMs'), database, clock, metrics, log, onReady }),
     ...machineDuties({ ...pick(config, 'beatMs'), database, clock, log, onReady }),
-    ...sessionDuties({ database, onReady, expireTurn: (turn) => sessions.expireTurn(turn) }),
+    ...sessionDuties({
+      ...pick(config, 'cell'),
+      database,
+      onReady,
+      expireTurn: (turn) => sessions.expireTurn(turn),
+      endCompaction: (end) => sessions.endCompaction(end),
+    }),
     ...throttleDuties({ database, log }),
     ...identityDuties({ ...pick(config, 'auditDays'), database }),
   ]
@@ -250,7 +257,11 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   }) // ends of stopped turns
   const limitsOfAgents = pick(config, 'cell', 'agentFirstMs', 'agentSilenceMs')
   const answering = { ...limitsOfAgents, database, sessions, agents, halts, clock, random, metrics }
-  const turns = options.agents || config.demoAgent ? createTurnMachines(answering, defined.keys()) : [] // turns of agents
+  const ofAgents = () => [
+    ...createTurnMachines(answering, defined.keys()),
+    ...createCompactMachines(answering, defined.keys()),
+  ]
+  const turns = options.agents || config.demoAgent ? ofAgents() : [] // turns of agents, and compactions
   const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], turns }) // what this pod can run
   const tasks: Tasks = createTasks({
     ...pick(config, 'cell', 'transactionDeadlineMs', 'slots', 'turnSlots', 'taskPollMs', 'drainMs'),

@@ -32,7 +32,7 @@ function newSession(n: number): Stored {
   const counts = { head: 0, epoch: 0, version: 0, replied: 0, failedEpoch: null, updatedUs: 0 }
   const cursor = { read: 0, readVersion: 0, seenEpoch: 0, archived: false }
   const shown = { alias: null, title: null, agent: null, since: null, role: null, text: null }
-  return { row: { session, turn: null, ...counts, ...cursor, ...shown }, isMember: true }
+  return { row: { session, turn: null, compacting: null, ...counts, ...cursor, ...shown }, isMember: true }
 }
 
 function happen({ row, isMember }: Stored, what: Happening['what'], us: number): Stored {

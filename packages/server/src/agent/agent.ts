@@ -11,6 +11,7 @@
 // as failed. Every call of a turn has the same turn.id: pass it on to services that must not do something twice.
 import { TASK_NAME, type Id, type Message } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
+import type { Budget } from '../conversation/budget.ts'
 import { keyOf } from '../throttle/definition.ts'
 import { checkSettings, settingsOf, type AgentSettings, type SettingsChange } from './settings.ts'
 
@@ -43,10 +44,24 @@ export type AgentCall = {
   readonly signal: AbortSignal
 }
 
+/** A conversation that has become long, and is to be summarised. */
+export type CompactCall = Pick<
+  AgentCall,
+  'id' | 'messages' | 'session' | 'agent' | 'deadlineMs' | 'signal'
+> & {
+  readonly trigger: 'compact'
+  /** The seq up to which the summary reaches. If there is an earlier summary, it is the first message. */
+  readonly through: number
+  readonly turn: Pick<AgentCall['turn'], 'id' | 'epoch' | 'attempt'>
+}
+
 /** For example a stream of the AI SDK, or what an async generator yields. */
 export type AgentAnswer = AsyncIterable<{ readonly type: string; readonly [field: string]: unknown }>
 
-export type AgentOptions = SettingsChange & {
+export type AgentOptions = Omit<SettingsChange, 'compaction'> & {
+  /** Returns a summary of the messages. Conversations are compacted if it is given; `compaction` says when. */
+  readonly compact?: AgentDefinition['compact']
+  readonly compaction?: Partial<Budget>
   /** The key of a downstream that the agent shares with others. Without it, the fleet learns how many calls this agent takes. */
   readonly downstream?: string
 }
@@ -55,6 +70,7 @@ export type AgentDefinition = Pick<AgentOptions, 'downstream'> & {
   readonly name: string
   readonly settings: AgentSettings
   readonly answer: (call: AgentCall) => AgentAnswer | Promise<AgentAnswer>
+  readonly compact?: ((call: CompactCall) => string | Promise<string>) | undefined
 }
 
 /** The agents in a pod's code, by name. */
@@ -78,13 +94,15 @@ const MARK = Symbol.for('fleetline.agent') // shared by all copies of this modul
 export function agent(
   name: string,
   answer: AgentDefinition['answer'],
-  { downstream, ...settings }: AgentOptions = {},
+  { downstream, compact, compaction, window }: AgentOptions = {},
 ): AgentDefinition {
   if (!TASK_NAME.test(name))
     throw new Rejected('invalid', `agent ${name}: its name must match ${TASK_NAME.source}`)
+  const settings = { window, compaction: { ...compaction, enabled: compact !== undefined } }
   checkSettings(`agent ${name}`, settings)
   const shared = downstream === undefined ? {} : { downstream: keyOf(downstream) }
-  return Object.freeze({ [MARK]: true, name, answer, settings: settingsOf(settings), ...shared })
+  const summary = compact === undefined ? {} : { compact }
+  return Object.freeze({ [MARK]: true, name, answer, settings: settingsOf(settings), ...summary, ...shared })
 }
 
 export function isAgent(value: unknown): value is AgentDefinition {

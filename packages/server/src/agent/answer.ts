@@ -35,15 +35,37 @@ const NOTHING = [{ type: 'start' }, { type: 'finish' }]
 /** Expects an answer with the status 200 or 204. */
 export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
   if (statusCode === 204) return nothing()
-  const type = String(headers['content-type'] ?? 'none')
-    .split(';')[0]!
-    .trim()
-    .toLowerCase()
+  const type = typeOf(headers)
   if (!TYPES.includes(type))
     throw broken(`The agent answered with the content type ${shown(type)}: send ${TYPES.join(', ')}`, true)
   if (!PLAIN.includes(String(headers['content-encoding'] ?? 'identity').toLowerCase()))
     throw broken('The agent answered with a content encoding: send the body uncompressed')
   return STREAMS.includes(type) ? streamed(body) : whole(body)
+}
+
+function typeOf(headers: Answer['headers']): string {
+  return String(headers['content-type'] ?? 'none')
+    .split(';')[0]!
+    .trim()
+    .toLowerCase()
+}
+
+/** The text of a summary: `{"summary": …}`, or a message. */
+export async function summaryOf({ statusCode, headers, body }: Answer): Promise<string> {
+  const type = typeOf(headers)
+  if (statusCode !== 200 || type !== 'application/json')
+    throw broken(
+      `The agent answered a request for a summary with status ${statusCode} and ${shown(type)}: send application/json`,
+      true,
+    )
+  const bytes = createBytes()
+  for await (const piece of counted(body, JSON_BYTES)) bytes.add(piece)
+  const { summary } = fieldsOf(bytes.all())
+  if (typeof summary === 'string') return summary
+  const { parts } = messageOf(bytes.all())
+  return parts
+    .map(({ type: kind, text }) => (kind === 'text' && typeof text === 'string' ? text : ''))
+    .join('')
 }
 
 async function* nothing(): AgentAnswer {

@@ -155,6 +155,8 @@ export function createDirectory({
     if (downstream != null && !mayName(tenant, downstream, isOpen))
       throw new Rejected('invalid', `downstream: ${downstream} is not open to agents on this pod: ${OPEN}`)
     checkSettings('settings', settings)
+    const { compaction } = settings
+    if (compaction?.url != null) hrefOf(compaction.url, guard)
     if (secret !== undefined) keyFor(secretsKey)
     return href
   }

@@ -1,45 +1,79 @@
 // What can be set for an agent. Values of agents behind URLs are stored in their row, those of agents in code are options of
 // `agent(…)`. What is not set has its default.
 import { PAGE_LIMITS } from '@fleetline/protocol'
+import type { Budget } from '../conversation/budget.ts'
 import { Rejected } from '../errors.ts'
 
 export type AgentSettings = {
   /** How much of the conversation the agent is sent: the last messages, up to this number and this size as JSON. */
   readonly window: HistoryWindow
+  readonly compaction: CompactionSettings
 }
 export type HistoryWindow = { readonly messages: number; readonly bytes: number }
-/** A part of them. A window may be given in part, too. */
-export type SettingsChange = { readonly window?: WindowChange | undefined }
-type WindowChange = { readonly [Field in keyof HistoryWindow]?: number | undefined }
+/** Whether a conversation that has become long is summarised, and when. */
+export type CompactionSettings = Budget & {
+  readonly enabled: boolean
+  /** Where an agent behind a URL is asked for a summary; null: at its own URL. */
+  readonly url: string | null
+}
 
-export const WINDOW_LIMITS = {
-  messages: { least: 1, most: 500 },
-  bytes: { least: 1_024, most: PAGE_LIMITS.bytes },
+/** A part of them. Of each setting, a part may be given, too. */
+export type SettingsChange = {
+  readonly [Name in keyof AgentSettings]?: Part<AgentSettings[Name]> | undefined
+}
+type Part<Value> = { readonly [Field in keyof Value]?: Value[Field] | undefined }
+
+/** The ranges of numbers. */
+export const SETTING_LIMITS = {
+  window: { messages: { least: 1, most: 500 }, bytes: { least: 1_024, most: PAGE_LIMITS.bytes } },
+  compaction: {
+    tokenBudget: { least: 1_000, most: 10_000_000 },
+    triggerRatio: { least: 0.1, most: 1 },
+  },
 } as const
 
 const DEFAULTS: AgentSettings = {
-  window: { messages: WINDOW_LIMITS.messages.most, bytes: WINDOW_LIMITS.bytes.most },
+  window: { messages: 500, bytes: PAGE_LIMITS.bytes },
+  compaction: { enabled: false, tokenBudget: 50_000, triggerRatio: 0.7, url: null },
 }
 
-export function settingsOf({ window }: SettingsChange): AgentSettings {
-  return { window: { ...DEFAULTS.window, ...given(window ?? {}) } }
-}
-
-/** As they are stored: only what differs from the default, so that a later release may change defaults. */
-export function changedBy(stored: SettingsChange, { window }: SettingsChange): SettingsChange {
-  const next = { ...stored.window, ...given(window ?? {}) }
-  return Object.keys(next).length === 0 ? {} : { window: next }
-}
-
-/** Throws if a value is out of its range. `name` says whose settings they are. */
-export function checkSettings(name: string, { window = {} }: SettingsChange): void {
-  for (const [field, { least, most }] of Object.entries(WINDOW_LIMITS)) {
-    const value = window[field as keyof HistoryWindow]
-    if (value === undefined || (Number.isInteger(value) && value >= least && value <= most)) continue
-    throw new Rejected('invalid', `${name}: window.${field} must be a whole number from ${least} to ${most}`)
+export function settingsOf({ window = {}, compaction = {} }: SettingsChange): AgentSettings {
+  return {
+    window: { ...DEFAULTS.window, ...given(window) },
+    compaction: { ...DEFAULTS.compaction, ...given(compaction) },
   }
 }
 
-function given({ messages, bytes }: WindowChange): Partial<HistoryWindow> {
-  return { ...(messages !== undefined && { messages }), ...(bytes !== undefined && { bytes }) }
+/** As they are stored: only what was set, so that a later release may change defaults. */
+export function changedBy(
+  stored: SettingsChange,
+  { window = {}, compaction = {} }: SettingsChange,
+): SettingsChange {
+  return given({
+    window: unlessEmpty({ ...stored.window, ...given(window) }),
+    compaction: unlessEmpty({ ...stored.compaction, ...given(compaction) }),
+  })
+}
+
+/** Throws if a number is out of its range. `name` says whose settings they are. */
+export function checkSettings(name: string, change: SettingsChange): void {
+  for (const [setting, limits] of Object.entries(SETTING_LIMITS))
+    for (const [field, { least, most }] of Object.entries(limits)) {
+      const value = (change[setting as keyof SettingsChange] as Record<string, unknown> | undefined)?.[field]
+      if (value === undefined) continue
+      const [isWhole, what] =
+        field === 'triggerRatio' ? [true, 'a number'] : [Number.isInteger(value), 'a whole number']
+      if (typeof value === 'number' && isWhole && value >= least && value <= most) continue
+      throw new Rejected('invalid', `${name}: ${setting}.${field} must be ${what} from ${least} to ${most}`)
+    }
+}
+
+function unlessEmpty<Value extends object>(value: Value): Value | undefined {
+  return Object.keys(value).length === 0 ? undefined : value
+}
+
+type Given<Value> = { readonly [Field in keyof Value]?: Exclude<Value[Field], undefined> }
+
+function given<Value extends object>(value: Value): Given<Value> {
+  return Object.fromEntries(Object.entries(value).filter(([, one]) => one !== undefined)) as Given<Value>
 }

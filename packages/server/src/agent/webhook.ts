@@ -13,8 +13,8 @@ import { ChunkError } from '@fleetline/protocol'
 import { Client, errors, type Dispatcher } from 'undici'
 import { kindOf } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
-import type { AgentAnswer, AgentCall, AgentDefinition } from './agent.ts'
-import { chunksOf, TYPES } from './answer.ts'
+import type { AgentAnswer, AgentCall, AgentDefinition, CompactCall } from './agent.ts'
+import { chunksOf, summaryOf, TYPES } from './answer.ts'
 import type { Located } from './directory.ts'
 import { AgentFault, busy } from './fault.ts'
 import type { AddressGuard } from './guard.ts'
@@ -36,37 +36,61 @@ export function createWebhooks(deps: Deps): Webhooks {
   return {
     agentAt: (located) => {
       const { name, settings } = located
-      return { name, settings, answer: (call) => answerOf(deps, located, call) }
+      const { url } = settings.compaction
+      const summariser = url === null ? located : { ...located, url }
+      return {
+        name,
+        settings,
+        answer: (call) => answerOf(deps, located, call),
+        compact: (call) => summaryBy(deps, summariser, call),
+      }
     },
   }
 }
 
 type Target = Omit<Reached, 'settings'>
 
-async function* answerOf(deps: Deps, { name, url, secret }: Target, call: AgentCall): AgentAnswer {
+async function* answerOf(deps: Deps, target: Target, call: AgentCall): AgentAnswer {
+  const asked = await ask(deps, target, call)
+  try {
+    yield* chunksOf(asked.answer)
+  } catch (error) {
+    throw call.signal.aborted ? error : faultOf(error, true)
+  } finally {
+    await asked.client.destroy()
+  }
+}
+
+/** The same request, with another `trigger`, to an agent that summarises. */
+async function summaryBy(deps: Deps, target: Target, call: CompactCall): Promise<string> {
+  const asked = await ask(deps, target, call)
+  try {
+    return await summaryOf(asked.answer)
+  } catch (error) {
+    throw call.signal.aborted ? error : faultOf(error, true)
+  } finally {
+    await asked.client.destroy()
+  }
+}
+
+type Asked = { readonly client: Client; readonly answer: Dispatcher.ResponseData }
+
+/** Resolves when the agent has answered with status 200 or 204. The caller destroys the client. */
+async function ask(deps: Deps, { name, url, secret }: Target, call: AgentCall | CompactCall): Promise<Asked> {
   if (secret === undefined) throw unopened(name)
   const target = new URL(url)
   let client: Client | undefined
-  let isAnswered = false
   try {
     client = await clientFor(target, { ...deps, ...call })
     const body = bodyOf(call)
     const headers = await headersOf(deps, secret, call, body)
-    const request = {
-      method: 'POST',
-      path: `${target.pathname}${target.search}`,
-      headers,
-      body,
-      signal: call.signal,
-    } as const
-    const answer = await client.request(request)
-    isAnswered = true
+    const path = `${target.pathname}${target.search}`
+    const answer = await client.request({ method: 'POST', path, headers, body, signal: call.signal })
     check(answer, deps.clock)
-    yield* chunksOf(answer)
+    return { client, answer }
   } catch (error) {
-    throw call.signal.aborted ? error : faultOf(error, isAnswered)
-  } finally {
     await client?.destroy()
+    throw call.signal.aborted ? error : faultOf(error, false)
   }
 }
 
@@ -85,14 +109,14 @@ async function clientFor(
 }
 
 /** What is sent in the body. */
-function bodyOf({ signal: _signal, deadlineMs: _deadlineMs, ...sent }: AgentCall): Buffer {
+function bodyOf({ signal: _signal, deadlineMs: _deadlineMs, ...sent }: AgentCall | CompactCall): Buffer {
   return Buffer.from(JSON.stringify(sent))
 }
 
 async function headersOf(
   { clock, version }: Deps,
   secret: string,
-  { turn, deadlineMs }: AgentCall,
+  { turn, deadlineMs }: Pick<CompactCall, 'turn' | 'deadlineMs'>,
   body: Buffer,
 ) {
   const timestamp = String(Math.floor(clock.now() / 1000))

@@ -12,6 +12,12 @@ const WINDOW = [
   ],
   ['--bytes <number>', 'and at most this many bytes of them (default 2097152)'],
 ] as const
+const COMPACTION = [
+  ['--compaction', 'summarise conversations that have become long'],
+  ['--token-budget <number>', 'how many tokens you want to send it at most (default 50000)'],
+  ['--trigger-ratio <number>', 'summarise from this part of the budget on, 0.1 to 1 (default 0.7)'],
+  ['--summary-url <url>', 'ask for summaries at this URL (default: the URL of the agent)'],
+] as const
 
 export const AGENTS: readonly Command[] = [
   {
@@ -32,6 +38,7 @@ export const AGENTS: readonly Command[] = [
         'what it shares a limit with: a key that the app has opened to agents (default: nothing)',
       ],
       ...WINDOW,
+      ...COMPACTION,
     ],
     run: verb('add'),
   },
@@ -46,6 +53,9 @@ export const AGENTS: readonly Command[] = [
       ['--downstream <key>', 'what it shares a limit with'],
       ['--no-downstream', 'a limit of its own'],
       ...WINDOW,
+      ...COMPACTION,
+      ['--no-compaction', 'stop summarising conversations'],
+      ['--no-summary-url', 'ask for summaries at the URL of the agent'],
     ],
     run: verb('change'),
   },

@@ -16,6 +16,14 @@ const window = z
   .optional()
   .describe('how much of the conversation the agent is sent: its last messages')
 
+const compactionFields = {
+  enabled: z.boolean().describe('whether conversations that have become long are summarised'),
+  tokenBudget: z.int().describe('how many tokens the agent may be sent, from 1000 to 10000000'),
+  triggerRatio: z.number().describe('the part of the budget from which on they are, from 0.1 to 1'),
+  url: z.string().nullable().describe('where the agent is asked for a summary; null: at its own URL'),
+}
+const compaction = z.strictObject(compactionFields).partial().optional()
+
 export const newAgentSchema = z.strictObject({
   name: z.string(),
   url: z.string().describe('the URL that is called, with POST'),
@@ -27,6 +35,7 @@ export const newAgentSchema = z.strictObject({
       'the downstream whose limit it shares; the code of the pods must have opened that key to agents. Without it, the agent has a limit of its own',
     ),
   window,
+  compaction,
 })
 
 export const agentChangeSchema = z
@@ -35,6 +44,7 @@ export const agentChangeSchema = z
     secret: z.string().optional().describe('signs the calls from now on'),
     downstream: z.string().nullable().optional().describe('null: a limit of its own'),
     window,
+    compaction,
   })
   .refine((change) => Object.values(change).some((value) => value !== undefined), 'changes nothing')
 
@@ -43,6 +53,7 @@ export const agentSchema = z.object({
   url: z.string(),
   downstream: z.string().describe('the downstream whose permits its calls need'),
   window: z.object(windowFields),
+  compaction: z.object(compactionFields),
   createdAt: z.string(),
 })
 

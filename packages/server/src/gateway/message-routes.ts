@@ -66,7 +66,8 @@ function sendRoute({ sessions, rateLimits, keyOf, clock, random, cell }: Deps): 
     body: sendSchema,
     answers: {
       200: {
-        means: 'Committed, at this seq. While the message waits for a reply, with the live turn.',
+        means:
+          'Committed, at this seq. While the message waits for a reply, with the live turn; while the conversation is summarised, with the epoch of the turn that comes.',
         json: ackSchema,
       },
     },
@@ -149,9 +150,9 @@ function authorOf(principal: Principal | null, { role }: Message, named: string 
 function ackOf(id: string, appended: Appended, cell: number): Ack {
   switch (appended.type) {
     case 'stored': {
-      const { seq, deduped, live } = appended
+      const { seq, deduped, live, nextEpoch } = appended
       const turn = live && { turn: formatId('turn', cell, live.turn), epoch: live.epoch }
-      return { id, seq, deduped, ...turn }
+      return { id, seq, deduped, ...turn, ...(nextEpoch !== undefined && { epoch: nextEpoch }) }
     }
     case 'not-found':
       throw notFound()

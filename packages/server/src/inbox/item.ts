@@ -20,6 +20,7 @@ export type MemberSession = {
   readonly head: number
   readonly epoch: number
   readonly turn: string | null
+  readonly compacting: string | null
   readonly version: number
   readonly replied: number
   readonly failedEpoch: number | null
@@ -46,9 +47,9 @@ export function unreadOf({ head, read }: Pick<MemberSession, 'head' | 'read'>): 
 
 /** A pod of the release before may have ended a later turn without noting that it did not fail. */
 export function attentionOf(row: MemberSession): Attention | null {
-  const { failedEpoch, seenEpoch, turn, replied, read } = row
+  const { failedEpoch, seenEpoch, turn, compacting, replied, read } = row
   if (failedEpoch !== null && failedEpoch === endedEpoch(row) && failedEpoch > seenEpoch) return 'failed'
-  if (turn !== null) return 'working'
+  if (turn !== null || compacting !== null) return 'working'
   return replied > read ? 'finished' : null
 }
 

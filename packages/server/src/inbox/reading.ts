@@ -43,7 +43,7 @@ export type Gone = { readonly isGone: true; readonly rev: number | undefined }
 const MOST_READ = 64 // each unpacks the last message of its session
 const MOST_USERS = 16 // in one statement: at most 16,000 sessions
 
-const OF_SESSION = `s.tenant, s.id as session, s.head, s.epoch, s.turn, s.version, s.replied, s.failed_epoch as "failedEpoch", s.updated_at,
+const OF_SESSION = `s.tenant, s.id as session, s.head, s.epoch, s.turn, s.compacting, s.version, s.replied, s.failed_epoch as "failedEpoch", s.updated_at,
        (extract(epoch from s.updated_at) * 1000000)::float8 as "updatedUs"`
 const OF_MEMBER = `m.read, m.read_version as "readVersion", m.seen_epoch as "seenEpoch", m.archived`
 

@@ -33,6 +33,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
   queues: 'select insert',
   sessions: 'select insert update',
   shapes: 'select insert',
+  summaries: 'select insert',
   task_history: 'select insert',
   tasks: 'select insert update delete',
   tenants: 'select insert update',
@@ -49,6 +50,7 @@ export const FUNCTIONS: readonly string[] = [
   'fault',
   'track_of',
   'turn_track',
+  'compact_track',
 ]
 const NEEDED: readonly DatabaseRight[] = [
   ...Object.entries(TABLE_RIGHTS).flatMap(([name, rights]) =>

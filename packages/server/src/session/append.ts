@@ -35,6 +35,7 @@ import {
   type Append,
   type Appended,
   type Closed,
+  type CompactionEnd,
   type CursorMove,
   type Expiry,
   type Item,
@@ -51,6 +52,7 @@ import {
   type TurnEnded,
 } from './place.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
+import { endCompactions, findCompactions, startCompactions } from './compactions.ts'
 import { findCursors, moveCursors } from './read-cursors.ts'
 import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
@@ -60,6 +62,8 @@ export type Appender = Service & {
   readonly endTurn: (item: TurnEnd) => Promise<TurnEnded>
   /** Resolves once the fence has moved and what the agent has said is stored (E8). A repeat gets the same answer. */
   readonly stopTurn: (item: Stop) => Promise<Stopped>
+  /** Stores the summary, or that there is none, and ends the compaction. */
+  readonly endCompaction: (item: CompactionEnd) => Promise<TurnEnded>
   /** Ends a turn as failed if its time limit has passed and no pod has claimed it. */
   readonly expireTurn: (item: Expiry) => Promise<TurnEnded>
   /** Moves the cursor of a member. May be repeated. */
@@ -74,7 +78,7 @@ type Deps = {
   readonly metrics: Metrics
   /** Called after the commit and before the answers, with the new state of each session that changed. */
   readonly onGrown: (sessions: readonly SessionState[]) => void
-  /** Called after a commit that started turns. */
+  /** Called after a commit that started turns or compactions. */
   readonly onTurns: () => void
   /** Called after a commit that ended turns. */
   readonly onEnded: (turns: readonly Closed[]) => void
@@ -91,7 +95,7 @@ const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 // locked; a plain read then tells these from sessions that do not exist.
 const SESSION_WAIT = `
   select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered, s.replied,
-         s.failed_epoch as "failedEpoch"
+         s.failed_epoch as "failedEpoch", s.compacting, s.summarised, s.compact_from as "compactFrom", s.version
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id
    order by s.id for update of s`
@@ -118,18 +122,20 @@ export const SESSION_WRITE = `
   with stepped as (
     update fleetline.sessions s
        set head = v.head, turn = v.turn, epoch = v.epoch, asked = v.asked, answered = v.answered, replied = v.replied,
-           failed_epoch = v.failed_epoch,
+           failed_epoch = v.failed_epoch, compacting = v.compacting, summarised = v.summarised,
+           compact_from = v.compact_from, version = v.version,
            updated_at = case when v.head > s.head or v.failed_epoch > coalesce(s.failed_epoch, 0)
                              then statement_timestamp() else s.updated_at end
-      from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[])
-           v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch)
+      from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[],
+                  $10::uuid[], $11::int[], $12::int[], $13::int[])
+           v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch, compacting, summarised, compact_from, version)
      where s.tenant = v.tenant and s.id = v.id)
   insert into fleetline.messages
     (at, tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)
   select statement_timestamp(), v.tenant, v.session, v.seq, v.key, v.digest, v.role, v.author_kind, v.id, v.author,
          v.body::jsonb, v.turn, v.answers, v.status
-    from unnest($10::int[], $11::uuid[], $12::int[], $13::uuid[], $14::bigint[], $15::smallint[], $16::smallint[],
-                $17::text[], $18::text[], $19::text[], $20::uuid[], $21::int[], $22::smallint[])
+    from unnest($14::int[], $15::uuid[], $16::int[], $17::uuid[], $18::bigint[], $19::smallint[], $20::smallint[],
+                $21::text[], $22::text[], $23::text[], $24::uuid[], $25::int[], $26::smallint[])
          v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)`
 
 export function createAppender(deps: Deps): Appender {
@@ -152,10 +158,10 @@ export function createAppender(deps: Deps): Appender {
     keyOf: nameOf,
     commit: async (items, isAlone) => {
       const placed = await withPartitions(deps.database, () => commit(items, isAlone))
-      const { results, changed, started, closed, cursors } = placed
+      const { results, changed, started, closed, cursors, compacting } = placed
       await crashPoint('append.committed')
       deps.onGrown(changed)
-      if (started.length > 0) deps.onTurns()
+      if (started.length + compacting.length > 0) deps.onTurns()
       if (closed.length > 0) deps.onEnded(closed)
       if (cursors.length > 0) deps.onRead(cursors)
       return results
@@ -198,11 +204,17 @@ export function createAppender(deps: Deps): Appender {
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? 'failed' : ended.type })
       return ended
     },
+    endCompaction: async (item) => {
+      const ended = (await batcher.add({ type: 'compacted', ...item })) as TurnEnded // `place` returns this for a compaction
+      metrics.count('compactions', { outcome: ended.type === 'ended' ? item.outcome : ended.type })
+      return ended
+    },
     markRead: async (item) => (await batcher.add({ type: 'read', ...item })) as MarkedRead, // `place` returns this for a read
   }
 }
 
 function weightOf(item: Item): number {
+  if (item.type === 'compacted') return item.outcome === 'done' ? item.text.length : 0
   if (item.type === 'stop') return STOP_BYTES
   const draft = 'draft' in item ? item.draft : undefined
   return (draft?.bytes ?? 0) + ('error' in item ? item.error.message.length : 0)
@@ -249,19 +261,22 @@ async function appendAll(
   const isLive = (stop: Stop) => sessions.get(nameOf(stop))?.turn === stop.turn
   const stopping = await findStops(query, stops, isLive, cell)
   const cursors = await findCursors(query, placesOf(items, 'read'))
+  const compactions = await findCompactions(query, placesOf(items, 'compacted'))
   const found = {
     sessions,
     stored,
     turns: new Map([...turns, ...stopping.turns]),
-    held,
+    held: new Set([...held, ...compactions]),
     open: stopping.open,
     cursors,
   }
   const placed = place(items, found, () => uuidV7(clock.now(), random.bytes(10)))
   await closeTurns(query, placed.closed)
+  await endCompactions(query, placed.compacted)
   if (placed.changed.length > 0) await write(query, placed)
   await moveCursors(query, placed.cursors)
   await startTurns(query, placed.started, cell)
+  await startCompactions(query, placed.compacting, cell)
   return placed
 }
 
@@ -331,6 +346,10 @@ async function write(query: Query, { changed, written }: Placed): Promise<void> 
       'answered',
       'replied',
       'failedEpoch',
+      'compacting',
+      'summarised',
+      'compactFrom',
+      'version',
     ),
     ...columnsOf(written, 'tenant', 'session', 'seq'),
     ...columnsOf(drafts, 'key', 'digest'),

@@ -39,7 +39,7 @@ type Deps = {
   readonly onMembers: (tenant: number, user: string) => void
 }
 
-const COLUMNS = 'id, alias, title, head, agent, epoch, turn, created_at, updated_at'
+const COLUMNS = 'id, alias, title, head, agent, epoch, turn, compacting, created_at, updated_at'
 
 // If another transaction is creating a session with this alias, the insert waits for it. If that one fails, this one creates it.
 const CREATE = `
@@ -71,15 +71,16 @@ type SessionRow = {
   readonly agent: string | null
   readonly epoch: number
   readonly turn: string | null
+  readonly compacting: string | null
   readonly created_at: Date
   readonly updated_at: Date
 }
 
 export function createDirectory({ database, clock, random, cell, onMembers }: Deps): SessionDirectory {
-  const sessionOf = ({ id, turn, created_at, updated_at, ...row }: SessionRow): Session => ({
+  const sessionOf = ({ id, turn, compacting, created_at, updated_at, ...row }: SessionRow): Session => ({
     session: formatId('session', cell, id),
     ...row,
-    state: turn === null ? 'idle' : 'working',
+    state: turn !== null ? 'working' : compacting === null ? 'idle' : 'compacting',
     turn: turn === null ? null : formatId('turn', cell, turn),
     createdAt: created_at.toISOString(),
     updatedAt: updated_at.toISOString(),

@@ -1,19 +1,25 @@
 // The leader's duties for sessions:
 //   every 5 s   turns that no pod runs, at most 500 of each kind. If the agent of a turn has moved from code to the directory,
 //               the turn moves to the track where pods can claim it. If the turn's time limit has passed, it ends as failed.
+//               compactions that no pod runs: if the time limit has passed, they end as failed, at most 500 at a time
 //   every 60 s  chunks that a pod wrote after their turn had ended, of at most 1,000 turns. Nobody reads them; they are deleted.
 // Expiry and sweep do not check the leader's term. They are safe whichever pod leads: a turn expires only if it is live, too
 // old and without a pod, and that is checked again under its session's lock.
+import { parseId } from '@fleetline/protocol'
+import { nextTryFrom, type ContextSize } from '../conversation/budget.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { IS_LEADER, type Duty, type Term } from '../store/leader.ts'
 import type { Appender } from './append.ts'
 import { sweepChunks } from './chunks.ts'
 import type { Stop, TurnError } from './place.ts'
+import { COMPACT_TRACK, COMPACTION_DEADLINE_MS } from './compactions.ts'
 import { TURN_DEADLINE_MS, TURN_TRACK } from './turns.ts'
 
 type Deps = {
   readonly database: Transactions
   readonly expireTurn: Appender['expireTurn']
+  readonly endCompaction: Appender['endCompaction']
+  readonly cell: number
   /** Called when there is something to claim. */
   readonly onReady: () => void
 }
@@ -47,7 +53,23 @@ export const OVERDUE = `
    where u.ended_at is null and u.started_at < now() - $1 * interval '1 ms' and t.pod is null
    order by u.started_at limit ${STEP}`
 
-export function sessionDuties({ database, expireTurn, onReady }: Deps): Duty[] {
+// Reads only ready tasks of the tracks of compactions. One that waits for its next attempt becomes ready first.
+export const OVERDUE_COMPACTIONS = `
+  with compact as materialized (
+    select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
+     where q.name = '${COMPACT_TRACK.queue}' and k.machine = '${COMPACT_TRACK.name}')
+  select t.tenant, t.id as compaction, t.input ->> 'session' as session, (t.input ->> 'tokens')::int as tokens,
+         t.input -> 'budget' as budget
+    from compact c cross join lateral (
+      select * from fleetline.tasks
+       where track = c.id and state = 'ready' and created_at < now() - $1 * interval '1 ms' limit ${STEP}) t`
+type OverdueCompaction = ContextSize & {
+  readonly tenant: number
+  readonly compaction: string
+  readonly session: string
+}
+
+export function sessionDuties({ database, expireTurn, endCompaction, cell, onReady }: Deps): Duty[] {
   const run = async <T>(work: (query: Query) => Promise<T>, failed: string) =>
     valueOf(await database.transaction(work), failed)
   const seeTo = async ({ term, pod }: Term) => {
@@ -58,6 +80,21 @@ export function sessionDuties({ database, expireTurn, onReady }: Deps): Duty[] {
       'Turns whose time is over could not be read',
     )
     await Promise.all(overdue.map((turn) => expireTurn({ ...turn, error: EXPIRED })))
+    await expireCompactions()
+  }
+  const expireCompactions = async () => {
+    const overdue = await run(
+      (query) => query<OverdueCompaction>(OVERDUE_COMPACTIONS, [COMPACTION_DEADLINE_MS]),
+      'Compactions whose time is over could not be read',
+    )
+    const failed = { attempt: 0, pod: null, outcome: 'failed', code: 'deadline' } as const
+    await Promise.all(
+      overdue.flatMap(({ session: id, ...size }) => {
+        const session = parseId('session', id)
+        if (session?.cell !== cell) return []
+        return endCompaction({ ...size, ...failed, session: session.uuid, from: nextTryFrom(size) })
+      }),
+    )
   }
   const sweep = async () => {
     await run(sweepChunks, 'Chunks of ended turns could not be swept')

@@ -24,6 +24,11 @@
 //   is not live, or is of another epoch                             stale
 //   is live, even if a pod runs it                                  stopped: what it has said is stored at head + 1
 //
+//   the end of a compaction that                                    becomes
+//   is under way, and whose attempt has its claim                   ended: with a summary, or without one if it failed; then
+//                                                                   the next step
+//   any other                                                       fenced
+//
 //   the expiry of a turn, past its time limit, that                 becomes
 //   is live and that no pod has                                     ended as failed; then the next step
 //   any other                                                       fenced: the pod that has it ends it
@@ -37,6 +42,7 @@
 // "Stored", "head" and "live" include the earlier items of the batch. A rejected item changes nothing for the others (L11).
 // conversation/step.ts decides the next step of a conversation.
 import { parseId, type ItemStatus } from '@fleetline/protocol'
+import { isOverBudget, type ContextSize } from '../conversation/budget.ts'
 import {
   endedEpoch,
   step,
@@ -57,9 +63,11 @@ export type Append = SessionKey & {
   readonly asks?: boolean
 }
 
-/** `live` is the live turn while the message waits for its reply. That turn answers it, or the next one does (E4). */
+/** While the message waits for its reply: `live` is the live turn, which answers it, or the next one does (E4). While the conversation
+ *  is compacted there is only the epoch of the turn that comes. */
+type Waiting = { readonly live?: LiveTurn; readonly nextEpoch?: number }
 export type Appended =
-  | { readonly type: 'stored'; readonly seq: number; readonly deduped: boolean; readonly live?: LiveTurn }
+  | ({ readonly type: 'stored'; readonly seq: number; readonly deduped: boolean } & Waiting)
   | { readonly type: 'not-found' }
   /** No seq: the id belongs to a reply that is not in the log yet. */
   | { readonly type: 'conflict'; readonly seq: number | undefined }
@@ -74,6 +82,8 @@ export type TurnEnd = SessionKey &
     | {
         readonly outcome: 'done'
         /** Undefined: the agent had nothing to say. */ readonly draft: MessageDraft | undefined
+        /** If its agent compacts conversations. */
+        readonly size?: ContextSize | undefined
       }
     | {
         readonly outcome: 'failed'
@@ -95,6 +105,21 @@ export type Stopped =
 /** Ends a turn that no pod runs. */
 export type Expiry = Stop & { readonly error: TurnError }
 
+/** The attempt that ran a compaction ends it, under the fence of its task. `pod` is null if its time is over and no pod has it. */
+export type CompactionEnd = SessionKey & {
+  readonly compaction: string
+  readonly attempt: number
+  readonly pod: number | null
+} & (
+    | { readonly outcome: 'done'; readonly upto: number; readonly text: string }
+    | {
+        readonly outcome: 'failed'
+        readonly code: string
+        /** How many tokens there must be before the next try. */
+        readonly from: number
+      }
+  )
+
 /** A member has read the session up to this seq. */
 export type MarkRead = SessionKey & { readonly user: string; readonly seq: number }
 export type MarkedRead =
@@ -107,6 +132,7 @@ export type Item =
   | ({ readonly type: 'stop' } & Stop)
   | ({ readonly type: 'expire' } & Expiry)
   | ({ readonly type: 'read' } & MarkRead)
+  | ({ readonly type: 'compacted' } & CompactionEnd)
 export type Result = Appended | TurnEnded | Stopped | MarkedRead
 
 export type SessionState = SessionKey &
@@ -117,6 +143,12 @@ export type SessionState = SessionKey &
     readonly replied: number
     /** The epoch of the last turn that ended, if it failed. */
     readonly failedEpoch: number | null
+    /** The seq up to which the newest summary reaches. */
+    readonly summarised: number
+    /** After a compaction has failed: how many tokens there must be before the next try. */
+    readonly compactFrom: number
+    /** Counts changes that move neither head nor phase. */
+    readonly version: number
   }
 /** How far a member has read, and the last epoch whose end it has seen. */
 export type ReadCursor = { readonly read: number; readonly seenEpoch: number }
@@ -145,6 +177,13 @@ type Written = SessionKey & {
   readonly status?: ItemStatus
 }
 export type Started = SessionKey & TurnStart & { readonly agent: string }
+/** A compaction that starts: it covers the messages up to `through`. */
+export type Compacting = SessionKey & {
+  readonly compaction: string
+  readonly agent: string
+  readonly through: number
+  readonly size: ContextSize
+}
 /** `pod` is the pod whose claim ends with the turn. */
 export type Closed = SessionKey & {
   readonly turn: string
@@ -169,6 +208,8 @@ export type Placed = {
   readonly started: readonly Started[]
   readonly closed: readonly Closed[]
   readonly cursors: readonly CursorMove[]
+  readonly compacting: readonly Compacting[]
+  readonly compacted: readonly CompactionEnd[]
 }
 
 export type BatchFindings = {
@@ -180,7 +221,7 @@ export type BatchFindings = {
   readonly turns: ReadonlyMap<number, TurnRow>
   /** By the index of a stop or an expiry whose turn is live. */
   readonly open: ReadonlyMap<number, Open>
-  /** The indexes of ends whose attempt still has its claim. */
+  /** The indexes of ends, of turns and compactions, whose attempt still has its claim. */
   readonly held: ReadonlySet<number>
   /** By the index of a read: the cursor of its member. */
   readonly cursors: ReadonlyMap<number, ReadCursor>
@@ -205,11 +246,13 @@ export function place(items: readonly Item[], found: BatchFindings, newTurn: () 
         return placeExpiry(batch, item, index)
       case 'read':
         return placeRead(batch, item, index)
+      case 'compacted':
+        return placeCompaction(batch, item, index)
     }
   })
-  const { written, started, closed } = batch
+  const { written, started, closed, compacting, compacted } = batch
   const [changed, cursors] = [[...batch.changed.values()], [...batch.cursors.values()]]
-  return { results, changed, written, started, closed, cursors }
+  return { results, changed, written, started, closed, cursors, compacting, compacted }
 }
 
 type PlacingBatch = ReturnType<typeof createBatch>
@@ -221,6 +264,8 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
   const started: Started[] = []
   const closed: Closed[] = []
   const cursors = new Map<string, CursorMove>()
+  const compacting: Compacting[] = []
+  const compacted: CompactionEnd[] = []
   const nameIn = (key: SessionKey, draft: Pick<MessageDraft, 'key'>) => `${nameOf(key)}/${draft.key}`
   return {
     found,
@@ -229,6 +274,8 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
     started,
     closed,
     cursors,
+    compacting,
+    compacted,
     session: (key: SessionKey) => changed.get(nameOf(key)) ?? found.sessions.get(nameOf(key)),
     storedAs: (key: SessionKey, draft: MessageDraft | undefined, index: number) =>
       found.stored.get(index) ?? (draft && inBatch.get(nameIn(key, draft))),
@@ -272,7 +319,7 @@ function placeMessage(batch: PlacingBatch, item: Append, index: number): Appende
   if (!state) return { type: 'not-found' }
   const before = batch.storedAs(item, draft, index)
   if (before && before.digest !== draft.digest) return { type: 'conflict', seq: before.seq }
-  if (before) return { type: 'stored', seq: before.seq, deduped: true, ...liveFor(before.seq, state) }
+  if (before) return { type: 'stored', seq: before.seq, deduped: true, ...waitingFor(before.seq, state) }
   if (state.turn !== null && isReplyOf(state.turn, draft)) return { type: 'conflict', seq: undefined }
   if (ifHead !== undefined && ifHead !== state.head) return { type: 'stale', head: state.head }
   const grown = batch.write(state, { draft })
@@ -282,7 +329,7 @@ function placeMessage(batch: PlacingBatch, item: Append, index: number): Appende
   const { kind, id: user } = draft.author
   if (kind === 'user' && user !== undefined)
     batch.moveCursor(item, user, { read: grown.head, seenEpoch: endedEpoch(stepped) })
-  return { type: 'stored', seq: grown.head, deduped: false, ...liveFor(grown.head, stepped) }
+  return { type: 'stored', seq: grown.head, deduped: false, ...waitingFor(grown.head, stepped) }
 }
 
 function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
@@ -294,13 +341,19 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   if (!state || !row || !batch.found.held.has(index)) return { type: 'fenced' }
   if (end.outcome === 'done' && row.readTo === null) return { type: 'fenced' }
   const readTo = row.readTo ?? state.head // it failed before it read: the failure counts for all messages up to the head
-  const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
+  const size = end.outcome === 'done' ? end.size : undefined
+  const isLong = size !== undefined && isOverBudget(size, state.compactFrom)
+  const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo, isLong })
   if (!stepped) return { type: 'fenced' }
   const failed = end.outcome === 'failed' ? ({ status: 'failed' } as const) : {}
   const ended = { ...stepped, failedEpoch: end.outcome === 'failed' ? epoch : null }
   const { draft } = end
-  batch.put(draft ? batch.write(ended, { draft, turn, answers: readTo, ...failed }) : ended)
+  const written = draft ? batch.write(ended, { draft, turn, answers: readTo, ...failed }) : ended
+  batch.put(written)
   const { tenant, session, attempt, pod } = end
+  const { compacting: compaction, agent, head: through } = written
+  if (compaction !== null && agent !== null && size)
+    batch.compacting.push({ tenant, session, compaction, agent, through, size })
   const closed = { tenant, session, turn, attempt, pod, readTo }
   batch.closed.push(
     end.outcome === 'done'
@@ -350,6 +403,17 @@ function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEn
   return { type: 'ended' }
 }
 
+function placeCompaction(batch: PlacingBatch, end: CompactionEnd, index: number): TurnEnded {
+  const state = batch.session(end)
+  if (!state || !batch.found.held.has(index)) return { type: 'fenced' }
+  const stepped = batch.step(state, { type: 'compacted', compaction: end.compaction })
+  if (!stepped) return { type: 'fenced' }
+  const done = end.outcome === 'done' ? { summarised: end.upto, compactFrom: 0 } : { compactFrom: end.from }
+  batch.put({ ...stepped, ...done, version: stepped.version + 1 })
+  batch.compacted.push(end)
+  return { type: 'ended' }
+}
+
 function placeRead(batch: PlacingBatch, item: MarkRead, index: number): MarkedRead {
   const state = batch.session(item)
   const before = batch.cursorOf(item, index)
@@ -362,8 +426,10 @@ function placeRead(batch: PlacingBatch, item: MarkRead, index: number): MarkedRe
   return { type: 'read', read, unread: Math.max(0, head - read) }
 }
 
-function liveFor(seq: number, { turn, epoch, asked, answered }: Conversation): { readonly live?: LiveTurn } {
-  return turn !== null && answered < seq && seq <= asked ? { live: { turn, epoch } } : {}
+function waitingFor(seq: number, { turn, epoch, compacting, asked, answered }: Conversation): Waiting {
+  if (seq <= answered || seq > asked) return {}
+  if (turn !== null) return { live: { turn, epoch } }
+  return compacting === null ? {} : { nextEpoch: epoch + 1 }
 }
 
 /** A reply has the id of its turn. While the turn is live, no other message may take that id. */

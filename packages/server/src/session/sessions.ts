@@ -23,7 +23,7 @@ import { createTurnView, type TurnView } from './turn-view.ts'
 export type Sessions = Service &
   SessionDirectory &
   Members &
-  Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn' | 'markRead'> &
+  Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn' | 'endCompaction' | 'markRead'> &
   Replay &
   Follow &
   TurnView &
@@ -78,7 +78,7 @@ export function createSessions(deps: Deps): Sessions {
   const appender = createAppender({ ...deps, deadlineMs, onGrown, onEnded })
   const turnView = createTurnView(deps)
   const live = createLive({ ...deps, ...turnView })
-  const { append, endTurn, stopTurn, expireTurn, markRead } = appender
+  const { append, endTurn, stopTurn, expireTurn, endCompaction, markRead } = appender
   const { openStream } = live
   return {
     ...compose('sessions', [appender, live]),
@@ -88,6 +88,7 @@ export function createSessions(deps: Deps): Sessions {
     endTurn,
     stopTurn,
     expireTurn,
+    endCompaction,
     markRead,
     ...replay,
     ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView, budget }),

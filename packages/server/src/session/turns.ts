@@ -77,7 +77,9 @@ export const TURN_OPEN = `
    where t.tenant = $1 and t.id = $2 and t.ended_at is null
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
      and k.tenant = t.tenant and k.id = t.id and k.attempt = $3 and k.pod = $4
-  returning t.session, t.epoch, t.agent, t.read_from as "readFrom", t.read_to as "readTo", s.title,
+  returning t.session, t.epoch, t.agent, t.read_from as "readFrom", t.read_to as "readTo", s.title, s.summarised,
+            (select c.text from fleetline.summaries c
+              where c.tenant = s.tenant and c.session = s.id and c.upto = s.summarised) as summary,
             (extract(epoch from statement_timestamp() - t.started_at) * 1000)::float8 as "ageMs"`
 
 /** What an attempt needs to know of its turn. */
@@ -88,6 +90,9 @@ export type OpenTurn = {
   readonly readFrom: number
   readonly readTo: number
   readonly title: string | null
+  /** The summary stands for the messages up to this seq; 0 without one. */
+  readonly summarised: number
+  readonly summary: string | null
   /** Time since the turn started, by the database's clock. */
   readonly ageMs: number
 }

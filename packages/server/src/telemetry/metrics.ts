@@ -282,6 +282,12 @@ export const METRICS = {
     help: 'Ends of turns: done, failed, stopped; or fenced (changed nothing: another attempt or turn is current).',
     labels: ['outcome'],
   },
+  compactions: {
+    kind: 'counter',
+    name: 'fleetline_compactions_total',
+    help: 'Ends of compactions (summaries of long conversations): done, failed; or fenced (changed nothing: another attempt is current).',
+    labels: ['outcome'],
+  },
   haltTime: {
     kind: 'seconds',
     name: 'fleetline_halt_seconds',

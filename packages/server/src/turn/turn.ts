@@ -25,9 +25,10 @@
 // answer. Task rows keep the code of a fault, never its message, because that may quote the conversation.
 import { createAssembler, type Assembler, type Chunk, type Message } from '@fleetline/protocol'
 import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
-import type { Agents, Callable } from '../agent/agents.ts'
-import { AgentFault, answerIn } from '../agent/fault.ts'
+import type { Agents } from '../agent/agents.ts'
+import { AgentFault } from '../agent/fault.ts'
 import { shapeOf } from '../agent/in-code.ts'
+import { tokensOf, type ContextSize } from '../conversation/budget.ts'
 import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -50,6 +51,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
 import { gather } from './gather.ts'
 import type { Halts } from './halts.ts'
+import { underPermit } from './under-permit.ts'
 
 type Deps = {
   readonly database: Transactions
@@ -69,7 +71,6 @@ type Deps = {
 const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
 const UNKNOWN_MS = 5_000 // until the next look for an agent that nobody has
-const PERMIT_MS = { wait: 2_000, tail: 30_000 }
 const PATIENCE = 5 // retries of an end that is rejected for another reason than its data; then the turn fails
 
 const USED_UP: TurnError = {
@@ -149,7 +150,7 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   if (work.isFenced()) return { type: 'back' }
   const said = createAssembler(call.turn.messageId)
   try {
-    const message = await underPermit(work, agent, (permitted) =>
+    const message = await underPermit(work, agent.downstream, (permitted) =>
       listen(
         { ...work, permitted },
         agent,
@@ -159,10 +160,22 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
     )
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
-    return await end(work, { outcome: 'done', draft })
+    return await end(work, { outcome: 'done', draft, size: sizeAfter(agent, call, draft) })
   } catch (error) {
     return afterFault(work, error, () => draftOfSaid(said, agent.name))
   }
+}
+
+/** Undefined if the agent does not compact its conversations. */
+function sizeAfter(
+  { settings: { compaction } }: AgentDefinition,
+  { messages }: Pick<AgentCall, 'messages'>,
+  reply: MessageDraft | undefined,
+): ContextSize | undefined {
+  const { enabled, tokenBudget, triggerRatio } = compaction
+  if (!enabled) return undefined
+  const bytes = Buffer.byteLength(JSON.stringify(messages)) + (reply?.bytes ?? 0)
+  return { tokens: tokensOf(bytes), budget: { tokenBudget, triggerRatio } }
 }
 
 /** Rejects if it cannot read whether another pod has the agent. */
@@ -173,36 +186,6 @@ async function withoutAgent(work: Work): Promise<Settlement | SettledEnd> {
   if (valueOf(outcome, 'Who has the agent cannot be read')) return { type: 'back', answer: 'settled' }
   if (work.leftMs() <= UNKNOWN_MS) return endFailed(work, UNKNOWN_AGENT)
   return { type: 'later', delayMs: UNKNOWN_MS, error: faultOfTask(work, UNKNOWN_AGENT.code) }
-}
-
-/** Tells the downstream what the agent's answer says about its load. */
-async function underPermit<Value>(
-  work: Work,
-  { downstream }: Callable,
-  body: (permitted: Call) => Promise<Value>,
-): Promise<Value> {
-  const limits = {
-    isAwaited: true,
-    maxWaitMs: PERMIT_MS.wait,
-    waitSignal: work.draining,
-    signal: work.ending.signal,
-    deadlineMs: work.leftMs() + PERMIT_MS.tail, // the call ends by itself before that
-  }
-  const told = async (permitted: Call) => {
-    try {
-      return await body(permitted)
-    } catch (error) {
-      const { status, waitMs } = answerIn(error) ?? {}
-      const headers = waitMs === undefined ? {} : { 'retry-after-ms': String(waitMs) }
-      if (status !== undefined) permitted.response(status, headers)
-      throw error
-    }
-  }
-  try {
-    return await work.permits.run(downstream, told, limits)
-  } catch (error) {
-    throw error instanceof Retry && error.cause instanceof AgentFault ? error.cause : error // counts as an attempt
-  }
 }
 
 /** Calls the agent and streams its reply to readers. */
@@ -303,7 +286,7 @@ function endFailed(work: Work, error: TurnError, draft?: MessageDraft): Promise<
 }
 
 type Ending =
-  | Pick<Extract<TurnEnd, { outcome: 'done' }>, 'outcome' | 'draft'>
+  | Pick<Extract<TurnEnd, { outcome: 'done' }>, 'outcome' | 'draft' | 'size'>
   | Pick<Extract<TurnEnd, { outcome: 'failed' }>, 'outcome' | 'error' | 'draft'>
 
 async function end(

@@ -116,11 +116,14 @@ test('an agent can be added, listed and removed; its secret is shown once and no
   const { status, body } = await call('POST', agentsOn(gateway), wanted)
   const { secret, createdAt, ...shown } = body
   const downstream = 'agent/1/afar'
-  const window = { messages: 500, bytes: 2_097_152 }
+  const settings = {
+    window: { messages: 500, bytes: 2_097_152 },
+    compaction: { enabled: false, tokenBudget: 50_000, triggerRatio: 0.7, url: null },
+  }
   assert.equal(status, 201)
-  assert.deepEqual(shown, { ...wanted, downstream, window })
+  assert.deepEqual(shown, { ...wanted, downstream, ...settings })
   assert.match(String(secret), /^whsec_[A-Za-z0-9+/]{43}=$/)
-  const entry = { ...wanted, downstream, window, createdAt }
+  const entry = { ...wanted, downstream, ...settings, createdAt }
   assert.deepEqual(await call('POST', agentsOn(gateway), wanted), { status: 200, body: entry })
   assert.deepEqual(await call('POST', agentsOn(gateway), { ...wanted, secret }), { status: 200, body: entry })
   assert.deepEqual((await call('GET', agentsOn(gateway))).body, { agents: [entry] })
@@ -206,11 +209,29 @@ test('agents add, set, ls and rm print JSON or tab-separated lines, and report f
   const added = await type({ url, json: true }, 'add', words, { secretFile })
   const { createdAt, ...shown } = JSON.parse(added.out) as Record<string, string>
   const [downstream, window] = ['agent/1/afar', { messages: 500, bytes: 2_097_152 }]
-  assert.deepEqual(shown, { name: words[0], url: words[1], downstream, window, secret: SECRET })
+  const compaction = { enabled: false, tokenBudget: 50_000, triggerRatio: 0.7, url: null }
+  assert.deepEqual(shown, { name: words[0], url: words[1], downstream, window, compaction, secret: SECRET })
   assert.equal((await type({ url }, 'ls')).out, `${words.join('\t')}\t${downstream}\t${createdAt}\n`)
   const set = await type({ url, json: true }, 'set', ['afar'], { messages: '20', downstream: false })
   assert.deepEqual((JSON.parse(set.out) as { window: unknown }).window, { ...window, messages: 20 })
   assert.match((await type({ url }, 'set', ['afar'], { messages: '0' })).err, /--messages must be/)
+  const setAll = async (options: Record<string, string | boolean>) => {
+    const { out } = await type({ url, json: true }, 'set', ['afar'], options)
+    return (JSON.parse(out) as { compaction: unknown }).compaction
+  }
+  const summaryUrl = 'https://agent.example/summary'
+  const long = { compaction: true, tokenBudget: '2000', triggerRatio: '0.5', summaryUrl }
+  const summarised = { enabled: true, tokenBudget: 2_000, triggerRatio: 0.5, url: summaryUrl }
+  assert.deepEqual(await setAll(long), summarised)
+  assert.deepEqual(await setAll({ compaction: false, summaryUrl: false }), {
+    ...summarised,
+    enabled: false,
+    url: null,
+  })
+  assert.match(
+    (await type({ url }, 'set', ['afar'], { triggerRatio: 'x' })).err,
+    /compaction\.triggerRatio|number/,
+  )
   assert.equal((await type({ url }, 'rm', ['afar'])).out, 'agent\tafar\n')
   assert.equal((await type({ url }, 'ls')).out, '')
   assert.equal((await type({ url }, 'rm', ['afar'])).code, 3)

@@ -1,7 +1,8 @@
 // These mistakes make the tests fail (all six were tried): a repeat inside the batch takes a seq of its own; ifHead is compared
 // with the head before the batch; a refused item moves the head; an end or a stop is compared with the conversation before the
 // batch; a stop that is repeated inside a batch counts as another one. So do these two (tried): a cursor goes back; a cursor passes
-// the head.
+// the head. And these three (tried): a summary may be stored without the claim; a compaction that failed counts as one that summarised;
+// the end of a compaction leaves the version as it was.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
@@ -10,6 +11,7 @@ import {
   place,
   type Appended,
   type BatchFindings,
+  type Compacting,
   type Item,
   type Placed,
   type ReadCursor,
@@ -33,6 +35,8 @@ function messageOf({ session, id, text, ifHead, by }: Send): Item {
   return ifHead === undefined ? item : { ...item, ifHead }
 }
 
+const BUDGET = { tokenBudget: 1, triggerRatio: 1 } // every other turn ends a long conversation
+
 type Turn = {
   readonly id: string
   readonly session: string
@@ -54,10 +58,20 @@ function createLogs(agent: string | null) {
   const stored = new Map<string, StoredMessage>()
   const turns = new Map<string, Turn>()
   const cursors = new Map<string, ReadCursor>() // bob is a member of no session
+  const compactions: Compacting[] = []
   let started = 0
   for (const session of ['s1', 's2']) {
-    const idle = { turn: null, epoch: 0, asked: 0, answered: 0, replied: 0, failedEpoch: null }
-    sessions.set(nameOf({ tenant: 1, session }), { tenant: 1, session, head: 0, agent, ...idle })
+    const idle = {
+      turn: null,
+      compacting: null,
+      epoch: 0,
+      asked: 0,
+      answered: 0,
+      replied: 0,
+      failedEpoch: null,
+    }
+    const whole = { summarised: 0, compactFrom: 0, version: 0 }
+    sessions.set(nameOf({ tenant: 1, session }), { tenant: 1, session, head: 0, agent, ...idle, ...whole })
     cursors.set(`${session}/ann`, { read: 0, seenEpoch: 0 })
   }
   const findIn = <Value>(items: readonly Item[], find: (item: Item) => Value | undefined) =>
@@ -70,9 +84,9 @@ function createLogs(agent: string | null) {
   const foundFor = (items: readonly Item[]): BatchFindings => ({
     sessions,
     stored: findIn(items, (item) =>
-      item.type === 'end' || item.type === 'expire' || item.type === 'read'
-        ? undefined
-        : stored.get(`${item.session}/${item.type === 'stop' ? `said-${item.turn}` : item.draft.id}`),
+      item.type === 'message' || item.type === 'stop'
+        ? stored.get(`${item.session}/${item.type === 'stop' ? `said-${item.turn}` : item.draft.id}`)
+        : undefined,
     ),
     turns: findIn(items, (item) => ('turn' in item ? turns.get(item.turn) : undefined)),
     open: findIn(items, (item) => {
@@ -81,7 +95,7 @@ function createLogs(agent: string | null) {
       const pod = item.type === 'stop' || Number(item.turn.slice(1)) % 3 > 0 ? 1 : null
       return isLive ? { attempt: 1, pod, said: saidBy(item.turn) } : undefined
     }),
-    held: new Set(findIn(items, (item) => (item.type === 'end' && item.pod === 1 ? true : undefined)).keys()),
+    held: new Set(findIn(items, (item) => ('pod' in item && item.pod === 1 ? true : undefined)).keys()),
     cursors: findIn(items, (item) =>
       item.type === 'read' ? cursors.get(`${item.session}/${item.user}`) : undefined,
     ),
@@ -89,6 +103,19 @@ function createLogs(agent: string | null) {
   return {
     sessions,
     cursors,
+    /** The end of a compaction that started in an earlier batch. Every third fails. */
+    compactedBy: ({ nth, misses, pod }: EndWish): Item[] => {
+      const compaction = compactions.at(-1 - nth)
+      if (!compaction) return []
+      const { session, through: upto } = compaction
+      const name = misses === 'epoch' ? 'another' : compaction.compaction
+      const item = { type: 'compacted' as const, tenant: 1, session, compaction: name, attempt: 1, pod }
+      return [
+        upto % 3 === 0
+          ? { ...item, outcome: 'failed', code: 'x', from: 1 }
+          : { ...item, outcome: 'done', upto, text: `up to ${upto}` },
+      ]
+    },
     /** The end of a turn that started in an earlier batch, or an end with a wrong epoch or session. */
     endOf: ({ nth, misses, ...wish }: EndWish): Item[] => {
       const turn = [...turns.values()].toReversed()[nth] // the turns that started last are most likely live
@@ -106,7 +133,7 @@ function createLogs(agent: string | null) {
       return [
         wish.hasFailed
           ? { ...end, ...missed, outcome: 'failed', error, draft: wish.attempt > 1 ? draft : undefined }
-          : { ...end, ...missed, outcome: 'done', draft },
+          : { ...end, ...missed, outcome: 'done', draft, size: { tokens: turn.epoch % 2, budget: BUDGET } },
       ]
     },
     /** Turns that have not read yet read the whole log; every fourth never reads. */
@@ -123,6 +150,7 @@ function createLogs(agent: string | null) {
         turns.set(id, { id, session, epoch, agent: 'demo', readTo: null, endedBy: null, outcome: null })
       for (const { turn, attempt, outcome } of placed.closed)
         Object.assign(turns.get(turn)!, { endedBy: attempt, outcome })
+      compactions.push(...placed.compacting)
       for (const { session, user, read, seenEpoch } of placed.cursors)
         if (cursors.has(`${session}/${user}`)) cursors.set(`${session}/${user}`, { read, seenEpoch })
       return placed
@@ -172,7 +200,7 @@ const ends = fc.record({
   attempt: fc.constantFrom(1, 2),
   pod: fc.constantFrom(1, 1, 1, 2), // pod 1 holds every claim
   hasFailed: fc.boolean(),
-  from: fc.constantFrom('attempt', 'user', 'leader'),
+  from: fc.constantFrom('attempt', 'user', 'leader', 'compaction'),
 })
 type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
@@ -184,10 +212,22 @@ const reads = fc.record({
   seq: fc.nat(9),
 })
 
-test('E1 E8 I2 L11: a batch places messages, ends of turns, stops, expiries and reads as if each had come alone', () => {
+const LISTS = ['results', 'written', 'started', 'closed', 'compacting', 'compacted'] as const
+
+/** A session is summarised up to where its last summary of the batch reaches, and its version counts the compactions that ended. */
+function assertWhole(before: SessionState, after: SessionState, { compacted }: Placed): void {
+  const ended = compacted.filter((end) => nameOf(end) === nameOf(after))
+  const upto = ended.flatMap((end) => (end.outcome === 'done' && end.pod === 1 ? [end.upto] : []))
+  assert.equal(after.summarised, upto.at(-1) ?? before.summarised)
+  assert.equal(after.version, before.version + ended.length)
+  assert.ok(after.turn === null || after.compacting === null)
+}
+
+test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, stops, expiries and reads as if each had come alone', () => {
   const wishes = fc.oneof(sends, ends, reads)
   const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
   const ended = { done: 0, failed: 0, stopped: 0, expired: 0 }
+  const compacted = { done: 0, failed: 0 }
   fc.assert(
     fc.property(
       fc.array(fc.array(wishes, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 12 }),
@@ -196,24 +236,28 @@ test('E1 E8 I2 L11: a batch places messages, ends of turns, stops, expiries and 
         for (const wished of plan) {
           const batch = wished.flatMap((wish): Item[] => {
             if ('type' in wish) return [wish]
-            return 'nth' in wish ? together.endOf(wish) : [messageOf(wish)]
+            if (!('nth' in wish)) return [messageOf(wish)]
+            return wish.from === 'compaction' ? together.compactedBy(wish) : together.endOf(wish)
           })
-          const before = new Map(together.cursors)
+          const before = { cursors: new Map(together.cursors), sessions: new Map(together.sessions) }
           const placed = together.take(batch)
           const single = batch.map((item) => alone.take([item]))
-          const all = <Key extends 'results' | 'written' | 'started' | 'closed'>(key: Key) =>
+          const all = <Key extends (typeof LISTS)[number]>(key: Key) =>
             single.flatMap((one) => [...one[key]] as Placed[Key][number][])
-          for (const key of ['results', 'written', 'started', 'closed'] as const)
-            assert.deepEqual(placed[key], all(key), key)
+          for (const key of LISTS) assert.deepEqual(placed[key], all(key), key)
           const last = new Map(single.flatMap(({ changed }) => byId(changed)))
           assert.deepEqual(new Map(byId(placed.changed)), last)
           assert.deepEqual(together.cursors, alone.cursors)
           for (const [name, { read, seenEpoch }] of together.cursors) {
             const { head } = together.sessions.get(`1/${name.split('/')[0]!}`)!
             assert.ok(
-              read <= head && read >= before.get(name)!.read && seenEpoch >= before.get(name)!.seenEpoch,
+              read <= head &&
+                read >= before.cursors.get(name)!.read &&
+                seenEpoch >= before.cursors.get(name)!.seenEpoch,
             )
           }
+          for (const end of placed.compacted) compacted[end.outcome] += 1
+          for (const state of placed.changed) assertWhole(before.sessions.get(nameOf(state))!, state, placed)
           for (const { outcome, attempt } of placed.closed) ended[attempt === 0 ? 'expired' : outcome] += 1
           together.gather()
           alone.gather()
@@ -223,7 +267,7 @@ test('E1 E8 I2 L11: a batch places messages, ends of turns, stops, expiries and 
     { numRuns: 300 },
   )
   assert.ok(
-    Object.values(ended).every((count) => count > 0),
-    JSON.stringify(ended),
+    [...Object.values(ended), ...Object.values(compacted)].every((count) => count > 0),
+    JSON.stringify({ ended, compacted }),
   )
 })

@@ -7,7 +7,8 @@ import { step, type Conversation, type ConversationEvent, type Stepped } from '.
 
 type Step = (state: Conversation, event: ConversationEvent) => Stepped
 
-/** A message that asks, one that does not, a read of the log by the live turn, an end or a stop of the nth turn so far. */
+/** A message that asks, one that does not, a read of the log by the live turn, an end or a stop of the nth turn so far, the end of the
+ *  nth compaction so far. */
 const happenings = fc.array(
   fc.oneof(
     fc.constant({ type: 'ask' as const }),
@@ -17,9 +18,11 @@ const happenings = fc.array(
       type: fc.constantFrom('end' as const, 'stop' as const),
       nth: fc.nat(8),
       isLate: fc.boolean(),
+      isLong: fc.boolean(),
     }),
+    fc.record({ type: fc.constant('compacted' as const), nth: fc.nat(1) }),
   ),
-  { maxLength: 40 },
+  { maxLength: 40, size: 'max' },
 )
 type Happening = typeof happenings extends fc.Arbitrary<readonly (infer One)[]> ? One : never
 
@@ -34,9 +37,10 @@ type Turn = {
 /** Runs the happenings and returns every broken rule. */
 function broken(happened: readonly Happening[], stepped: Step): string[] {
   const turns: Turn[] = []
+  const compactions: string[] = []
   const asks: number[] = []
   const faults: string[] = []
-  let state: Conversation = { epoch: 0, turn: null, asked: 0, answered: 0 }
+  let state: Conversation = { epoch: 0, turn: null, compacting: null, asked: 0, answered: 0 }
   let head = 0
   const happen = (event: ConversationEvent): boolean => {
     const next = stepped(state, event)
@@ -44,18 +48,22 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     const moves = Number(next.starts !== undefined) + Number(event.type === 'stopped')
     if (next.state.epoch !== state.epoch + moves) faults.push('E2: the epoch')
     state = next.state
-    const { starts } = next
+    const { starts, compacts } = next
+    if (compacts) {
+      compactions.push(compacts)
+      if (state.asked > state.answered) faults.push('E7: compacted while a message waits')
+    }
     if (starts) turns.push({ id: starts.turn, epoch: starts.epoch, from: starts.readFrom, ended: false })
     return true
   }
-  const newTurn = () => `t${turns.length + 1}`
-  const end = (turn: Turn, epoch: number, type: 'end' | 'stop') => {
+  const newTurn = () => `t${turns.length + compactions.length + 1}`
+  const end = (turn: Turn, epoch: number, { type, isLong }: { type: 'end' | 'stop'; isLong: boolean }) => {
     const isLive = !turn.ended && epoch === turn.epoch
     const named = { turn: turn.id, epoch, newTurn: newTurn() }
     const hasEnded = happen(
       type === 'stop'
         ? { type: 'stopped', head, ...named }
-        : { type: 'ended', readTo: turn.to ?? head, ...named },
+        : { type: 'ended', readTo: turn.to ?? head, isLong, ...named },
     )
     if (hasEnded !== isLive)
       faults.push(`E1: the ${type} of ${turn.id} was ${hasEnded ? 'taken' : 'refused'}`)
@@ -64,6 +72,11 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     turn.ended = true
   }
   const live = () => turns.filter(({ ended }) => !ended)
+  const compacted = (compaction: string) => {
+    const isUnderWay = state.compacting === compaction
+    if (happen({ type: 'compacted', compaction, newTurn: newTurn() }) !== isUnderWay)
+      faults.push(`E1: the end of ${compaction} was ${isUnderWay ? 'refused' : 'taken'}`)
+  }
   for (const one of happened) {
     if (one.type === 'ask' || one.type === 'note') head += 1
     if (one.type === 'ask') {
@@ -71,19 +84,24 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
       happen({ type: 'asked', seq: head, newTurn: newTurn() })
     }
     for (const turn of live()) if (one.type === 'gather') turn.to ??= head
-    const turn = 'nth' in one ? turns[one.nth] : undefined
-    if (turn && 'nth' in one) end(turn, one.isLate ? turn.epoch - 1 : turn.epoch, one.type)
+    const turn = one.type === 'end' || one.type === 'stop' ? turns[one.nth] : undefined
+    if (turn && 'isLong' in one) end(turn, one.isLate ? turn.epoch - 1 : turn.epoch, one)
+    if (one.type === 'compacted' && compactions[one.nth]) compacted(compactions[one.nth]!)
     if (live().length > 1) faults.push('E3: two live turns')
+    if (live().length > 0 && state.compacting !== null) faults.push('E3: a turn during a compaction')
     if ((state.turn ?? undefined) !== live()[0]?.id) faults.push('E6: the live turn is another one')
-    if (state.asked > state.answered && live().length === 0) faults.push('E4: asked, and nobody answers')
+    const isIdle = live().length === 0 && state.compacting === null
+    if (state.asked > state.answered && isIdle) faults.push('E4: asked, and nobody answers')
   }
-  for (let left = 50; live().length > 0 && left > 0; left -= 1) end(live()[0]!, live()[0]!.epoch, 'end')
+  if (state.compacting !== null) compacted(state.compacting)
+  for (let left = 50; live().length > 0 && left > 0; left -= 1)
+    end(live()[0]!, live()[0]!.epoch, { type: 'end', isLong: false })
   const readers = (seq: number) => turns.filter(({ from, to }) => seq >= from && seq <= to!).length
   if (asks.some((seq) => readers(seq) !== 1)) faults.push('E4: a message is not answered by one turn')
   return faults
 }
 
-test('E2 E3 E4 E6 E8: in any order of events all states are legal, and every message that asks is answered by one turn', () => {
+test('E2 E3 E4 E6 E7 E8: in any order of events all states are legal, and every message that asks is answered by one turn', () => {
   fc.assert(fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])))
 })
 
@@ -114,13 +132,27 @@ const mutants: Readonly<Record<string, Step>> = {
         : event,
     ),
   'the epoch is ignored': (state, event) =>
-    step(state, event.type === 'asked' ? event : { ...event, epoch: state.epoch }),
+    step(state, 'epoch' in event ? { ...event, epoch: state.epoch } : event),
   'an end forgets what was asked meanwhile': (state, event) =>
     step(event.type === 'ended' ? { ...state, asked: 0 } : state, event),
   'an end counts all as answered': (state, event) =>
     step(state, event.type === 'ended' ? { ...event, readTo: state.asked } : event),
   'a busy conversation starts another turn': (state, event) =>
     step(event.type === 'asked' ? { ...state, turn: null } : state, event),
+  'a message starts a turn during a compaction': (state, event) => {
+    if (event.type !== 'asked') return step(state, event)
+    const next = step({ ...state, compacting: null }, event)
+    return next.type === 'fenced' ? next : { ...next, state: { ...next.state, compacting: state.compacting } }
+  },
+  'a compaction starts although a message waits': (state, event) => {
+    const next = step(state, event.type === 'ended' ? { ...event, readTo: state.asked } : event)
+    if (next.type === 'fenced' || event.type !== 'ended') return next
+    return { ...next, state: { ...next.state, answered: event.readTo } }
+  },
+  'the end of any compaction is taken': (state, event) =>
+    step(event.type === 'compacted' ? { ...state, compacting: event.compaction } : state, event),
+  'the end of a compaction forgets what was asked meanwhile': (state, event) =>
+    step(event.type === 'compacted' ? { ...state, asked: state.answered } : state, event),
 }
 
 for (const [name, mutant] of Object.entries(mutants))

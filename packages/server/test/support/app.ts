@@ -7,6 +7,8 @@
 //
 //   word              says the word
 //   until:file        waits until the file exists or the call is aborted
+//
+// The agent `writer` says the last message again, and summarises conversations of a page or more.
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { z } from 'zod'
@@ -30,6 +32,21 @@ async function workOn({ input, signal }: TaskContext<z.infer<typeof Input>>) {
 export const CALLED = 'provider/account'
 export const work = task('work', workOn, { input: Input })
 export const calls = task('calls', workOn, { input: Input, downstream: CALLED })
+
+export const writer = agent(
+  'writer',
+  async function* ({ messages }) {
+    yield { type: 'start' }
+    yield { type: 'text-start', id: '1' }
+    yield { type: 'text-delta', id: '1', delta: messages.at(-1)!.parts[0]!['text'] }
+    yield { type: 'text-end', id: '1' }
+    yield { type: 'finish' }
+  },
+  {
+    compact: ({ messages, through }) => `${messages.length} messages, up to ${through}`,
+    compaction: { tokenBudget: 1_000, triggerRatio: 0.5 },
+  },
+)
 
 export const parrot = agent('parrot', async function* ({ messages, signal }) {
   const words = (messages.at(-1)!.parts[0]!['text'] as string).split(' ')

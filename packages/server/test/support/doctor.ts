@@ -138,7 +138,7 @@ export const RED: readonly Case[] = [
     sql: ({ role }) =>
       `revoke all on sequence fleetline.place from ${role}; revoke all on all functions in schema fleetline from ${role}, public`,
     names: ['rights'],
-    says: /grant usage on sequence fleetline\.place to \w+; grant execute on function fleetline\.make_partitions.*turn_track to/,
+    says: /grant usage on sequence fleetline\.place to \w+; grant execute on function fleetline\.make_partitions.*compact_track to/,
   },
   {
     what: 'a clock that is ahead',

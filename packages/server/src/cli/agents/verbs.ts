@@ -4,7 +4,7 @@ import { Rejected } from '../../errors.ts'
 import { addedSchema, agentParams, agentSchema, agentsSchema } from '../../gateway/agent-schemas.ts'
 import { ownTenantSchema } from '../../gateway/tenant-schemas.ts'
 import { apiOf } from '../api.ts'
-import { WINDOW_LIMITS } from '../../agent/settings.ts'
+import { SETTING_LIMITS } from '../../agent/settings.ts'
 import type { CommandCall, CommandOptions } from '../command.ts'
 import { wholeOf } from '../options.ts'
 import { EXIT } from '../output.ts'
@@ -18,7 +18,7 @@ export async function list({ flags, output }: CommandCall): Promise<number> {
 export async function add({ flags, args: [name, url], options, output }: CommandCall): Promise<number> {
   const { secretFile, downstream } = options
   const secret = typeof secretFile === 'string' ? read(secretFile) : undefined
-  const body = { name, url, secret, downstream, window: windowOf(options) }
+  const body = { name, url, secret, downstream, ...settingsOf(options) }
   output.one(await apiOf(flags).ask({ method: 'POST', path: '/agents', body, answer: addedSchema }))
   return EXIT.done
 }
@@ -30,7 +30,7 @@ export async function change({ flags, args: [name], options, output }: CommandCa
     url,
     secret,
     downstream: downstream === false ? null : downstream,
-    window: windowOf(options),
+    ...settingsOf(options),
   }
   const path = `/agents/${encodeURIComponent(name!)}`
   output.one(await apiOf(flags).ask({ method: 'PATCH', path, body, answer: agentSchema }))
@@ -56,12 +56,27 @@ export async function useByDefault({ flags, args: [name], options, output }: Com
   return EXIT.done
 }
 
-function windowOf(options: CommandOptions): { messages?: number; bytes?: number } | undefined {
-  const given = (['messages', 'bytes'] as const).flatMap((field) => {
-    const { least: min, most: max } = WINDOW_LIMITS[field]
-    return options[field] === undefined ? [] : [[field, wholeOf(`--${field}`, options[field], { min, max })]]
-  })
-  return given.length === 0 ? undefined : (Object.fromEntries(given) as { messages?: number; bytes?: number })
+/** What is not named is left out of the request. */
+function settingsOf(options: CommandOptions) {
+  const { window, compaction } = SETTING_LIMITS
+  const wholeIn = (name: string, flag: string, { least: min, most: max }: { least: number; most: number }) =>
+    options[name] === undefined ? undefined : wholeOf(flag, options[name], { min, max })
+  return {
+    window: unlessEmpty({
+      messages: wholeIn('messages', '--messages', window.messages),
+      bytes: wholeIn('bytes', '--bytes', window.bytes),
+    }),
+    compaction: unlessEmpty({
+      enabled: options['compaction'],
+      tokenBudget: wholeIn('tokenBudget', '--token-budget', compaction.tokenBudget),
+      triggerRatio: options['triggerRatio'] === undefined ? undefined : Number(options['triggerRatio']),
+      url: options['summaryUrl'] === false ? null : options['summaryUrl'],
+    }),
+  }
+}
+
+function unlessEmpty<Value extends object>(value: Value): Value | undefined {
+  return Object.values(value).every((one) => one === undefined) ? undefined : value
 }
 
 function read(path: string): string {

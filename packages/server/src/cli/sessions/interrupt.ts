@@ -29,7 +29,7 @@ type Waiting = {
   readonly path: string
   readonly reply: ReplyPrinter
   /** The turn that was live when the message was stored. */
-  readonly firstTurn: string
+  readonly firstTurn: string | undefined
 }
 
 /** The reason to leave when the reply has not begun. */
@@ -45,6 +45,7 @@ export function onInterrupt({ ask, note, ...deps }: Deps, { path, reply, firstTu
   const untilAnswered = <T>(call: () => Promise<T>) =>
     retryUntilAnswered({ ...deps, signal, onFailure }, call)
   const firstOf = async () => {
+    if (firstTurn === undefined) return undefined
     const asked = { method: 'GET', path: `/turns/${firstTurn}`, signal, answer: turnSchema } as const
     return (await untilAnswered(() => ask(asked))) as Turn | undefined // the server made its ids, so they fit the type
   }

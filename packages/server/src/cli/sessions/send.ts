@@ -41,14 +41,14 @@ export async function send({ flags, args, options, output }: CommandCall): Promi
   const asking = { api, clock, path: `/sessions/${encodeURIComponent(args[0]!)}`, args, options, output }
   const ack = await store(asking)
   const isReplyWanted = options['wait'] !== false && options['reply'] !== false
-  if (!isReplyWanted || (ack.turn === undefined && !(await isOver(asking, ack)))) {
+  if (!isReplyWanted || (ack.epoch === undefined && !(await isOver(asking, ack)))) {
     output.one(ack)
     return EXIT.done
   }
   if (output.isJson) output.one(ack)
   else output.note(`Stored at seq ${ack.seq}.`)
   const reply = createReply(ack.seq, output.isJson ? SILENT : output)
-  const end = ack.turn === undefined ? UNTOLD : await follow(asking, ack, reply)
+  const end = ack.epoch === undefined ? UNTOLD : await follow(asking, ack, reply)
   const item = end.type === 'untold' ? await findReply(asking, ack) : undefined
   return tell(asking, item ? { type: item.status === 'stopped' ? 'stopped' : 'answered', item } : end, reply)
 }
@@ -79,7 +79,7 @@ async function follow({ api, clock, path, output }: Asking, ack: Ack, reply: Rep
   const onLost = () => output.note('The stream ended or was lost: coming back, through any pod.')
   const deps = { ...api, clock, random: systemRandom(), onLost }
   const from = { path: `${path}/events?after=${ack.seq}&epoch=${ack.epoch}`, isKnown: true }
-  const waiting = { path, reply, firstTurn: ack.turn! }
+  const waiting = { path, reply, firstTurn: ack.turn }
   const interrupt = onInterrupt({ ...deps, note: (text) => output.note(text) }, waiting)
   try {
     for await (const frame of followFrames(deps, from, interrupt.leaving)) {

@@ -1,0 +1,29 @@
+-- pods from: 17
+-- Compaction: a summary stands for the messages up to a seq. The messages stay as they are.
+-- compacting: the compaction under way, which is also the id of its task. summarised: the seq up to which the newest summary reaches.
+-- compact_from: after a failure, how many tokens the conversation must have before the next try.
+alter table fleetline.sessions
+  add column compacting uuid,
+  add column summarised int not null default 0,
+  add column compact_from int not null default 0;
+
+create table fleetline.summaries (
+  at timestamptz not null default now(),
+  session uuid not null,
+  tenant int not null,
+  upto int not null,
+  text text not null,
+  primary key (tenant, session, upto));
+
+-- As turns, compactions wait on the track of the pods that have their agent: in their code, or any pod that runs turns.
+insert into fleetline.tracks (queue, machine, shape, max_attempts, is_internal)
+  select id, 'compact', 'session', 32767, true from fleetline.queues where name = 'turns';
+create function fleetline.compact_track(agent_tenant int, agent_name text) returns int stable language sql as $$
+  select k.id
+    from fleetline.tracks k join fleetline.queues q on q.id = k.queue
+   where q.name = 'turns' and k.machine = 'compact'
+     and (k.shape = 'session'
+          or k.shape = 'code:' || agent_name
+             and (exists (select from fleetline.pods p where p.state = 'live' and k.id = any (p.tracks))
+                  or not exists (select from fleetline.agents a where a.tenant = agent_tenant and a.name = agent_name)))
+   order by k.shape = 'session' limit 1 $$;

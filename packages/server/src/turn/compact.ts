@@ -1,0 +1,203 @@
+// Runs one attempt of a compaction: check, gather, call, settle. The agent is sent the messages since the last summary, with that
+// summary first, and returns a new one. Guarantees:
+//   E1  nothing of an attempt is stored unless the compaction was under way and its claim current in the transaction
+//   E7  the summary covers the messages that the agent was sent, and those of the summary before: exactly 1 to `upto`
+//
+//   what happens in the attempt                              what becomes of the compaction
+//   another attempt has the claim, or it has ended           nothing: fenced
+//   there are more messages than one call may have           the summary covers the oldest; the next turn's end starts another
+//   the agent returned a summary                             done
+//   the agent failed, its pod stops, it has no permit        waits, then the agent is asked again; does not count if it was not asked
+//   its attempts or its three minutes are over, the agent    failed: the conversation goes on without a summary, and the next try
+//   is unknown, or its summary cannot be stored              comes after another tenth of the budget
+import { formatId, MESSAGE_LIMITS, parseId, jsonFault } from '@fleetline/protocol'
+import type { Agents, Callable } from '../agent/agents.ts'
+import type { CompactCall } from '../agent/agent.ts'
+import { AgentFault } from '../agent/fault.ts'
+import { shapeOf } from '../agent/in-code.ts'
+import { nextTryFrom } from '../conversation/budget.ts'
+import { Bug } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+import { within } from '../lib/clock.ts'
+import { crashPoint } from '../lib/crash-point.ts'
+import { retryUntilAnswered } from '../lib/retry-until-answered.ts'
+import type { Random } from '../lib/random.ts'
+import {
+  COMPACT_TRACK,
+  COMPACTION_DEADLINE_MS,
+  openCompaction,
+  type CompactionInput,
+  type OpenCompaction,
+} from '../session/compactions.ts'
+import type { CompactionEnd } from '../session/place.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { valueOf, type Transactions } from '../store/database.ts'
+import type { Claim } from '../task/claim.ts'
+import { faultOf, readThrown, retryMs } from '../task/fault.ts'
+import type { Machine } from '../task/machine.ts'
+import type { Runner, SettledEnd, Surroundings } from '../task/runner.ts'
+import type { Settlement } from '../task/settle.ts'
+import { inOrder, messageOf, summaryOf } from './gather.ts'
+import { underPermit } from './under-permit.ts'
+
+type Deps = {
+  readonly database: Transactions
+  readonly sessions: Pick<Sessions, 'read' | 'endCompaction'>
+  readonly agents: Pick<Agents, 'agentFor'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly cell: number
+}
+
+const MOST_ATTEMPTS = 4
+const LATER_MS = 1_000
+/** Of one call. */
+const MOST = { limit: 500, maxBytes: 2 * 1024 * 1024 }
+const LATE = new AgentFault('timeout', 'The agent took too long to summarise', { isFinal: false })
+
+type Attempt = Surroundings & { readonly claim: Claim; readonly deps: Deps; readonly input: CompactionInput }
+type Work = Attempt & { readonly open: OpenCompaction; readonly leftMs: () => number }
+
+/** One machine for agents in the directory, and one for each agent in this pod's code. */
+export function createCompactMachines(deps: Deps, inCode: Iterable<string> = []): Machine[] {
+  const shapes = [COMPACT_TRACK.shape, ...Array.from(inCode, shapeOf)]
+  const runner: Runner = {
+    machine: COMPACT_TRACK.name,
+    run: (claim, around) => run({ ...around, claim, deps, input: claim.input as CompactionInput }),
+  }
+  return shapes.map((shape) => ({ ...COMPACT_TRACK, shape, parse: undefined, open: () => runner }))
+}
+
+async function run(attempt: Attempt): Promise<Settlement | SettledEnd> {
+  try {
+    const open = await read(attempt)
+    if (!open) return { type: 'failed', error: faultOfTask(attempt, 'fenced') } // normally fenced, too
+    const openedMs = attempt.clock.monotonicMs()
+    const leftMs = () =>
+      Math.floor(COMPACTION_DEADLINE_MS - open.ageMs - (attempt.clock.monotonicMs() - openedMs))
+    return await compact({ ...attempt, open, leftMs })
+  } catch (error) {
+    if (attempt.ending.signal.aborted) return { type: 'back' }
+    attempt.log.warn('a compaction could not be begun', { error })
+    return { type: 'later', delayMs: LATER_MS, error: faultOfTask(attempt, 'unavailable') }
+  }
+}
+
+async function read({ deps, claim, pod, input }: Attempt): Promise<OpenCompaction | undefined> {
+  const session = parseId('session', input.session)?.uuid
+  if (!session) throw new Bug('A compaction names no session')
+  const held = { tenant: claim.tenant, session, id: claim.id, attempt: claim.attempt, pod }
+  const outcome = await deps.database.transaction((query) => openCompaction(query, held))
+  return valueOf(outcome, 'The compaction cannot be opened')
+}
+
+/** Rejects if it cannot read the conversation. */
+async function compact(work: Work): Promise<Settlement | SettledEnd> {
+  const { claim, open, deps } = work
+  if (work.leftMs() <= 0) return fail(work, 'deadline')
+  if (claim.spent > MOST_ATTEMPTS) return fail(work, 'attempts_used_up')
+  const agent = await deps.agents.agentFor(claim.tenant, open.agent)
+  if (!agent?.compact) return fail(work, 'agent_unknown')
+  const call = await gather(work)
+  if (work.isFenced()) return { type: 'back' }
+  try {
+    const text = await summarise(work, agent, call)
+    await crashPoint('compact.ending')
+    return await end(work, { outcome: 'done', upto: call.through, text })
+  } catch (error) {
+    return afterFault(work, error)
+  }
+}
+
+async function gather({
+  claim,
+  open,
+  input,
+  deps,
+}: Work): Promise<Omit<CompactCall, 'deadlineMs' | 'signal'>> {
+  const key = { tenant: claim.tenant, session: open.session }
+  const page = await deps.sessions.read(key, { after: open.summarised, ...MOST })
+  const items = page?.items.filter(({ seq }) => seq <= input.through) ?? []
+  const last = items.at(-1)
+  if (!last) throw new Bug('A compaction has no messages')
+  const id = formatId('session', deps.cell, open.session)
+  return {
+    id,
+    trigger: 'compact',
+    messages: [...summaryOf(open.summary, open.summarised), ...inOrder(items).map(messageOf)],
+    through: last.seq,
+    turn: { id: formatId('turn', deps.cell, claim.id), epoch: open.epoch, attempt: claim.spent },
+    session: { id, title: open.title },
+    agent: { id: open.agent },
+  }
+}
+
+async function summarise(
+  work: Work,
+  agent: Callable,
+  call: Omit<CompactCall, 'deadlineMs' | 'signal'>,
+): Promise<string> {
+  const { clock, leftMs } = work
+  const text = await underPermit(work, agent.downstream, ({ signal }) => {
+    const asked = (async () => agent.compact!({ ...call, deadlineMs: leftMs(), signal }))()
+    return within(clock, Math.max(1, leftMs()), asked, LATE, signal)
+  })
+  const fault = typeof text === 'string' ? jsonFault(text) : 'no text'
+  if (fault !== undefined || text.trim() === '' || Buffer.byteLength(text) > MESSAGE_LIMITS.bytes)
+    throw new AgentFault('agent_protocol', 'The summary is empty, too large, or cannot be stored', {
+      isFinal: true,
+    })
+  return text
+}
+
+function afterFault(work: Work, error: unknown): Promise<SettledEnd> | Settlement {
+  const { claim, ending, draining, clock, random, log } = work
+  if (ending.signal.aborted || (draining.aborted && error === draining.reason)) return { type: 'back' }
+  const { code, delayMs, kind } = readThrown(error, clock)
+  log.warn('a conversation could not be summarised', {
+    code,
+    attempt: claim.attempt,
+    data: { agent: work.open.agent },
+  })
+  const isFinal = kind === 'Abort' || (error instanceof AgentFault && error.isFinal)
+  if (delayMs !== undefined && delayMs < work.leftMs())
+    return { type: 'later', delayMs, error: faultOfTask(work, code) }
+  const pauseMs = retryMs(claim.spent, random)
+  if (isFinal || delayMs !== undefined || claim.spent >= MOST_ATTEMPTS || pauseMs >= work.leftMs())
+    return fail(work, code)
+  return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
+}
+
+function fail(work: Work, code: string): Promise<SettledEnd> {
+  return end(work, { outcome: 'failed', code, from: nextTryFrom(work.input) })
+}
+
+type Ending =
+  | Pick<Extract<CompactionEnd, { outcome: 'done' }>, 'outcome' | 'upto' | 'text'>
+  | Pick<Extract<CompactionEnd, { outcome: 'failed' }>, 'outcome' | 'code' | 'from'>
+
+/** Sent until PostgreSQL answers. A repeat after an unknown outcome is fenced if the first one was stored. */
+async function end(
+  { claim, pod, open, gaveUp: signal, deps, log }: Work,
+  ending: Ending,
+): Promise<SettledEnd> {
+  const key = {
+    tenant: claim.tenant,
+    session: open.session,
+    compaction: claim.id,
+    attempt: claim.attempt,
+    pod,
+  }
+  const onFailure = (error: unknown, failures: number) => {
+    if (failures === 0) log.warn('a compaction could not be ended yet', { error })
+  }
+  const ended = await retryUntilAnswered({ ...deps, signal, onFailure }, () =>
+    deps.sessions.endCompaction({ ...key, ...ending }),
+  )
+  const answer = ended === undefined ? 'unanswered' : ended.type === 'ended' ? 'settled' : 'fenced'
+  return { type: ending.outcome, answer }
+}
+
+function faultOfTask({ claim, clock }: Attempt, code: string): string {
+  return faultOf({ code, message: 'An attempt of a compaction failed', attempt: claim.attempt, clock })
+}
