@@ -59,7 +59,9 @@ export function markRead(view: InboxView, session: string, seq: number): InboxVi
 export function settleRead(view: InboxView, session: string, seq: number, stored?: number): InboxView {
   if (view.reads.get(session) !== seq) return view
   const reads = new Map(view.reads)
-  if (stored === undefined || stored <= (view.items.get(session)?.read ?? 0)) reads.delete(session)
+  const { read = 0, attention } = view.items.get(session) ?? {}
+  const isShown = stored !== undefined && stored <= read && attention !== 'failed' // the item that comes has no failure
+  if (stored === undefined || isShown) reads.delete(session)
   else reads.set(session, stored)
   return { ...view, reads }
 }

@@ -84,7 +84,10 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
       const frame = JSON.parse(data) as InboxFrame
       if (frame.type !== 'inbox') return true // from a later release
       become(takeFrame(view, frame), { ...link, loading: false })
-      if (frame.reset) void again(pages).catch(() => undefined) // the person loads them, if it fails
+      if (frame.reset) {
+        ;[resets, loading] = [resets + 1, undefined]
+        void again(pages).catch(() => undefined) // the person loads them, if it fails
+      }
       return true
     },
     onConnection: (connection, error) => {
@@ -104,18 +107,22 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
       }
     }
   }
-  let pages = 0 // behind the first one
+  let [pages, resets] = [0, 0] // the pages behind the first one
   const load = async (cursor: string) => {
     const path = `/inbox?show=${show}${named}&cursor=${encodeURIComponent(cursor)}`
+    const before = resets
     const page = await http.get<InboxPage>(path, signal)
-    if (view.next !== cursor) return // the list has begun anew
+    if (resets !== before || view.next !== cursor) return // the list has begun anew
     pages += 1
     become(takePage(view, page))
   }
   const more = async () => {
     if (view.next === null) return
-    if (loading?.cursor !== view.next) loading = { cursor: view.next, page: load(view.next) }
-    await loading.page.finally(() => (loading = undefined))
+    const mine = loading?.cursor === view.next ? loading : { cursor: view.next, page: load(view.next) }
+    loading = mine
+    await mine.page.finally(() => {
+      if (loading === mine) loading = undefined
+    })
   }
   /** After a reset, loads what was there before. */
   const again = async (count: number) => {

@@ -1,4 +1,7 @@
 -- pods from: 17
+-- asked_from: the first message that may ask for the turn's reply; the agent's window never cuts from there on.
+alter table fleetline.turns add column asked_from int;
+
 -- Compaction: a summary stands for the messages up to a seq. The messages stay as they are.
 -- compacting: the compaction under way, which is also the id of its task. summarised: the seq up to which the newest summary reaches.
 -- compact_from: after a failure, how many tokens the conversation must have before the next try.

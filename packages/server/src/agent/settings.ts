@@ -44,12 +44,13 @@ export function settingsOf({ window = {}, compaction = {} }: SettingsChange): Ag
   }
 }
 
-/** As they are stored: only what was set, so that a later release may change defaults. */
+/** As they are stored: only what was set, so that a later release may change the other defaults. What a later release has stored stays. */
 export function changedBy(
   stored: SettingsChange,
   { window = {}, compaction = {} }: SettingsChange,
 ): SettingsChange {
   return given({
+    ...stored,
     window: unlessEmpty({ ...stored.window, ...given(window) }),
     compaction: unlessEmpty({ ...stored.compaction, ...given(compaction) }),
   })

@@ -44,7 +44,14 @@ export type ConversationEvent = { readonly newTurn: string } & (
   | ({ readonly type: 'stopped'; readonly head: number } & LiveTurn)
 )
 
-export type TurnStart = { readonly turn: string; readonly epoch: number; readonly readFrom: number }
+export type TurnStart = {
+  readonly turn: string
+  readonly epoch: number
+  /** The first seq that no turn has read. */
+  readonly readFrom: number
+  /** The first seq that may ask for this reply. Messages before it asked for none. */
+  readonly askedFrom: number
+}
 
 export type Stepped =
   | {
@@ -60,7 +67,7 @@ export function step(state: Conversation, event: ConversationEvent): Stepped {
   if (event.type === 'asked') {
     const asked = { ...state, asked: event.seq }
     const isFree = state.turn === null && state.compacting === null
-    return isFree ? start(asked, event.newTurn) : { type: 'stepped', state: asked }
+    return isFree ? start(asked, event.newTurn, event.seq) : { type: 'stepped', state: asked }
   }
   if (event.type === 'compacted') {
     if (state.compacting !== event.compaction) return { type: 'fenced' }
@@ -77,15 +84,15 @@ export function step(state: Conversation, event: ConversationEvent): Stepped {
 /** A turn starts if something was asked that no turn has read. A pod of the release before may have started one already. */
 function next(state: Conversation, turn: string): Stepped {
   const isDue = state.turn === null && state.asked > state.answered
-  return isDue ? start(state, turn) : { type: 'stepped', state }
+  return isDue ? start(state, turn, state.answered + 1) : { type: 'stepped', state }
 }
 
-function start(state: Conversation, turn: string): Stepped {
+function start(state: Conversation, turn: string, askedFrom: number): Stepped {
   const epoch = state.epoch + 1
   return {
     type: 'stepped',
     state: { ...state, turn, epoch },
-    starts: { turn, epoch, readFrom: state.answered + 1 },
+    starts: { turn, epoch, readFrom: state.answered + 1, askedFrom },
   }
 }
 

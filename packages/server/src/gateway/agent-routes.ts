@@ -26,7 +26,7 @@ function addRoute({ agents }: Deps): Route {
     method: 'POST',
     path: '/v1/agents',
     summary:
-      'Adds an agent behind a URL. Pods call it with a signed POST (Standard Webhooks); the secret is shown only in this response. Adding the same agent again changes nothing; the same name with another URL, secret or downstream is a conflict.',
+      'Adds an agent behind a URL. Pods call it with a signed POST (Standard Webhooks); the secret is shown only in this response. Adding the same agent again changes nothing; the same name with another URL, secret, downstream or setting is a conflict.',
     access: accessWith('agents:write'),
     body: newAgentSchema,
     answers: {

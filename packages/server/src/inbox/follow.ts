@@ -4,7 +4,13 @@
 //   I1  a connected follower eventually receives the current state of every session
 //   I2  an item is sent only if its `rev` is higher than that of the item sent before
 //   I3  of a session that the user has left it gets the id and a `rev`, and nothing more
-import { formatId, type InboxFrame, type InboxItem } from '@fleetline/protocol'
+import {
+  formatId,
+  INBOX_LIMITS,
+  type InboxFrame,
+  type InboxItem,
+  type InboxTotals,
+} from '@fleetline/protocol'
 import type { BudgetShare, ByteBudget } from '../lib/byte-budget.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { FollowListener } from '../session/follow.ts'
@@ -33,6 +39,9 @@ type Deps = InboxPages &
 
 const SLOT_MS = 100
 const MOST_ITEMS = 50
+/** A follower that was sent more sessions begins again, so that it does not remember ever more. */
+const MOST_SENT = 5 * INBOX_LIMITS.newest
+const NONE: InboxTotals = { unreadTotal: 0, attentionTotal: 0 }
 const ITEM_BYTES = 4_000 // in memory, as read, as an item, as text and as bytes being sent
 
 export function createInboxFollow(deps: Deps): InboxFollow {
@@ -45,7 +54,8 @@ export function createInboxFollow(deps: Deps): InboxFollow {
           marks.leave()
           place.leave()
         }
-        return (listener) => tell({ ...deps, ...listener, user, marks, leave, sent: new Map() }, range)
+        return (listener) =>
+          tell({ ...deps, ...listener, user, marks, leave, sent: new Map(), told: NONE }, range)
       } catch (error) {
         place.leave()
         throw error
@@ -61,6 +71,8 @@ type Start = Deps &
     readonly leave: () => void
     /** By session, the highest `rev` that was sent. */
     readonly sent: Map<string, number>
+    /** The totals that it was sent. */
+    told: InboxTotals
   }
 
 async function* tell(start: Start, range: Omit<InboxRange, 'after'>): ReturnType<InboxFollowing> {
@@ -72,9 +84,10 @@ async function* tell(start: Start, range: Omit<InboxRange, 'after'>): ReturnType
     const { rows, next } = await start.page(user, range, () => newest(user))
     const items = newsOf(start, rows)
     share.keep(items.length * ITEM_BYTES)
-    yield { type: 'inbox', revision: 1, reset: true, items, removed: [], next, ...marks.totals() }
+    start.told = marks.totals()
+    yield { type: 'inbox', revision: 1, reset: true, items, removed: [], next, ...start.told }
     share.done()
-    for (let revision = 2; !signal.aborted && !marks.isOver();) {
+    for (let revision = 2; !signal.aborted && !marks.isOver() && start.sent.size <= MOST_SENT;) {
       const isTold = yield* nextChanges(start, share, revision)
       if (isTold) revision += 1
     }
@@ -111,8 +124,12 @@ async function* nextChanges(
   })
   const items = newsOf(start, rows)
   share.keep(taken.length * ITEM_BYTES)
-  const isNews = items.length > 0 || removed.length > 0
-  if (isNews) yield { type: 'inbox', revision, reset: false, items, removed, ...marks.totals() }
+  const [before, totals] = [start.told, marks.totals()]
+  const areTotalsNews =
+    totals.unreadTotal !== before.unreadTotal || totals.attentionTotal !== before.attentionTotal
+  const isNews = items.length > 0 || removed.length > 0 || areTotalsNews
+  start.told = totals
+  if (isNews) yield { type: 'inbox', revision, reset: false, items, removed, ...totals }
   share.done()
   return isNews
 }

@@ -42,6 +42,7 @@ export type Gone = { readonly isGone: true; readonly rev: number | undefined }
 
 const MOST_READ = 64 // each unpacks the last message of its session
 const MOST_USERS = 16 // in one statement: at most 16,000 sessions
+const MOST_NAMED = 128 // users whose tokens name their sessions, up to 20 each
 
 const OF_SESSION = `s.tenant, s.id as session, s.head, s.epoch, s.turn, s.compacting, s.version, s.replied, s.failed_epoch as "failedEpoch", s.updated_at,
        (extract(epoch from s.updated_at) * 1000000)::float8 as "updatedUs"`
@@ -67,9 +68,11 @@ const NEWEST = `
       order by s.updated_at desc, s.session desc limit ${INBOX_LIMITS.newest}) s`
 
 const NAMED = `
-  select s.*, ${OF_MEMBER}
-    from unnest($3::uuid[]) k(session)
-    join fleetline.members m on m.tenant = $1 and m.session = k.session and m.user_id = $2
+  select k.n, s.*, ${OF_MEMBER}
+    from unnest($1::int[], $2::int[], $3::text[], $4::uuid[]) k(n, tenant, user_id, session)
+   cross join lateral (
+     select * from fleetline.members m
+      where m.tenant = k.tenant and m.session = k.session and m.user_id = k.user_id offset 0) m
   ${SESSION_OF(OF_SESSION)}`
 
 // Adds what people see to rows of \`s\`. The row comparison with a limit can only use the primary key; with equalities the planner
@@ -144,18 +147,22 @@ export function createInboxReading({ database }: { readonly database: Transactio
     most: MOST_USERS,
     load: async (users) => {
       const columns = columnsOf(users, 'tenant', 'user')
-      const rows = await read((query) => query<MemberSession & { readonly n: number }>(NEWEST, columns))
-      const found = Map.groupBy(rows, ({ n }) => n)
-      return users.map((_, index) => found.get(index + 1) ?? [])
+      return perUser(users, await read((query) => query<Numbered>(NEWEST, columns)))
+    },
+  })
+  const ofNames = createLoader<InboxUser, readonly MemberSession[]>({
+    most: MOST_NAMED,
+    load: async (users) => {
+      const keys = users.flatMap(({ tenant, user, sessions = [] }, index) =>
+        sessions.map((session) => ({ n: index + 1, tenant, user, session })),
+      )
+      const columns = columnsOf(keys, 'n', 'tenant', 'user', 'session')
+      return perUser(users, await read((query) => query<Numbered>(NAMED, columns)))
     },
   })
   return {
     one,
-    newest: (inbox) => {
-      const { tenant, user, sessions } = inbox
-      if (!sessions) return ofUser(inbox)
-      return read((query) => query<MemberSession>(NAMED, [tenant, user, sessions]))
-    },
+    newest: (inbox) => (inbox.sessions ? ofNames(inbox) : ofUser(inbox)),
     page: ({ tenant, user }, { isArchived, after = BEFORE_ALL, limit }) =>
       read((query) =>
         query<ShownSession>(PAGE, [
@@ -169,6 +176,14 @@ export function createInboxReading({ database }: { readonly database: Transactio
         ]),
       ),
   }
+}
+
+/** With the number of its user in the statement. */
+type Numbered = MemberSession & { readonly n: number }
+
+function perUser(users: readonly InboxUser[], rows: readonly Numbered[]): (readonly MemberSession[])[] {
+  const found = Map.groupBy(rows, ({ n }) => n)
+  return users.map((_, index) => found.get(index + 1) ?? [])
 }
 
 function dayOf({ updatedUs }: PagePlace): string {

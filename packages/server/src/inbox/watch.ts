@@ -71,7 +71,13 @@ type Group = {
   /** The read after the one that is under way. */
   next: Promise<void> | undefined
 }
-type Follower = { readonly marks: Set<string>; isOver: boolean; wake: () => void }
+type Follower = {
+  readonly marks: Set<string>
+  /** Those that it is reading. */
+  readonly taken: Set<string>
+  isOver: boolean
+  wake: () => void
+}
 
 const POLL_ROWS = 2_000
 const AGAIN_MS = 100
@@ -116,14 +122,14 @@ export function createWatch(deps: Deps): InboxWatch {
     }),
     hints.listenTo('m', (topic) => groups.withTopic(topic).forEach(refreshQuietly)),
     hints.listen('inbox', (source) => {
-      if (source === 'reconnect') groups.all().forEach(refreshQuietly)
+      if (source === 'reconnect') polls.all()
       if (source === 'poll') void polls.next()
     }),
   ]
   return {
     enter: async (user) => {
       const group = groups.get(user)
-      const follower: Follower = { marks: new Set(), isOver: false, wake: () => undefined }
+      const follower: Follower = { marks: new Set(), taken: new Set(), isOver: false, wake: () => undefined }
       group.followers.add(follower)
       const leave = () => groups.part(group, follower)
       try {
@@ -243,14 +249,25 @@ function marksOf(
       for (const session of marks) {
         if (taken.length >= most) break
         marks.delete(session)
+        follower.taken.add(session)
         taken.push({ session, rev: group.known.get(session)?.rev })
       }
       return taken
     },
     know: ({ session, rev }, row) => {
+      follower.taken.delete(session)
       const known = group.known.get(session)
-      const isLate = row ? known && revOf(row) <= known.rev : known?.rev !== rev
-      if (known && !isLate) learn(group, session, row && !row.archived ? standingOf(row) : undefined)
+      if (!known) return
+      if (row && revOf(row) < known.rev) marks.add(session) // another follower has read it later
+      const isLate = row ? revOf(row) <= known.rev : known.rev !== rev
+      if (isLate) return
+      learn(group, session, row && !row.archived ? standingOf(row) : undefined)
+      group.named?.add(session) // what is read of the user's sessions now may be older
+      for (const other of group.followers)
+        if (other !== follower && !other.taken.has(session)) {
+          other.marks.add(session)
+          other.wake()
+        }
     },
   }
 }
@@ -279,7 +296,7 @@ function compare({ learn }: Groups, group: Group, { rows, named }: Found): void 
   const older = new Set<string>()
   for (const [session, row] of here) {
     const known = group.known.get(session)
-    if (known && revOf(row) < known.rev) older.add(session)
+    if (known && revOf(row) < known.rev && !named.has(session)) older.add(session)
     const isNewer = !known || known.rev < revOf(row) || (group.older.has(session) && older.has(session))
     if (isNewer) learn(group, session, standingOf(row))
     if (isNewer || named.has(session)) mark(group, session)
@@ -302,13 +319,14 @@ function mark({ followers }: Group, session: string): void {
   }
 }
 
-/** Each call reads the sessions of the next users, as many as make about `POLL_ROWS` sessions. */
+/** Each call of `next` reads the sessions of the next users, as many as make about `POLL_ROWS` sessions; `all` reads those of all users,
+ *  in groups of that size. What is named while a group is read is remembered for each of its users, so groups are small. */
 function createPolls({ all }: Groups, refresh: (group: Group) => Promise<void>) {
-  let [due, isRunning]: [Group[], boolean] = [[], false]
+  let [due, isRunning, isAllWanted]: [Group[], boolean, boolean] = [[], false, false]
   const take = (): Group[] => {
+    if (due.length === 0) due = all()
     const taken = new Set<Group>()
     for (let rows = 0; rows < POLL_ROWS;) {
-      if (due.length === 0) due = all().filter((group) => !taken.has(group))
       const group = due.pop()
       if (!group) break
       if (group.followers.size === 0) continue
@@ -317,12 +335,19 @@ function createPolls({ all }: Groups, refresh: (group: Group) => Promise<void>) 
     }
     return [...taken]
   }
-  return {
-    next: async () => {
-      if (isRunning) return
-      isRunning = true
+  const next = async () => {
+    if (isRunning) return
+    isRunning = true
+    do
       await Promise.allSettled(take().map(refresh)) // a failed read is repeated in a later poll
-      isRunning = false
+    while (isAllWanted && due.length > 0)
+    isAllWanted = isRunning = false
+  }
+  return {
+    next,
+    all: () => {
+      ;[due, isAllWanted] = [all(), true]
+      void next()
     },
   }
 }

@@ -420,7 +420,7 @@ function placeRead(batch: PlacingBatch, item: MarkRead, index: number): MarkedRe
   if (!state || !before) return { type: 'not-found' }
   const { head } = state
   const read = Math.max(before.read, Math.min(item.seq, head))
-  const seenEpoch = read === head ? Math.max(before.seenEpoch, endedEpoch(state)) : before.seenEpoch
+  const seenEpoch = item.seq >= head ? Math.max(before.seenEpoch, endedEpoch(state)) : before.seenEpoch
   if (read > before.read || seenEpoch > before.seenEpoch)
     batch.moveCursor(item, item.user, { read, seenEpoch })
   return { type: 'read', read, unread: Math.max(0, head - read) }

@@ -45,8 +45,8 @@ const TURN_CLOSE = `
    where t.tenant = c.tenant and t.id = c.id and t.ended_at is null returning t.id`
 
 export const TURN_START = `
-  insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, agent)
-  select statement_timestamp(), s.* from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::text[]) s`
+  insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, asked_from, agent)
+  select statement_timestamp(), s.* from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[]) s`
 
 // Materialized, so that a track is looked up once per agent and not once per turn.
 export const TURN_TASKS = `
@@ -77,7 +77,8 @@ export const TURN_OPEN = `
    where t.tenant = $1 and t.id = $2 and t.ended_at is null
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
      and k.tenant = t.tenant and k.id = t.id and k.attempt = $3 and k.pod = $4
-  returning t.session, t.epoch, t.agent, t.read_from as "readFrom", t.read_to as "readTo", s.title, s.summarised,
+  returning t.session, t.epoch, t.agent, t.read_from as "readFrom",
+            coalesce(t.asked_from, t.read_from) as "askedFrom", t.read_to as "readTo", s.title, s.summarised,
             (select c.text from fleetline.summaries c
               where c.tenant = s.tenant and c.session = s.id and c.upto = s.summarised) as summary,
             (extract(epoch from statement_timestamp() - t.started_at) * 1000)::float8 as "ageMs"`
@@ -88,6 +89,8 @@ export type OpenTurn = {
   readonly epoch: number
   readonly agent: string
   readonly readFrom: number
+  /** The first seq that may ask for this reply. */
+  readonly askedFrom: number
   readonly readTo: number
   readonly title: string | null
   /** The summary stands for the messages up to this seq; 0 without one. */
@@ -190,7 +193,10 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
 
 export async function startTurns(query: Query, started: readonly Started[], cell: number): Promise<void> {
   if (started.length === 0) return
-  await query(TURN_START, columnsOf(started, 'turn', 'session', 'tenant', 'epoch', 'readFrom', 'agent'))
+  await query(
+    TURN_START,
+    columnsOf(started, 'turn', 'session', 'tenant', 'epoch', 'readFrom', 'askedFrom', 'agent'),
+  )
   const rows = await query(TURN_TASKS, [
     ...columnsOf(started, 'tenant', 'agent'),
     TURN_TRACK.priority,

@@ -1,15 +1,16 @@
 // Collects what the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply
 // comes right after the last message that it answers, even if other messages arrived before it was written. A long
-// conversation is cut at its beginning, as the agent's window says. A summary stands in place of the messages that it covers. Pure,
-// except for the read.
+// conversation is cut at its beginning, as the agent's window says; messages that ask for the reply are always sent (E4). A summary
+// stands in place of the messages that it covers. Pure, except for the read.
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
-import type { HistoryWindow } from '../agent/settings.ts'
+import { SETTING_LIMITS, type HistoryWindow } from '../agent/settings.ts'
 import { Bug } from '../errors.ts'
 import type { Replay } from '../session/replay.ts'
 import type { OpenTurn } from '../session/turns.ts'
 import type { Claim } from '../task/claim.ts'
 
+const MOST_ITEMS = SETTING_LIMITS.window.messages.most
 const SUMMARY = 'Summary of this conversation so far:'
 
 type Deps = Replay & { readonly cell: number; readonly window: HistoryWindow }
@@ -18,14 +19,16 @@ type Deps = Replay & { readonly cell: number; readonly window: HistoryWindow }
 export async function gather(
   { read, cell, window }: Deps,
   { id, tenant, spent }: Claim,
-  { session, epoch, agent, readFrom, readTo, title, summarised, summary }: OpenTurn,
+  { session, epoch, agent, readFrom, askedFrom, readTo, title, summarised, summary }: OpenTurn,
 ): Promise<Omit<AgentCall, 'signal' | 'deadlineMs'>> {
-  const page = await read(
-    { tenant, session },
-    { before: readTo + 1, limit: window.messages, maxBytes: window.bytes },
-  )
+  const key = { tenant, session }
+  const [before, isAsked] = [readTo + 1, ({ seq }: Item) => seq >= askedFrom]
+  const limit = Math.min(MOST_ITEMS, Math.max(window.messages, before - askedFrom))
+  let page = await read(key, { before, limit, maxBytes: window.bytes })
+  if (page && !page.items.some(({ seq }) => seq <= askedFrom)) page = await read(key, { before, limit })
   if (!page) throw new Bug('The session of a live turn is not there')
-  const items = inOrder(page.items.filter(({ seq }) => seq > summarised))
+  const unsummarised = page.items.filter(({ seq }) => seq > summarised)
+  const items = inOrder(lastOf(unsummarised, window, isAsked))
   const user = items.findLast(({ role }) => role === 'user')?.author.id
   const sessionId = formatId('session', cell, session)
   return {
@@ -44,6 +47,21 @@ export async function gather(
     ...(user === undefined ? {} : { user: { id: user } }),
     agent: { id: agent },
   }
+}
+
+/** The last items that fit into the window. Those that ask for the reply are never left out. */
+export function lastOf(
+  items: readonly Item[],
+  { messages, bytes }: HistoryWindow,
+  isAsked: (item: Item) => boolean,
+): Item[] {
+  let [count, size] = [0, 0]
+  const first = items.findLastIndex((item) => {
+    count += 1
+    size += Buffer.byteLength(JSON.stringify(messageOf(item)))
+    return !isAsked(item) && (count > messages || size > bytes)
+  })
+  return items.slice(first + 1)
 }
 
 export function inOrder(items: readonly Item[]): Item[] {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { verify } from '../../src/agent-kit.ts'
-import { agent } from '../../src/agent/agent.ts'
+import { agent, type AgentCall } from '../../src/agent/agent.ts'
 import { createAgents } from '../../src/agent/agents.ts'
 import { AGENT_LIMITS } from '../../src/agent/directory.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
@@ -107,6 +107,33 @@ test('an agent behind a URL is changed in place: the next call goes to its new U
     assert.match(JSON.stringify(refused.body), text)
   }
   assert.equal((await call('PATCH', `${at}-away`, { window: { messages: 1 } })).status, 404)
+})
+
+test('E4: a window of one message keeps every message that asks for the reply', async (t) => {
+  const [calls, first]: [AgentCall[], PromiseWithResolvers<void>] = [[], Promise.withResolvers<void>()]
+  const short = agent(
+    'short',
+    async function* (asked) {
+      calls.push(asked)
+      if (calls.length === 1) await first.promise
+      yield* saying('a reply')
+    },
+    { window: { messages: 1, bytes: 1_024 } },
+  )
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url, {}, { agents: [short] })
+  const talk = await talkOn(t, { url, gateway, agent: 'short' })
+  const { turn } = await talk.send('one')
+  await eventually(() => assert.equal(calls.length, 1), { what: 'the first call' })
+  for (const text of ['two '.repeat(500), 'three']) await talk.send(text)
+  first.resolve()
+  await talk.ended(turn!)
+  await eventually(async () => assert.equal((await talk.items()).length, 5), { what: 'the second reply' })
+  const textsOf = ({ messages }: AgentCall) =>
+    messages.map(({ parts }) => (parts[0]!['text'] as string).slice(0, 5))
+  assert.deepEqual(calls.map(textsOf), [['one'], ['a rep', 'two t', 'three']])
+  await talk.ended((await talk.send('four')).turn!)
+  assert.deepEqual(textsOf(calls[2]!), ['four'])
 })
 
 test('an agent can be added, listed and removed; its secret is shown once and not stored in plain text', async (t) => {

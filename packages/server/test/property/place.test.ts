@@ -35,7 +35,7 @@ function messageOf({ session, id, text, ifHead, by }: Send): Item {
   return ifHead === undefined ? item : { ...item, ifHead }
 }
 
-const BUDGET = { tokenBudget: 1, triggerRatio: 1 } // every other turn ends a long conversation
+const BUDGET = { tokenBudget: 1, triggerRatio: 1 } // every conversation is long
 
 type Turn = {
   readonly id: string
@@ -103,15 +103,15 @@ function createLogs(agent: string | null) {
   return {
     sessions,
     cursors,
-    /** The end of a compaction that started in an earlier batch. Every third fails. */
-    compactedBy: ({ nth, misses, pod }: EndWish): Item[] => {
+    /** The end of a compaction that started in an earlier batch. */
+    compactedBy: ({ nth, misses, pod, hasFailed }: EndWish): Item[] => {
       const compaction = compactions.at(-1 - nth)
       if (!compaction) return []
       const { session, through: upto } = compaction
       const name = misses === 'epoch' ? 'another' : compaction.compaction
       const item = { type: 'compacted' as const, tenant: 1, session, compaction: name, attempt: 1, pod }
       return [
-        upto % 3 === 0
+        hasFailed
           ? { ...item, outcome: 'failed', code: 'x', from: 1 }
           : { ...item, outcome: 'done', upto, text: `up to ${upto}` },
       ]
@@ -133,7 +133,7 @@ function createLogs(agent: string | null) {
       return [
         wish.hasFailed
           ? { ...end, ...missed, outcome: 'failed', error, draft: wish.attempt > 1 ? draft : undefined }
-          : { ...end, ...missed, outcome: 'done', draft, size: { tokens: turn.epoch % 2, budget: BUDGET } },
+          : { ...end, ...missed, outcome: 'done', draft, size: { tokens: 1, budget: BUDGET } },
       ]
     },
     /** Turns that have not read yet read the whole log; every fourth never reads. */
@@ -195,13 +195,19 @@ test('L2 L4 L11: a batch places its messages as if each had come alone', () => {
 })
 
 const ends = fc.record({
-  nth: fc.nat(2),
-  misses: fc.constantFrom('nothing', 'nothing', 'nothing', 'epoch', 'session'),
+  nth: fc.constantFrom(0, 0, 0, 1, 2),
+  misses: fc.constantFrom(...Array.from({ length: 8 }, () => 'nothing'), 'epoch', 'session'),
   attempt: fc.constantFrom(1, 2),
-  pod: fc.constantFrom(1, 1, 1, 2), // pod 1 holds every claim
-  hasFailed: fc.boolean(),
-  from: fc.constantFrom('attempt', 'user', 'leader', 'compaction'),
+  pod: fc.constantFrom(1, 1, 1, 1, 1, 1, 1, 2), // pod 1 holds every claim
+  hasFailed: fc.constantFrom(false, false, true),
+  from: fc.constantFrom('attempt', 'attempt', 'user', 'leader', 'compaction', 'compaction'),
 })
+const talks = fc.record({
+  session: fc.constantFrom('s1', 's2'),
+  id: fc.constantFrom(...'fghijklmnopq'),
+  text: fc.constant('three'),
+  ifHead: fc.constant(undefined),
+}) // so that there are many turns and compactions
 type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
 const reads = fc.record({
@@ -224,13 +230,17 @@ function assertWhole(before: SessionState, after: SessionState, { compacted }: P
 }
 
 test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, stops, expiries and reads as if each had come alone', () => {
-  const wishes = fc.oneof(sends, ends, reads)
+  const wishes = fc.oneof(sends, talks, ends, ends, reads)
   const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
   const ended = { done: 0, failed: 0, stopped: 0, expired: 0 }
   const compacted = { done: 0, failed: 0 }
   fc.assert(
     fc.property(
-      fc.array(fc.array(wishes, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 12 }),
+      fc.array(fc.array(wishes, { minLength: 1, maxLength: 6 }), {
+        minLength: 2,
+        maxLength: 12,
+        size: 'max',
+      }),
       (plan) => {
         const [together, alone] = [createLogs('demo'), createLogs('demo')]
         for (const wished of plan) {
@@ -264,7 +274,7 @@ test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, s
         }
       },
     ),
-    { numRuns: 300 },
+    { numRuns: 600 },
   )
   assert.ok(
     [...Object.values(ended), ...Object.values(compacted)].every((count) => count > 0),

@@ -30,6 +30,7 @@ type Turn = {
   readonly id: string
   readonly epoch: number
   readonly from: number
+  readonly askedFrom: number
   to?: number
   ended: boolean
 }
@@ -53,7 +54,10 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
       compactions.push(compacts)
       if (state.asked > state.answered) faults.push('E7: compacted while a message waits')
     }
-    if (starts) turns.push({ id: starts.turn, epoch: starts.epoch, from: starts.readFrom, ended: false })
+    if (starts) {
+      const { turn: id, epoch, readFrom: from, askedFrom } = starts
+      turns.push({ id, epoch, from, askedFrom, ended: false })
+    }
     return true
   }
   const newTurn = () => `t${turns.length + compactions.length + 1}`
@@ -98,6 +102,8 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     end(live()[0]!, live()[0]!.epoch, { type: 'end', isLong: false })
   const readers = (seq: number) => turns.filter(({ from, to }) => seq >= from && seq <= to!).length
   if (asks.some((seq) => readers(seq) !== 1)) faults.push('E4: a message is not answered by one turn')
+  const isLeftOut = (seq: number) => turns.some(({ from, askedFrom }) => seq >= from && seq < askedFrom)
+  if (asks.some(isLeftOut)) faults.push('E4: a window may leave out a message that asks')
   return faults
 }
 
@@ -133,6 +139,11 @@ const mutants: Readonly<Record<string, Step>> = {
     ),
   'the epoch is ignored': (state, event) =>
     step(state, 'epoch' in event ? { ...event, epoch: state.epoch } : event),
+  'a turn is asked from the last message on': (state, event) => {
+    const next = step(state, event)
+    if (next.type === 'fenced' || !next.starts) return next
+    return { ...next, starts: { ...next.starts, askedFrom: state.asked } }
+  },
   'an end forgets what was asked meanwhile': (state, event) =>
     step(event.type === 'ended' ? { ...state, asked: 0 } : state, event),
   'an end counts all as answered': (state, event) =>

@@ -9,7 +9,7 @@ import { AgentFault } from '../../src/agent/fault.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
 import { yieldToEventLoop, systemClock } from '../../src/lib/clock.ts'
 import { CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
-import { inOrder } from '../../src/turn/gather.ts'
+import { inOrder, lastOf } from '../../src/turn/gather.ts'
 import { manualClock } from '../support/clock.ts'
 
 const UUID = '01980000-0000-7000-8000-000000000000'
@@ -310,6 +310,19 @@ test('an agent reads a reply right after the last message that the reply answers
     inOrder(log).map(({ seq }) => seq),
     [1, 3, 2, 4, 5, 6],
   )
+})
+
+test('a window keeps the last messages by number and by size', () => {
+  const items = [1, 2, 3, 4].map(
+    (seq) =>
+      ({ seq, id: 'm', role: 'user', parts: [{ type: 'text', text: 'x'.repeat(100) }] }) as unknown as Item,
+  )
+  const seqsOf = (window: { messages: number; bytes: number }, from: number) =>
+    lastOf(items, window, ({ seq }) => seq >= from).map(({ seq }) => seq)
+  assert.deepEqual(seqsOf({ messages: 2, bytes: 10_000 }, 4), [3, 4])
+  assert.deepEqual(seqsOf({ messages: 9, bytes: 10_000 }, 4), [1, 2, 3, 4])
+  assert.deepEqual(seqsOf({ messages: 9, bytes: 350 }, 4), [3, 4], 'each has about 150 bytes')
+  assert.deepEqual(seqsOf({ messages: 1, bytes: 1 }, 3), [3, 4], 'what asks for the reply is kept')
 })
 
 test('the demo agent echoes word by word, and obeys the words long, slow, fail and think', async () => {
