@@ -70,7 +70,8 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     sessions,
     sessions.map((session) => heads.get(session)),
     sessions.map(() => null),
-    ...[0, 0, 0, 0, null, null, 0, 0, 0].map((value) => sessions.map(() => value)), // asked, answered, epoch …
+    // epoch, asked, answered, replied, failedEpoch, compacting, summarised, nextTrySeq, version
+    ...[0, 0, 0, 0, null, null, 0, 0, 0].map((value) => sessions.map(() => value)),
     tenants(batch),
     names,
     seqs,

@@ -59,8 +59,10 @@ export function markRead(view: InboxView, session: string, seq: number): InboxVi
 export function settleRead(view: InboxView, session: string, seq: number, stored?: number): InboxView {
   if (view.reads.get(session) !== seq) return view
   const reads = new Map(view.reads)
-  const { read = 0, attention } = view.items.get(session) ?? {}
-  const isShown = stored !== undefined && stored <= read && attention !== 'failed' // the item that comes has no failure
+  const { read = 0, head = 0, attention } = view.items.get(session) ?? {}
+  // a failed session that was read to its end stays marked as read until its next item, which no longer shows the failure
+  const hasSeenFailure = attention === 'failed' && seq >= head
+  const isShown = stored !== undefined && stored <= read && !hasSeenFailure
   if (stored === undefined || isShown) reads.delete(session)
   else reads.set(session, stored)
   return { ...view, reads }
@@ -91,7 +93,7 @@ function withItems(view: InboxView, fresh: readonly InboxItem[]): InboxView {
 function shownOf(item: InboxItem, seq: number | undefined): InboxItem {
   if (seq === undefined) return item
   const read = Math.max(item.read, Math.min(item.head, seq))
-  const isSeen = read === item.head && item.attention !== 'working'
+  const isSeen = (item.attention === 'failed' ? seq : read) >= item.head && item.attention !== 'working'
   return { ...item, read, unread: item.head - read, attention: isSeen ? null : item.attention }
 }
 

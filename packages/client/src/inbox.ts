@@ -107,7 +107,8 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
       }
     }
   }
-  let [pages, resets] = [0, 0] // the pages behind the first one
+  // `pages`: loaded after the first one. `resets`: how often the list began again; a page requested before a reset is dropped
+  let [pages, resets] = [0, 0]
   const load = async (cursor: string) => {
     const path = `/inbox?show=${show}${named}&cursor=${encodeURIComponent(cursor)}`
     const before = resets

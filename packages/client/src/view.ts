@@ -51,8 +51,8 @@ export type Message = UiMessage &
   }
 
 /**
- * `waiting`: no pod has claimed the turn, or a message waits for its turn. `working`: its agent has said nothing yet. `recovering`: the turn is retried and has
- * said nothing new yet. `failed`: the last turn failed.
+ * `waiting`: no pod has claimed the turn, or the turn starts after a summary. `working`: its agent has said nothing yet. `recovering`:
+ * the turn is retried and has said nothing new yet. `failed`: the last turn failed.
  */
 export type Status = 'idle' | 'waiting' | 'working' | 'streaming' | 'recovering' | 'failed'
 
@@ -64,7 +64,8 @@ export type View = {
   /** The live turn, or the last one. */
   readonly turn: Turn | null
   readonly open: Open | null
-  /** The turn that will answer, from the newest ack. */
+  /** From the newest ack: the epoch of the turn that will answer, and the turn, unless it has not started because the conversation is
+   *  being summarised. */
   readonly asked: { readonly turn: string | undefined; readonly epoch: number } | null
 }
 /** What an attempt has said: all chunks below `next`, with deltas merged. */
@@ -229,7 +230,9 @@ function assembled({ id, message, agent }: Turn, chunks: readonly Chunk[]): Mess
 }
 
 function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
-  const asked = epoch > (view.asked?.epoch ?? 0) ? { turn, epoch } : view.asked
+  const before = view.asked
+  const isNews = epoch > (before?.epoch ?? 0) || (epoch === before?.epoch && !before.turn)
+  const asked = isNews && epoch > 0 ? { turn, epoch } : before
   const row = view.rows.find((row) => row.id === id)
   if (!row || seq <= view.head) return only({ ...view, asked }) // its item came before, or its history is gone
   const rows = view.rows.map((other) => (other === row ? { ...row, delivery: 'sent' as const, seq } : other))

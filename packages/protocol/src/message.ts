@@ -42,8 +42,8 @@ export type Ack = {
   readonly seq: number
   /** The message was already stored, at this seq. */
   readonly deduped: boolean
-  /** While it waits for a reply: the live turn and its epoch. This turn answers it, or the next one. While the conversation is
-   *  summarised there is only the epoch of the turn that comes. */
+  /** Present while the message waits for a reply. `turn` and `epoch` name the live turn; this turn or the next one answers the
+   *  message. While the conversation is summarised, `turn` is absent and `epoch` is that of the turn that will answer. */
   readonly turn?: Id<'turn'>
   readonly epoch?: number
 }

@@ -1,14 +1,14 @@
 -- pods from: 17
--- asked_from: the first message that may ask for the turn's reply; the agent's window never cuts from there on.
+-- asked_from: the seq of the first message that may ask for this turn's reply. The agent's window keeps this message and all later ones.
 alter table fleetline.turns add column asked_from int;
 
 -- Compaction: a summary stands for the messages up to a seq. The messages stay as they are.
 -- compacting: the compaction under way, which is also the id of its task. summarised: the seq up to which the newest summary reaches.
--- compact_from: after a failure, how many tokens the conversation must have before the next try.
+-- next_try_seq: after a failure, the seq from which on there is another try.
 alter table fleetline.sessions
   add column compacting uuid,
   add column summarised int not null default 0,
-  add column compact_from int not null default 0;
+  add column next_try_seq int not null default 0;
 
 create table fleetline.summaries (
   at timestamptz not null default now(),

@@ -259,7 +259,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const answering = { ...limitsOfAgents, database, sessions, agents, halts, clock, random, metrics }
   const ofAgents = () => [
     ...createTurnMachines(answering, defined.keys()),
-    ...createCompactMachines(answering, defined.keys()),
+    ...createCompactMachines(answering, namesOfCompacting(defined)),
   ]
   const turns = options.agents || config.demoAgent ? ofAgents() : [] // turns of agents, and compactions
   const tracks: Tracks = createTracks({ database, machines: options.tasks ?? [], turns }) // what this pod can run
@@ -419,6 +419,11 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     stop: () => (stopping ??= stop()),
     ports: () => ({ gateway: gateway.port(), admin: admin.port() }),
   }
+}
+
+/** The others need no track for compactions: they are never asked for a summary. */
+function namesOfCompacting(agents: ReadonlyMap<string, AgentDefinition>): string[] {
+  return [...agents.values()].filter(({ compact }) => compact !== undefined).map(({ name }) => name)
 }
 
 /** Keeps a pod from starting on a schema that it cannot run on. */

@@ -6,7 +6,14 @@ import { test } from 'node:test'
 import type { InboxFrame, InboxItem } from '@fleetline/protocol'
 import * as fc from 'fast-check'
 import { itemOf, sessionRev, type ShownSession } from '../../../server/src/inbox/item.ts'
-import { EMPTY_INBOX, itemsOf, markRead, takeFrame, type InboxView } from '../../src/inbox-view.ts'
+import {
+  EMPTY_INBOX,
+  itemsOf,
+  markRead,
+  settleRead,
+  takeFrame,
+  type InboxView,
+} from '../../src/inbox-view.ts'
 
 const HAPPENINGS = [
   'message',
@@ -143,4 +150,17 @@ test('an own read shows at once, and an older item does not take it back', () =>
   assert.deepEqual(shows(takeFrame(read, frameOf([grown]))), [[3, 1, 'finished']])
   const stored = itemOf({ ...row, head: 4, replied: 4, read: 4, readVersion: 1 }, 0)
   assert.deepEqual(shows(takeFrame(read, frameOf([stored]))), [[4, 0, null]])
+})
+
+test('a failure is seen once the session is read to its end, and not before', () => {
+  const { row } = newSession(1)
+  const failed = itemOf({ ...row, head: 5, read: 5, replied: 4, epoch: 1, failedEpoch: 1 }, 0)
+  const shows = (view: InboxView) => itemsOf(view, 'all').map(({ attention }) => attention)
+  const view = takeFrame(EMPTY_INBOX, frameOf([failed], [], true))
+  assert.deepEqual(shows(view), ['failed'])
+  const early = markRead(view, failed.session, 3)
+  assert.deepEqual([shows(early), shows(settleRead(early, failed.session, 3, 5))], [['failed'], ['failed']])
+  const seen = markRead(view, failed.session, 5)
+  assert.deepEqual([shows(seen), shows(settleRead(seen, failed.session, 5, 5))], [[null], [null]])
+  assert.deepEqual(shows(settleRead(seen, failed.session, 5)), ['failed'], 'the read was rejected')
 })

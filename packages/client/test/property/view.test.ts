@@ -16,7 +16,16 @@ import {
   type Turn,
 } from '@fleetline/protocol'
 import * as fc from 'fast-check'
-import { beginningOf, EMPTY, messagesOf, statusOf, step, type Step, type View } from '../../src/view.ts'
+import {
+  beginningOf,
+  EMPTY,
+  liveTurn,
+  messagesOf,
+  statusOf,
+  step,
+  type Step,
+  type View,
+} from '../../src/view.ts'
 
 type Stepped = (view: View, event: Parameters<typeof step>[1]) => Step
 /** The position of a connection. */
@@ -336,6 +345,25 @@ test('D1 D3 D4: whatever is repeated, lost, cut or restored, a device ends with 
   fc.assert(
     fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])),
     RUNS,
+  )
+})
+
+test('while a conversation is summarised, a message waits; its turn can be stopped as soon as an ack names it', () => {
+  const acked = (view: View, seq: number, turn?: string) =>
+    step(view, {
+      type: 'acked',
+      ack: { id: `m${seq}`, seq, deduped: false, epoch: 3, ...(turn && { turn }) } as Ack,
+    }).view
+  const before: View = { ...EMPTY, head: 4 }
+  assert.equal(statusOf(before), 'idle')
+  const waiting = acked(before, 5)
+  assert.deepEqual([statusOf(waiting), liveTurn(waiting)], ['waiting', undefined])
+  const started = acked(waiting, 6, 'turn_3')
+  assert.deepEqual([statusOf(started), liveTurn(started)], ['waiting', { turn: 'turn_3', epoch: 3 }])
+  assert.deepEqual(
+    liveTurn(acked(started, 7)),
+    { turn: 'turn_3', epoch: 3 },
+    'an ack without a turn came late',
   )
 })
 

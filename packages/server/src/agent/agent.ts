@@ -19,8 +19,8 @@ export type AgentCall = {
   /** The id of the session. */
   readonly id: Id<'session'>
   readonly trigger: 'submit-message'
-  /** The last ones, oldest first: 500 or 2 MiB, or what the agent's `window` says. A reply comes right after the last message that it
-   *  answers. */
+  /** The last ones, oldest first: 500 or 2 MiB, or what the agent's `window` says. The first message may be a summary of the earlier
+   *  ones. A reply comes right after the last message that it answers. */
   readonly messages: readonly Message[]
   readonly turn: {
     readonly id: Id<'turn'>
@@ -52,6 +52,9 @@ export type CompactCall = Pick<
   readonly trigger: 'compact'
   /** The seq up to which the summary reaches. If there is an earlier summary, it is the first message. */
   readonly through: number
+  /** How long the summary may be, in tokens of four bytes. A longer one is rejected. */
+  readonly maxTokens: number
+  /** `id`: of the compaction, the same in every attempt. No turn has this id. */
   readonly turn: Pick<AgentCall['turn'], 'id' | 'epoch' | 'attempt'>
 }
 

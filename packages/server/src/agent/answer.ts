@@ -51,11 +51,11 @@ function typeOf(headers: Answer['headers']): string {
 }
 
 /** The text of a summary: `{"summary": …}`, or a message. */
-export async function summaryOf({ statusCode, headers, body }: Answer): Promise<string> {
+export async function readSummary({ statusCode, headers, body }: Answer): Promise<string> {
   const type = typeOf(headers)
   if (statusCode !== 200 || type !== 'application/json')
     throw broken(
-      `The agent answered a request for a summary with status ${statusCode} and ${shown(type)}: send application/json`,
+      `The agent answered a request for a summary with status ${statusCode} and the content type ${shown(type)}: answer with status 200 and application/json, for example {"summary": "…"}`,
       true,
     )
   const bytes = createBytes()

@@ -151,12 +151,12 @@ export function createDirectory({
   const checkAll = (tenant: number, { url, secret, downstream, ...settings }: AgentChange) => {
     if (secret !== undefined && !isSecret(secret))
       throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
-    const href = url === undefined ? undefined : hrefOf(url, guard)
+    const href = url === undefined ? undefined : hrefOf('url', url, guard)
     if (downstream != null && !mayName(tenant, downstream, isOpen))
       throw new Rejected('invalid', `downstream: ${downstream} is not open to agents on this pod: ${OPEN}`)
     checkSettings('settings', settings)
     const { compaction } = settings
-    if (compaction?.url != null) hrefOf(compaction.url, guard)
+    if (compaction?.url != null) hrefOf('compaction.url', compaction.url, guard)
     if (secret !== undefined) keyFor(secretsKey)
     return href
   }
@@ -218,17 +218,17 @@ export function createDirectory({
   }
 }
 
-/** Rejects a URL that could never be called. */
-function hrefOf(text: string, guard: Deps['guard']): string {
+/** Rejects a URL that could never be called. The error names the field. */
+function hrefOf(field: string, text: string, guard: Deps['guard']): string {
   const url = URL.parse(text)
   if (!url || !/^https?:$/.test(url.protocol) || text.length > AGENT_LIMITS.urlLength)
     throw new Rejected(
       'invalid',
-      `url: must begin with http:// or https://, and have at most ${AGENT_LIMITS.urlLength} characters`,
+      `${field}: must begin with http:// or https://, and have at most ${AGENT_LIMITS.urlLength} characters`,
     )
   if (url.username !== '' || url.password !== '')
-    throw new Rejected('invalid', 'url: must not hold a password: calls are signed with the secret')
-  guard.check(url)
+    throw new Rejected('invalid', `${field}: must not hold a password: calls are signed with the secret`)
+  guard.check(url, field)
   url.hash = ''
   return url.href
 }

@@ -14,8 +14,8 @@ import { AgentFault } from './fault.ts'
 import { createNames } from './names.ts'
 
 export type AddressGuard = {
-  /** Rejects a URL that will not be called, as far as that can be decided without resolving its name. */
-  check(url: URL): void
+  /** Rejects a URL that will not be called, as far as that can be decided without resolving its name. The error names the field. */
+  check(url: URL, field?: string): void
   /** The addresses to connect to, at least one. */
   addressesOf(url: URL, signal: AbortSignal): Promise<readonly string[]>
 }
@@ -50,13 +50,13 @@ export function createGuard({ open, ...deps }: Deps): AddressGuard {
     return closed.length > 0 && !isUsual(url) ? NOT_USUAL : undefined
   }
   return {
-    check: (url) => {
+    check: (url, field = 'url') => {
       const host = hostOf(url)
       if (open.hasName(host)) return
       const known = addressIn(host)
       const unknown = isUsual(url) || open.hasRanges ? undefined : NOT_USUAL
       const refusal = known === undefined ? unknown : refusalOf(url, [known])
-      if (refusal !== undefined) throw new Rejected('invalid', `url: ${refusal}`)
+      if (refusal !== undefined) throw new Rejected('invalid', `${field}: ${refusal}`)
     },
     addressesOf: async (url, signal) => {
       const host = hostOf(url)

@@ -1,7 +1,6 @@
 // What can be set for an agent. Values of agents behind URLs are stored in their row, those of agents in code are options of
 // `agent(…)`. What is not set has its default.
-import { PAGE_LIMITS } from '@fleetline/protocol'
-import type { Budget } from '../conversation/budget.ts'
+import { MOST_SENT, type Budget } from '../conversation/budget.ts'
 import { Rejected } from '../errors.ts'
 
 export type AgentSettings = {
@@ -17,7 +16,7 @@ export type CompactionSettings = Budget & {
   readonly url: string | null
 }
 
-/** A part of them. Of each setting, a part may be given, too. */
+/** A change names any of the settings, and any fields of a setting. */
 export type SettingsChange = {
   readonly [Name in keyof AgentSettings]?: Part<AgentSettings[Name]> | undefined
 }
@@ -25,7 +24,10 @@ type Part<Value> = { readonly [Field in keyof Value]?: Value[Field] | undefined 
 
 /** The ranges of numbers. */
 export const SETTING_LIMITS = {
-  window: { messages: { least: 1, most: 500 }, bytes: { least: 1_024, most: PAGE_LIMITS.bytes } },
+  window: {
+    messages: { least: 1, most: MOST_SENT.messages },
+    bytes: { least: 1_024, most: MOST_SENT.bytes },
+  },
   compaction: {
     tokenBudget: { least: 1_000, most: 10_000_000 },
     triggerRatio: { least: 0.1, most: 1 },
@@ -33,7 +35,7 @@ export const SETTING_LIMITS = {
 } as const
 
 const DEFAULTS: AgentSettings = {
-  window: { messages: 500, bytes: PAGE_LIMITS.bytes },
+  window: MOST_SENT,
   compaction: { enabled: false, tokenBudget: 50_000, triggerRatio: 0.7, url: null },
 }
 
@@ -44,7 +46,8 @@ export function settingsOf({ window = {}, compaction = {} }: SettingsChange): Ag
   }
 }
 
-/** As they are stored: only what was set, so that a later release may change the other defaults. What a later release has stored stays. */
+/** Returns the settings to store: only what was set, so that a later release may change its defaults. Fields of a later release are
+ *  kept. */
 export function changedBy(
   stored: SettingsChange,
   { window = {}, compaction = {} }: SettingsChange,

@@ -14,7 +14,7 @@ import { Client, errors, type Dispatcher } from 'undici'
 import { kindOf } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { AgentAnswer, AgentCall, AgentDefinition, CompactCall } from './agent.ts'
-import { chunksOf, summaryOf, TYPES } from './answer.ts'
+import { chunksOf, readSummary, TYPES } from './answer.ts'
 import type { Located } from './directory.ts'
 import { AgentFault, busy } from './fault.ts'
 import type { AddressGuard } from './guard.ts'
@@ -65,7 +65,7 @@ async function* answerOf(deps: Deps, target: Target, call: AgentCall): AgentAnsw
 async function summaryBy(deps: Deps, target: Target, call: CompactCall): Promise<string> {
   const asked = await ask(deps, target, call)
   try {
-    return await summaryOf(asked.answer)
+    return await readSummary(asked.answer)
   } catch (error) {
     throw call.signal.aborted ? error : faultOf(error, true)
   } finally {

@@ -13,9 +13,15 @@ const WINDOW = [
   ['--bytes <number>', 'and at most this many bytes of them (default 2097152)'],
 ] as const
 const COMPACTION = [
-  ['--compaction', 'summarise conversations that have become long'],
-  ['--token-budget <number>', 'how many tokens you want to send it at most (default 50000)'],
-  ['--trigger-ratio <number>', 'summarise from this part of the budget on, 0.1 to 1 (default 0.7)'],
+  ['--compaction', 'ask the agent to summarise conversations that become long'],
+  [
+    '--token-budget <number>',
+    'the size to keep a conversation at, in tokens, 1000 to 10000000 (default 50000)',
+  ],
+  [
+    '--trigger-ratio <number>',
+    'ask for a summary when this part of the budget is reached, 0.1 to 1 (default 0.7)',
+  ],
   ['--summary-url <url>', 'ask for summaries at this URL (default: the URL of the agent)'],
 ] as const
 
@@ -54,7 +60,7 @@ export const AGENTS: readonly Command[] = [
       ['--no-downstream', 'a limit of its own'],
       ...WINDOW,
       ...COMPACTION,
-      ['--no-compaction', 'stop summarising conversations'],
+      ['--no-compaction', 'do not ask the agent for summaries'],
       ['--no-summary-url', 'ask for summaries at the URL of the agent'],
     ],
     run: verb('change'),

@@ -35,7 +35,10 @@ export const KEYS: readonly Command[] = [
         '--days <number>',
         `how many days it is valid, up to ${KEY_LIMITS.days} (default ${KEY_LIMITS.usualDays})`,
       ],
-      ['--out <file>', 'write the key into this new file, for its owner only, instead of printing it'],
+      [
+        '--out <file>',
+        'write the key into this new file, for its owner only, instead of printing it; if the write fails, the key is printed',
+      ],
       ['--test', 'begin its text with fl_test_ instead of fl_live_; nothing else changes'],
     ],
     run: verb('createKey'),

@@ -13,6 +13,16 @@ export function wholeOf(
   throw new Rejected('invalid', `${flag} must be a whole number from ${min} to ${max}`)
 }
 
+export function numberOf(
+  flag: string,
+  text: CommandOptions[string],
+  { min, max }: { readonly min: number; readonly max: number },
+): number {
+  const value = typeof text === 'string' ? Number(text) : Number.NaN
+  if (value >= min && value <= max) return value
+  throw new Rejected('invalid', `${flag} must be a number from ${min} to ${max}`)
+}
+
 export function seqOf(flag: string, text: CommandOptions[string]): number {
   return wholeOf(flag, text, { min: 0, max: PAGE_LIMITS.seq })
 }

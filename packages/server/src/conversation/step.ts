@@ -2,23 +2,29 @@
 // result in the same transaction. Guarantees:
 //   E2  the epoch never falls: it grows by one when a turn starts and by one when a live turn is stopped, and never
 //       otherwise
-//   E3  there is at most one live turn, and none while the conversation is compacted
+//   E3  there is at most one live turn, and no turn starts while a compaction runs. Limit: pods of a release without compaction do
+//       start one
 //   E4  no wake-up is lost: while `asked` is greater than `answered`, a turn is live, or starts when the compaction has ended
 //
-//   state     event                                becomes
-//   idle      asked                                working: a turn starts
-//   working   asked                                working: the live turn reads the message, or the next one answers it
-//   working   the live turn ended and has read     idle; or compacting, if the end says that the conversation is long
-//             everything that was asked              enough: the epoch stays
-//   working   the live turn ended, and more was    working: the next turn starts
-//             asked
-//   working   the live turn was stopped            idle: everything asked until then counts as answered; the agent
-//                                                  reads it when it replies to the next message
-//   compacting  asked                              compacting: a turn answers when the compaction has ended
-//   compacting  the compaction ended, or failed    idle; working if anything was asked meanwhile
-//   any       another turn ended or was stopped,   unchanged: fenced
-//             or one of another epoch; another
-//             compaction ended
+//   state       event                                becomes
+//   idle        asked                                working: a turn starts
+//   working     asked                                working: the live turn reads the message, or the next one answers it
+//   working     the live turn ended and has read     idle
+//               everything that was asked
+//   working     the same, and the conversation is    compacting: the epoch does not change
+//               long enough
+//   working     the live turn ended, and more was    working: the next turn starts
+//               asked
+//   working     the live turn was stopped            idle: everything asked until then counts as answered; the agent
+//                                                    reads it when it replies to the next message
+//   compacting  asked                                compacting: a turn answers when the compaction has ended
+//   compacting  the compaction ended, or failed      idle; working if anything was asked meanwhile
+//   compacting  the compaction ended, more is left   compacting again, if nothing was asked meanwhile
+//   any         another turn ended or was stopped,   unchanged: fenced
+//               or one of another epoch
+//   any         the end of another compaction        unchanged: fenced
+// A pod of a release without compaction may have started a turn while the conversation is compacted. That turn ends as always, but
+// neither a turn nor a compaction starts until the compaction has ended.
 
 export type Conversation = {
   readonly epoch: number
@@ -35,12 +41,13 @@ export type Conversation = {
 /** A turn and its epoch. It is the live turn only while the conversation is still in this epoch. */
 export type LiveTurn = { readonly turn: string; readonly epoch: number }
 
-/** `newTurn` is the id of the next turn or compaction, if one starts. */
-export type ConversationEvent = { readonly newTurn: string } & (
+/** `newId` is the id of the next turn or compaction, if one starts. */
+export type ConversationEvent = { readonly newId: string } & (
   | { readonly type: 'asked'; readonly seq: number }
   /** `isLong`: long enough to be compacted. */
   | ({ readonly type: 'ended'; readonly readTo: number; readonly isLong?: boolean } & LiveTurn)
-  | { readonly type: 'compacted'; readonly compaction: string }
+  /** `isPartial`: it could not cover all messages, so another one follows. */
+  | { readonly type: 'compacted'; readonly compaction: string; readonly isPartial?: boolean }
   | ({ readonly type: 'stopped'; readonly head: number } & LiveTurn)
 )
 
@@ -49,7 +56,8 @@ export type TurnStart = {
   readonly epoch: number
   /** The first seq that no turn has read. */
   readonly readFrom: number
-  /** The first seq that may ask for this reply. Messages before it asked for none. */
+  /** The seq of the first message that may ask for this reply. The messages from `readFrom` to here do not ask, so the window may
+   *  leave them out. */
   readonly askedFrom: number
 }
 
@@ -66,25 +74,34 @@ export type Stepped =
 export function step(state: Conversation, event: ConversationEvent): Stepped {
   if (event.type === 'asked') {
     const asked = { ...state, asked: event.seq }
-    const isFree = state.turn === null && state.compacting === null
-    return isFree ? start(asked, event.newTurn, event.seq) : { type: 'stepped', state: asked }
+    return isFree(state) ? start(asked, event.newId, event.seq) : { type: 'stepped', state: asked }
   }
   if (event.type === 'compacted') {
     if (state.compacting !== event.compaction) return { type: 'fenced' }
-    return next({ ...state, compacting: null }, event.newTurn)
+    const after = next({ ...state, compacting: null }, event.newId)
+    return event.isPartial ? compact(after, event.newId) : after
   }
   if (state.turn !== event.turn || state.epoch !== event.epoch) return { type: 'fenced' }
   if (event.type === 'stopped')
     return { type: 'stepped', state: { ...state, turn: null, epoch: state.epoch + 1, answered: event.head } }
-  const ended = next({ ...state, turn: null, answered: event.readTo }, event.newTurn)
-  if (!event.isLong || ended.type === 'fenced' || ended.starts) return ended
-  return { ...ended, state: { ...ended.state, compacting: event.newTurn }, compacts: event.newTurn }
+  const ended = next({ ...state, turn: null, answered: event.readTo }, event.newId)
+  return event.isLong ? compact(ended, event.newId) : ended
 }
 
-/** A turn starts if something was asked that no turn has read. A pod of the release before may have started one already. */
+/** A turn starts if something was asked that no turn has read. */
 function next(state: Conversation, turn: string): Stepped {
-  const isDue = state.turn === null && state.asked > state.answered
+  const isDue = isFree(state) && state.asked > state.answered
   return isDue ? start(state, turn, state.answered + 1) : { type: 'stepped', state }
+}
+
+/** A compaction starts if the conversation would be idle. */
+function compact(stepped: Stepped, compaction: string): Stepped {
+  if (stepped.type === 'fenced' || !isFree(stepped.state)) return stepped
+  return { ...stepped, state: { ...stepped.state, compacting: compaction }, compacts: compaction }
+}
+
+function isFree({ turn, compacting }: Conversation): boolean {
+  return turn === null && compacting === null
 }
 
 function start(state: Conversation, turn: string, askedFrom: number): Stepped {

@@ -10,7 +10,8 @@ type Request = Pick<IncomingMessage, 'headers'> & {
 }
 type Versioned = Request & Pick<IncomingMessage, 'httpVersion'>
 
-const WRITTEN_BY_PROXIES = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via']
+const WRITTEN_BY_PROXIES =
+  /^(?:x-forwarded-.*|forwarded|via|x-real-ip|x-client-ip|true-client-ip|cf-connecting-ip)$/
 
 /** The address of the client: from the socket on, the first one that is not a trusted proxy's. */
 export function addressOf({ socket, headers }: Request, trusted: Addresses): string {
@@ -27,7 +28,7 @@ export function addressOf({ socket, headers }: Request, trusted: Addresses): str
 /** Whether a program or a page of this machine sent it, and no proxy passed it on, as far as that shows. By default nginx writes no
  *  header: releases before 1.29.7 are recognized because they speak HTTP/1.0 to pods, later ones speak HTTP/1.1 and are not. */
 export function isLocal({ socket, headers, httpVersion }: Versioned): boolean {
-  const isOfProxy = WRITTEN_BY_PROXIES.some((name) => headers[name] !== undefined)
+  const isOfProxy = Object.keys(headers).some((name) => WRITTEN_BY_PROXIES.test(name))
   const isHere = isLoopbackAddress(socket.remoteAddress ?? '') && isLoopbackHost(headers.host)
   return isHere && !isOfProxy && httpVersion !== '1.0' && isLoopbackOrigin(headers.origin)
 }

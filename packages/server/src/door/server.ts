@@ -100,7 +100,7 @@ export function createDoor(deps: Deps): Door {
     name,
     start: async () => {
       await server.listen({ host, port: deps.port }).catch((cause: NodeJS.ErrnoException) => {
-        const fault = LISTEN_FAULTS[cause.code ?? '']?.(host, deps.port)
+        const fault = listenFault(cause.code, deps)
         throw fault === undefined ? cause : new Rejected('invalid', fault, { cause })
       })
       log.info('listening', { service: name, host, port: port() })
@@ -117,6 +117,14 @@ const LISTEN_FAULTS: Readonly<Record<string, (host: string, port: number) => str
     `Port ${port} of ${host} is in use: stop the process that uses it, or set another port`,
   EADDRNOTAVAIL: NOT_OURS,
   ENOTFOUND: NOT_OURS,
+  EAI_AGAIN: NOT_OURS,
+  EINVAL: NOT_OURS,
+  EACCES: (_, port) => `The pod needs a right to listen on port ${port}: choose one from 1024 on`,
+}
+
+/** What went wrong, and what to do; undefined if the code is not known. */
+export function listenFault(code = '', { host, port }: Pick<Deps, 'host' | 'port'>): string | undefined {
+  return LISTEN_FAULTS[code]?.(host, port)
 }
 
 /** Builds the server before it listens. Its streams end when the signal is aborted. */

@@ -18,8 +18,14 @@ const window = z
 
 const compactionFields = {
   enabled: z.boolean().describe('whether conversations that have become long are summarised'),
-  tokenBudget: z.int().describe('how many tokens the agent may be sent, from 1000 to 10000000'),
-  triggerRatio: z.number().describe('the part of the budget from which on they are, from 0.1 to 1'),
+  tokenBudget: z
+    .int()
+    .describe(
+      'the size to which compaction keeps a conversation, in estimated tokens; a target, not a limit; 1000 to 10000000',
+    ),
+  triggerRatio: z
+    .number()
+    .describe('a conversation is summarised when it reaches this part of the token budget; 0.1 to 1'),
   url: z.string().nullable().describe('where the agent is asked for a summary; null: at its own URL'),
 }
 const compaction = z.strictObject(compactionFields).partial().optional()

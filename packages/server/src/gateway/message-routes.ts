@@ -67,7 +67,7 @@ function sendRoute({ sessions, rateLimits, keyOf, clock, random, cell }: Deps): 
     answers: {
       200: {
         means:
-          'Committed, at this seq. While the message waits for a reply, with the live turn; while the conversation is summarised, with the epoch of the turn that comes.',
+          'Committed, at this seq. If the message waits for a reply, the answer names the live turn. While the conversation is summarised, it has only the `epoch` of the turn that will start.',
         json: ackSchema,
       },
     },

@@ -77,7 +77,7 @@ const NO_SECRET = new Uint8Array(32)
 const HOW = 'Send an API key or a token: authorization: Bearer …'
 const NO_KEY = 'This request names no key.'
 const NOT_LOCAL =
-  'This pod accepts requests without a key only from its own machine: to localhost, from a program or a page of localhost, and not through a proxy.'
+  'This pod accepts requests without a key only from its own machine: to localhost, in HTTP/1.1, from a program or a page of localhost, and not through a proxy.'
 const UNKNOWN = `There is no such key, or its secret is wrong. ${HOW}`
 
 export function createCallers(deps: Deps): Callers {

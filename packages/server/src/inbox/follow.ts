@@ -1,6 +1,6 @@
 // Follows the inbox of a user: first its newest sessions, then whole items as they change. Several changes of a session within a slot
 // of 100 ms make one item, and a slow reader gets the newest state instead of each one. A follower holds one frame at a time, and
-// remembers one number per session: the `rev` that it was sent, also of a removal. Guarantees:
+// remembers one number per session: the last `rev` that it was sent; removals have one, too. Guarantees:
 //   I1  a connected follower eventually receives the current state of every session
 //   I2  an item is sent only if its `rev` is higher than that of the item sent before
 //   I3  of a session that the user has left it gets the id and a `rev`, and nothing more
@@ -39,7 +39,7 @@ type Deps = InboxPages &
 
 const SLOT_MS = 100
 const MOST_ITEMS = 50
-/** A follower that was sent more sessions begins again, so that it does not remember ever more. */
+/** After this many sessions the stream ends and the reader reconnects, so that `sent` stays bounded. */
 const MOST_SENT = 5 * INBOX_LIMITS.newest
 const NONE: InboxTotals = { unreadTotal: 0, attentionTotal: 0 }
 const ITEM_BYTES = 4_000 // in memory, as read, as an item, as text and as bytes being sent
@@ -118,7 +118,7 @@ async function* nextChanges(
     if (isThere(look)) return []
     const last = sent.get(session) ?? -1
     const now = look.rev ?? Math.max(last, rev ?? 0) + 1
-    if (now <= last) return [] // the reader knows: it was marked twice
+    if (now <= last) return [] // this removal was sent before: the session was marked twice
     sent.set(session, now)
     return [{ session: formatId('session', cell, session), rev: now }]
   })

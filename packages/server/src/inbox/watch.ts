@@ -73,8 +73,10 @@ type Group = {
 }
 type Follower = {
   readonly marks: Set<string>
-  /** Those that it is reading. */
+  /** Sessions that this follower took and is reading. */
   readonly taken: Set<string>
+  /** Sessions of which it has last read a state that was older than what is known. */
+  readonly older: Set<string>
   isOver: boolean
   wake: () => void
 }
@@ -129,7 +131,13 @@ export function createWatch(deps: Deps): InboxWatch {
   return {
     enter: async (user) => {
       const group = groups.get(user)
-      const follower: Follower = { marks: new Set(), taken: new Set(), isOver: false, wake: () => undefined }
+      const follower: Follower = {
+        marks: new Set(),
+        taken: new Set(),
+        older: new Set(),
+        isOver: false,
+        wake: () => undefined,
+      }
       group.followers.add(follower)
       const leave = () => groups.part(group, follower)
       try {
@@ -258,11 +266,15 @@ function marksOf(
       follower.taken.delete(session)
       const known = group.known.get(session)
       if (!known) return
-      if (row && revOf(row) < known.rev) marks.add(session) // another follower has read it later
+      const isOlder = row !== undefined && revOf(row) < known.rev
+      if (isOlder && !follower.older.has(session)) marks.add(session) // another follower has read a newer state: read again, once
+      if (isOlder) follower.older.add(session)
+      else follower.older.delete(session)
       const isLate = row ? revOf(row) <= known.rev : known.rev !== rev
       if (isLate) return
       learn(group, session, row && !row.archived ? standingOf(row) : undefined)
-      group.named?.add(session) // what is read of the user's sessions now may be older
+      // a read of the newest sessions that is under way may be older: mark this session when it ends
+      group.named?.add(session)
       for (const other of group.followers)
         if (other !== follower && !other.taken.has(session)) {
           other.marks.add(session)
@@ -319,8 +331,8 @@ function mark({ followers }: Group, session: string): void {
   }
 }
 
-/** Each call of `next` reads the sessions of the next users, as many as make about `POLL_ROWS` sessions; `all` reads those of all users,
- *  in groups of that size. What is named while a group is read is remembered for each of its users, so groups are small. */
+/** `next` reads the sessions of the next users, about `POLL_ROWS` sessions in all. `all` reads those of every user, in batches of that
+ *  size. Batches are small because hints that arrive during a read are kept for each user in it. */
 function createPolls({ all }: Groups, refresh: (group: Group) => Promise<void>) {
   let [due, isRunning, isAllWanted]: [Group[], boolean, boolean] = [[], false, false]
   const take = (): Group[] => {

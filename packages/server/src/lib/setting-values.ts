@@ -58,8 +58,10 @@ export function hidden(text: string): string {
   return text === '' ? '' : 'hidden'
 }
 
+/** Shows nothing of a URL in which an `@` behind the host may be the end of a password. */
 export function withoutPassword(text: string): string {
   const url = new URL(text)
+  if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return `${url.protocol}//…`
   if (url.password !== '') url.password = 'hidden'
   if (url.searchParams.has('password')) url.searchParams.set('password', 'hidden')
   return url.href
@@ -67,12 +69,20 @@ export function withoutPassword(text: string): string {
 
 export function postgresUrl(text: string): string | undefined {
   const url = /^postgres(ql)?:\/\//.test(text) ? URL.parse(text) : null
-  return url && !isCutShort(url) ? text : undefined
+  return url && !isCutShort(text, url) ? text : undefined
 }
 
+// The parameters of pg and libpq. Behind a password that contains ? and is cut short, other names follow.
+const PARAMETERS =
+  /^(?:user|password|passfile|host|hostaddr|port|dbname|options|(?:fallback_)?application_name|client_encoding|target_session_attrs|channel_binding|gssencmode|keepalives\w*|\w+_timeout|ssl\w*|uselibpqcompat)$/
+
 /** Whether the password contains /, ? or #, so that the rest of it is in the wrong place: `u:12/34@host` names port 12. */
-function isCutShort({ pathname, hash, search }: URL): boolean {
-  return pathname.includes('@') || hash.includes('@') || (search.includes('@') && !/^\?[\w-]+=/.test(search))
+function isCutShort(text: string, { pathname, hash, search, searchParams }: URL): boolean {
+  const mayHavePassword = /^\w+:\/\/[^/?#]*:/.test(text) // otherwise a database may be named a@b
+  const isForeign = Array.from(searchParams.keys()).some((name) => !PARAMETERS.test(name))
+  return (
+    (pathname.includes('@') && mayHavePassword) || hash.includes('@') || (search.includes('@') && isForeign)
+  )
 }
 
 export function httpUrl(text: string): string | undefined {

@@ -23,6 +23,7 @@ export type SafetyFacts = {
 const OLDEST = 150_000
 const GUESSED_BYTES = 8 // 32 random bytes have fewer than 8 different values with a probability of about 1e-37
 const DURABLE = ['on', 'remote_apply']
+const DEV_KEY = 'dev' // `fleetline dev` names its token key so
 
 export function checksOf({ config, server, hasLogin }: SafetyFacts): SafetyCheck[] {
   return [
@@ -96,11 +97,12 @@ function checkOrigins({ isAny }: Config['corsOrigins']): SafetyCheck {
 function checkSecrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'tokenKeys'>): SafetyCheck {
   const [secret, ring] = [SETTINGS.secretsKey.env, SETTINGS.tokenKeys.env]
   const isWeak = secretsKey !== null && isGuessed(secretsKey)
-  const isOfDev = tokenKeys.some(({ id }) => id === 'dev') // `fleetline dev` names its key so
-  const isWeakRing = tokenKeys.some((key) => isGuessed(key.secret))
+  const isOfDev = tokenKeys.some(({ id }) => id === DEV_KEY)
+  const weakIds = tokenKeys.filter((key) => isGuessed(key.secret)).map(({ id }) => id)
+  const badIds = tokenKeys.map(({ id }) => id).filter((id) => id === DEV_KEY || weakIds.includes(id))
   const found = [
     ...(isWeak ? [`${secret} can be guessed`] : []),
-    ...(isWeakRing ? [`a key in ${ring} can be guessed`] : []),
+    ...weakIds.map((id) => `the key ${id} in ${ring} can be guessed`),
     ...(isOfDev ? [`${ring} contains the key dev, which is that of fleetline dev`] : []),
   ]
   const remedy = [
@@ -109,11 +111,10 @@ function checkSecrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'to
           `Set ${secret} on every pod to the result of openssl rand -base64 32, and add the agents behind URLs again`,
         ]
       : []),
-    ...(isWeakRing || isOfDev
-      ? [
-          `Replace the key in ${ring} on every pod by ID:KEY, where KEY is the result of openssl rand -base64 32`,
-        ]
-      : []),
+    ...badIds.map(
+      (id) =>
+        `Replace the key ${id} in ${ring} on every pod by ID:KEY, where KEY is the result of openssl rand -base64 32${id === DEV_KEY ? ', with another id than dev' : ''}`,
+    ),
   ]
   return {
     name: 'secrets',

@@ -33,7 +33,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
   queues: 'select insert',
   sessions: 'select insert update',
   shapes: 'select insert',
-  summaries: 'select insert',
+  summaries: 'select insert delete',
   task_history: 'select insert',
   tasks: 'select insert update delete',
   tenants: 'select insert update',

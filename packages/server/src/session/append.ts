@@ -52,7 +52,7 @@ import {
   type TurnEnded,
 } from './place.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
-import { endCompactions, findCompactions, startCompactions } from './compactions.ts'
+import { endCompactions, findWritableEnds, startCompactions } from './compactions.ts'
 import { findCursors, moveCursors } from './read-cursors.ts'
 import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
@@ -95,7 +95,7 @@ const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 // locked; a plain read then tells these from sessions that do not exist.
 const SESSION_WAIT = `
   select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered, s.replied,
-         s.failed_epoch as "failedEpoch", s.compacting, s.summarised, s.compact_from as "compactFrom", s.version
+         s.failed_epoch as "failedEpoch", s.compacting, s.summarised, s.next_try_seq as "nextTrySeq", s.version
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id
    order by s.id for update of s`
@@ -123,12 +123,12 @@ export const SESSION_WRITE = `
     update fleetline.sessions s
        set head = v.head, turn = v.turn, epoch = v.epoch, asked = v.asked, answered = v.answered, replied = v.replied,
            failed_epoch = v.failed_epoch, compacting = v.compacting, summarised = v.summarised,
-           compact_from = v.compact_from, version = v.version,
+           next_try_seq = v.next_try_seq, version = v.version,
            updated_at = case when v.head > s.head or v.failed_epoch > coalesce(s.failed_epoch, 0)
                              then statement_timestamp() else s.updated_at end
       from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[],
                   $10::uuid[], $11::int[], $12::int[], $13::int[])
-           v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch, compacting, summarised, compact_from, version)
+           v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch, compacting, summarised, next_try_seq, version)
      where s.tenant = v.tenant and s.id = v.id)
   insert into fleetline.messages
     (at, tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)
@@ -158,10 +158,10 @@ export function createAppender(deps: Deps): Appender {
     keyOf: nameOf,
     commit: async (items, isAlone) => {
       const placed = await withPartitions(deps.database, () => commit(items, isAlone))
-      const { results, changed, started, closed, cursors, compacting } = placed
+      const { results, changed, started, closed, cursors, startedCompactions } = placed
       await crashPoint('append.committed')
       deps.onGrown(changed)
-      if (started.length + compacting.length > 0) deps.onTurns()
+      if (started.length + startedCompactions.length > 0) deps.onTurns()
       if (closed.length > 0) deps.onEnded(closed)
       if (cursors.length > 0) deps.onRead(cursors)
       return results
@@ -261,7 +261,7 @@ async function appendAll(
   const isLive = (stop: Stop) => sessions.get(nameOf(stop))?.turn === stop.turn
   const stopping = await findStops(query, stops, isLive, cell)
   const cursors = await findCursors(query, placesOf(items, 'read'))
-  const compactions = await findCompactions(query, placesOf(items, 'compacted'))
+  const compactions = await findWritableEnds(query, placesOf(items, 'compacted'))
   const found = {
     sessions,
     stored,
@@ -272,11 +272,11 @@ async function appendAll(
   }
   const placed = place(items, found, () => uuidV7(clock.now(), random.bytes(10)))
   await closeTurns(query, placed.closed)
-  await endCompactions(query, placed.compacted)
+  await endCompactions(query, placed.endedCompactions)
   if (placed.changed.length > 0) await write(query, placed)
   await moveCursors(query, placed.cursors)
   await startTurns(query, placed.started, cell)
-  await startCompactions(query, placed.compacting, cell)
+  await startCompactions(query, placed.startedCompactions, cell)
   return placed
 }
 
@@ -348,7 +348,7 @@ async function write(query: Query, { changed, written }: Placed): Promise<void> 
       'failedEpoch',
       'compacting',
       'summarised',
-      'compactFrom',
+      'nextTrySeq',
       'version',
     ),
     ...columnsOf(written, 'tenant', 'session', 'seq'),

@@ -4,11 +4,11 @@
 //   E7  a summary covers exactly the messages from 1 to `upto`; the messages stay as they are
 import { formatId } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
-import type { Budget } from '../conversation/budget.ts'
+import type { ContextSize } from '../conversation/budget.ts'
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 import { cancelTasks, endClaims, holdClaims, lockTasks, type HeldClaim } from '../task/settle.ts'
-import type { Compacting, CompactionEnd } from './place.ts'
+import type { StartedCompaction, CompactionEnd } from './place.ts'
 import { TURN_TRACK } from './turns.ts'
 
 /** As of turns: there is one track for agents in the directory, and one for each agent in code. */
@@ -18,12 +18,7 @@ export const COMPACT_TRACK = { ...TURN_TRACK, name: 'compact', transitions: ['su
 export const COMPACTION_DEADLINE_MS = 180_000
 
 /** What the task of a compaction contains. */
-export type CompactionInput = {
-  readonly session: string
-  readonly through: number
-  readonly tokens: number
-  readonly budget: Budget
-}
+export type CompactionInput = ContextSize & { readonly session: string; readonly through: number }
 
 const START = `
   with asked as materialized (
@@ -36,9 +31,13 @@ const START = `
     join fleetline.tracks k on k.id = a.track
   returning id`
 
+// Nobody reads the summaries before: each new one covers their messages, too.
 const STORE = `
-  insert into fleetline.summaries (tenant, session, upto, text)
-  select * from unnest($1::int[], $2::uuid[], $3::int[], $4::text[])
+  with given as (select * from unnest($1::int[], $2::uuid[], $3::int[], $4::text[]) g(tenant, session, upto, text)),
+  gone as (
+    delete from fleetline.summaries s using given g
+     where s.tenant = g.tenant and s.session = g.session and s.upto < g.upto)
+  insert into fleetline.summaries (tenant, session, upto, text) select * from given
   on conflict do nothing`
 
 // The WHERE checks both fences.
@@ -72,7 +71,7 @@ export async function openCompaction(
 }
 
 /** The indexes of ends that may be written: their attempt still has its claim, or they expire and no pod has them. */
-export async function findCompactions(
+export async function findWritableEnds(
   query: Query,
   ends: ReadonlyMap<number, CompactionEnd>,
 ): Promise<ReadonlySet<number>> {
@@ -97,7 +96,7 @@ export async function findCompactions(
 
 export async function startCompactions(
   query: Query,
-  started: readonly Compacting[],
+  started: readonly StartedCompaction[],
   cell: number,
 ): Promise<void> {
   if (started.length === 0) return

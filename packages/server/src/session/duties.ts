@@ -1,12 +1,11 @@
 // The leader's duties for sessions:
 //   every 5 s   turns that no pod runs, at most 500 of each kind. If the agent of a turn has moved from code to the directory,
 //               the turn moves to the track where pods can claim it. If the turn's time limit has passed, it ends as failed.
-//               compactions that no pod runs: if the time limit has passed, they end as failed, at most 500 at a time
+//   every 5 s   compactions that no pod runs, at most 1,000 on each track: past their time limit they end as failed
 //   every 60 s  chunks that a pod wrote after their turn had ended, of at most 1,000 turns. Nobody reads them; they are deleted.
-// Expiry and sweep do not check the leader's term. They are safe whichever pod leads: a turn expires only if it is live, too
-// old and without a pod, and that is checked again under its session's lock.
+// Expiry and sweep do not check the leader's term. They are safe whichever pod leads. Turns and compactions expire only if they are
+// still current, too old and without a pod; that they are current and without a pod is checked again under the session's lock.
 import { parseId } from '@fleetline/protocol'
-import { nextTryFrom, type ContextSize } from '../conversation/budget.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { IS_LEADER, type Duty, type Term } from '../store/leader.ts'
 import type { Appender } from './append.ts'
@@ -53,17 +52,21 @@ export const OVERDUE = `
    where u.ended_at is null and u.started_at < now() - $1 * interval '1 ms' and t.pod is null
    order by u.started_at limit ${STEP}`
 
-// Reads only ready tasks of the tracks of compactions. One that waits for its next attempt becomes ready first.
+// Reads only tasks of the tracks of compactions that no pod has: ready ones, and suspects, which never become ready. All others that wait
+// become ready first.
 export const OVERDUE_COMPACTIONS = `
   with compact as materialized (
     select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
      where q.name = '${COMPACT_TRACK.queue}' and k.machine = '${COMPACT_TRACK.name}')
-  select t.tenant, t.id as compaction, t.input ->> 'session' as session, (t.input ->> 'tokens')::int as tokens,
-         t.input -> 'budget' as budget
+  select t.tenant, t.id as compaction, t.input ->> 'session' as session
     from compact c cross join lateral (
-      select * from fleetline.tasks
-       where track = c.id and state = 'ready' and created_at < now() - $1 * interval '1 ms' limit ${STEP}) t`
-type OverdueCompaction = ContextSize & {
+      (select * from fleetline.tasks
+        where track = c.id and state = 'ready' and created_at < now() - $1 * interval '1 ms' limit ${STEP})
+      union all
+      (select * from fleetline.tasks
+        where track = c.id and state = 'waiting' and reason = 'suspect' and created_at < now() - $1 * interval '1 ms'
+        limit ${STEP})) t`
+type OverdueCompaction = {
   readonly tenant: number
   readonly compaction: string
   readonly session: string
@@ -80,7 +83,6 @@ export function sessionDuties({ database, expireTurn, endCompaction, cell, onRea
       'Turns whose time is over could not be read',
     )
     await Promise.all(overdue.map((turn) => expireTurn({ ...turn, error: EXPIRED })))
-    await expireCompactions()
   }
   const expireCompactions = async () => {
     const overdue = await run(
@@ -89,10 +91,9 @@ export function sessionDuties({ database, expireTurn, endCompaction, cell, onRea
     )
     const failed = { attempt: 0, pod: null, outcome: 'failed', code: 'deadline' } as const
     await Promise.all(
-      overdue.flatMap(({ session: id, ...size }) => {
+      overdue.flatMap(({ session: id, ...key }) => {
         const session = parseId('session', id)
-        if (session?.cell !== cell) return []
-        return endCompaction({ ...size, ...failed, session: session.uuid, from: nextTryFrom(size) })
+        return session?.cell === cell ? [endCompaction({ ...key, ...failed, session: session.uuid })] : []
       }),
     )
   }
@@ -101,6 +102,7 @@ export function sessionDuties({ database, expireTurn, endCompaction, cell, onRea
   }
   return [
     { name: 'turns that no pod runs', everyMs: LOOK_MS, run: seeTo },
+    { name: 'compactions that no pod runs', everyMs: LOOK_MS, run: expireCompactions },
     { name: 'chunks of ended turns', everyMs: SWEEP_MS, run: sweep },
   ]
 }

@@ -25,8 +25,8 @@
 //   is live, even if a pod runs it                                  stopped: what it has said is stored at head + 1
 //
 //   the end of a compaction that                                    becomes
-//   is under way, and whose attempt has its claim                   ended: with a summary, or without one if it failed; then
-//                                                                   the next step
+//   is under way, and whose attempt has its claim, or that is       ended: with a summary, or without one if it failed; then
+//   past its time limit and that no pod has                         the next step, which may be another compaction
 //   any other                                                       fenced
 //
 //   the expiry of a turn, past its time limit, that                 becomes
@@ -42,7 +42,7 @@
 // "Stored", "head" and "live" include the earlier items of the batch. A rejected item changes nothing for the others (L11).
 // conversation/step.ts decides the next step of a conversation.
 import { parseId, type ItemStatus } from '@fleetline/protocol'
-import { isOverBudget, type ContextSize } from '../conversation/budget.ts'
+import { isOverBudget, nextTryFrom, type ContextSize } from '../conversation/budget.ts'
 import {
   endedEpoch,
   step,
@@ -63,8 +63,8 @@ export type Append = SessionKey & {
   readonly asks?: boolean
 }
 
-/** While the message waits for its reply: `live` is the live turn, which answers it, or the next one does (E4). While the conversation
- *  is compacted there is only the epoch of the turn that comes. */
+/** Present while the message waits for its reply. `live` is the live turn; this turn or the next one answers the message (E4). While the
+ *  conversation is summarised, there is only `nextEpoch`: that of the turn that will answer. */
 type Waiting = { readonly live?: LiveTurn; readonly nextEpoch?: number }
 export type Appended =
   | ({ readonly type: 'stored'; readonly seq: number; readonly deduped: boolean } & Waiting)
@@ -105,19 +105,20 @@ export type Stopped =
 /** Ends a turn that no pod runs. */
 export type Expiry = Stop & { readonly error: TurnError }
 
-/** The attempt that ran a compaction ends it, under the fence of its task. `pod` is null if its time is over and no pod has it. */
+/** Ends a compaction. `pod` is the pod of the attempt that ran it; null: the leader ends it, because its time is over and no pod has it. */
 export type CompactionEnd = SessionKey & {
   readonly compaction: string
   readonly attempt: number
   readonly pod: number | null
 } & (
-    | { readonly outcome: 'done'; readonly upto: number; readonly text: string }
     | {
-        readonly outcome: 'failed'
-        readonly code: string
-        /** How many tokens there must be before the next try. */
-        readonly from: number
+        readonly outcome: 'done'
+        readonly upto: number
+        readonly text: string
+        /** It could not cover all messages: for the compaction that follows. */
+        readonly more?: ContextSize | undefined
       }
+    | { readonly outcome: 'failed'; readonly code: string }
   )
 
 /** A member has read the session up to this seq. */
@@ -145,8 +146,8 @@ export type SessionState = SessionKey &
     readonly failedEpoch: number | null
     /** The seq up to which the newest summary reaches. */
     readonly summarised: number
-    /** After a compaction has failed: how many tokens there must be before the next try. */
-    readonly compactFrom: number
+    /** After a compaction has failed: the seq from which on another one may start. */
+    readonly nextTrySeq: number
     /** Counts changes that move neither head nor phase. */
     readonly version: number
   }
@@ -178,7 +179,7 @@ type Written = SessionKey & {
 }
 export type Started = SessionKey & TurnStart & { readonly agent: string }
 /** A compaction that starts: it covers the messages up to `through`. */
-export type Compacting = SessionKey & {
+export type StartedCompaction = SessionKey & {
   readonly compaction: string
   readonly agent: string
   readonly through: number
@@ -208,8 +209,8 @@ export type Placed = {
   readonly started: readonly Started[]
   readonly closed: readonly Closed[]
   readonly cursors: readonly CursorMove[]
-  readonly compacting: readonly Compacting[]
-  readonly compacted: readonly CompactionEnd[]
+  readonly startedCompactions: readonly StartedCompaction[]
+  readonly endedCompactions: readonly CompactionEnd[]
 }
 
 export type BatchFindings = {
@@ -221,7 +222,7 @@ export type BatchFindings = {
   readonly turns: ReadonlyMap<number, TurnRow>
   /** By the index of a stop or an expiry whose turn is live. */
   readonly open: ReadonlyMap<number, Open>
-  /** The indexes of ends, of turns and compactions, whose attempt still has its claim. */
+  /** The indexes of ends that may be written. */
   readonly held: ReadonlySet<number>
   /** By the index of a read: the cursor of its member. */
   readonly cursors: ReadonlyMap<number, ReadCursor>
@@ -231,9 +232,9 @@ export function nameOf({ tenant, session }: SessionKey): string {
   return `${tenant}/${session}`
 }
 
-/** `newTurn` makes the id of a new turn. */
-export function place(items: readonly Item[], found: BatchFindings, newTurn: () => string): Placed {
-  const batch = createBatch(found, newTurn)
+/** `newId` makes the id of a turn or a compaction that starts. */
+export function place(items: readonly Item[], found: BatchFindings, newId: () => string): Placed {
+  const batch = createBatch(found, newId)
   const results = items.map((item, index) => {
     switch (item.type) {
       case 'message':
@@ -250,22 +251,22 @@ export function place(items: readonly Item[], found: BatchFindings, newTurn: () 
         return placeCompaction(batch, item, index)
     }
   })
-  const { written, started, closed, compacting, compacted } = batch
+  const { written, started, closed, startedCompactions, endedCompactions } = batch
   const [changed, cursors] = [[...batch.changed.values()], [...batch.cursors.values()]]
-  return { results, changed, written, started, closed, cursors, compacting, compacted }
+  return { results, changed, written, started, closed, cursors, startedCompactions, endedCompactions }
 }
 
 type PlacingBatch = ReturnType<typeof createBatch>
 
-function createBatch(found: BatchFindings, newTurn: () => string) {
+function createBatch(found: BatchFindings, newId: () => string) {
   const changed = new Map<string, SessionState>()
   const inBatch = new Map<string, StoredMessage>()
   const written: Written[] = []
   const started: Started[] = []
   const closed: Closed[] = []
   const cursors = new Map<string, CursorMove>()
-  const compacting: Compacting[] = []
-  const compacted: CompactionEnd[] = []
+  const startedCompactions: StartedCompaction[] = []
+  const endedCompactions: CompactionEnd[] = []
   const nameIn = (key: SessionKey, draft: Pick<MessageDraft, 'key'>) => `${nameOf(key)}/${draft.key}`
   return {
     found,
@@ -274,8 +275,8 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
     started,
     closed,
     cursors,
-    compacting,
-    compacted,
+    startedCompactions,
+    endedCompactions,
     session: (key: SessionKey) => changed.get(nameOf(key)) ?? found.sessions.get(nameOf(key)),
     storedAs: (key: SessionKey, draft: MessageDraft | undefined, index: number) =>
       found.stored.get(index) ?? (draft && inBatch.get(nameIn(key, draft))),
@@ -296,7 +297,7 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
       void cursors.set(`${nameOf({ tenant, session })}/${user}`, { tenant, session, user, ...to }),
     /** Returns the session after the event. Undefined: the event is fenced and changes nothing. */
     step: (state: SessionState, event: WithoutId<ConversationEvent>): SessionState | undefined => {
-      const stepped = step(state, { ...event, newTurn: newTurn() })
+      const stepped = step(state, { ...event, newId: newId() })
       if (stepped.type === 'fenced') return undefined
       const { tenant, session, agent } = state
       if (stepped.starts) started.push({ tenant, session, agent: agent!, ...stepped.starts })
@@ -308,10 +309,16 @@ function createBatch(found: BatchFindings, newTurn: () => string) {
       const before = row?.outcome ? { attempt: row.endedBy ?? 0, outcome: row.outcome } : undefined
       return before ?? closed.find((one) => one.turn === turn)
     },
+    /** If the step from `before` to `after` has started one. */
+    startCompaction: (before: SessionState, after: SessionState, size: ContextSize | undefined) => {
+      const { tenant, session, compacting: compaction, agent, head: through } = after
+      if (compaction === null || compaction === before.compacting || agent === null || !size) return
+      startedCompactions.push({ tenant, session, compaction, agent, through, size })
+    },
     put: (state: SessionState) => void changed.set(nameOf(state), state),
   }
 }
-type WithoutId<Event> = Event extends unknown ? Omit<Event, 'newTurn'> : never
+type WithoutId<Event> = Event extends unknown ? Omit<Event, 'newId'> : never
 
 function placeMessage(batch: PlacingBatch, item: Append, index: number): Appended {
   const { draft, ifHead, asks = false } = item
@@ -342,7 +349,7 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   if (end.outcome === 'done' && row.readTo === null) return { type: 'fenced' }
   const readTo = row.readTo ?? state.head // it failed before it read: the failure counts for all messages up to the head
   const size = end.outcome === 'done' ? end.size : undefined
-  const isLong = size !== undefined && isOverBudget(size, state.compactFrom)
+  const isLong = size !== undefined && state.head >= state.nextTrySeq && isOverBudget(size)
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo, isLong })
   if (!stepped) return { type: 'fenced' }
   const failed = end.outcome === 'failed' ? ({ status: 'failed' } as const) : {}
@@ -351,9 +358,7 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   const written = draft ? batch.write(ended, { draft, turn, answers: readTo, ...failed }) : ended
   batch.put(written)
   const { tenant, session, attempt, pod } = end
-  const { compacting: compaction, agent, head: through } = written
-  if (compaction !== null && agent !== null && size)
-    batch.compacting.push({ tenant, session, compaction, agent, through, size })
+  batch.startCompaction(state, written, size)
   const closed = { tenant, session, turn, attempt, pod, readTo }
   batch.closed.push(
     end.outcome === 'done'
@@ -406,11 +411,16 @@ function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEn
 function placeCompaction(batch: PlacingBatch, end: CompactionEnd, index: number): TurnEnded {
   const state = batch.session(end)
   if (!state || !batch.found.held.has(index)) return { type: 'fenced' }
-  const stepped = batch.step(state, { type: 'compacted', compaction: end.compaction })
+  const more = end.outcome === 'done' ? end.more : undefined
+  const { compaction } = end
+  const stepped = batch.step(state, { type: 'compacted', compaction, isPartial: more !== undefined })
   if (!stepped) return { type: 'fenced' }
-  const done = end.outcome === 'done' ? { summarised: end.upto, compactFrom: 0 } : { compactFrom: end.from }
-  batch.put({ ...stepped, ...done, version: stepped.version + 1 })
-  batch.compacted.push(end)
+  const done =
+    end.outcome === 'done' ? { summarised: end.upto, nextTrySeq: 0 } : { nextTrySeq: nextTryFrom(state.head) }
+  const ended = { ...stepped, ...done, version: stepped.version + 1 }
+  batch.put(ended)
+  batch.endedCompactions.push(end)
+  batch.startCompaction(state, ended, more)
   return { type: 'ended' }
 }
 

@@ -1,6 +1,7 @@
 // A turn's row and its task. They share an id and are written in one transaction, together with the step of the session. Only
 // a session ends a turn (E1): the task may have more attempts than recovery will ever count, and it ends with its turn.
 import { formatId } from '@fleetline/protocol'
+import { MOST_SENT } from '../conversation/budget.ts'
 import { Bug } from '../errors.ts'
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
@@ -69,10 +70,18 @@ const TURN_PASS_ON = `
    where t.tenant = $1 and t.id = $3 and t.attempt = $4 and t.pod = $5 and t.track <> r.track
   returning t.id`
 
-// The first attempt fixes how far its turn reads: up to the current head. The WHERE checks the fences. The head is from the
-// statement's snapshot; the next turn answers any later message.
+// The first attempt fixes how far its turn reads: up to the current head, but only as many messages that may ask as one call carries. The
+// next turn answers all others. The WHERE checks the fences. The head is from the statement's snapshot.
 export const TURN_OPEN = `
-  update fleetline.turns t set read_to = coalesce(t.read_to, s.head)
+  update fleetline.turns t
+     set read_to = coalesce(t.read_to, (
+           select max(m.seq) from (
+             select seq, sum(bytes) over (order by seq) as bytes_so_far, row_number() over (order by seq) as n from (
+               select seq, bytes from fleetline.messages
+                where tenant = t.tenant and session = t.session
+                  and seq between coalesce(t.asked_from, t.read_from) and s.head
+                order by seq limit ${MOST_SENT.messages}) l) m
+            where m.n = 1 or m.bytes_so_far <= ${MOST_SENT.bytes}), s.head)
     from fleetline.sessions s, fleetline.tasks k
    where t.tenant = $1 and t.id = $2 and t.ended_at is null
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
@@ -89,7 +98,8 @@ export type OpenTurn = {
   readonly epoch: number
   readonly agent: string
   readonly readFrom: number
-  /** The first seq that may ask for this reply. */
+  /** The seq of the first message that may ask for this reply. The messages from `readFrom` to here do not ask, so the window may
+   *  leave them out. */
   readonly askedFrom: number
   readonly readTo: number
   readonly title: string | null

@@ -4,6 +4,7 @@ import { Rejected } from '../errors.ts'
 import { SETTINGS } from '../settings.ts'
 
 const USUAL_PORT = 5432
+const LAST_PORT = 65_535
 const FILES = ['sslrootcert', 'sslcert', 'sslkey']
 // pg reads these words as verify-full, and warns in eight lines that its next major version will not.
 const ALIASES = /([?&]sslmode=)(?:prefer|require|verify-ca)(?=&|$)/g
@@ -13,11 +14,29 @@ export function newClient(
   databaseUrl: string,
   options: Omit<pg.ClientConfig, 'connectionString'> = {},
 ): pg.Client {
+  let client: pg.Client
   try {
-    return new pg.Client({ ...options, connectionString: withoutAliases(databaseUrl) })
+    client = new pg.Client({ ...options, connectionString: withoutAliases(databaseUrl) })
   } catch (cause) {
     throw new Rejected('invalid', urlFault(databaseUrl, cause as NodeJS.ErrnoException), { cause })
   }
+  refuseUnknownWords(client)
+  return client
+}
+
+/** pg accepts any text for `ssl` and `port`, and fails when it connects. */
+function refuseUnknownWords({ ssl, port }: pg.Client): void {
+  const { env } = SETTINGS.databaseUrl
+  if (typeof ssl === 'string')
+    throw new Rejected(
+      'invalid',
+      `${env} cannot be used: its value of ssl is not known. Write sslmode=disable or sslmode=verify-full instead`,
+    )
+  if (!(port >= 1 && port <= LAST_PORT))
+    throw new Rejected(
+      'invalid',
+      `${env} cannot be used: its port, or PGPORT if it has none, must be a number from 1 to ${LAST_PORT}`,
+    )
 }
 
 /** The same URL, with `sslmode=verify-full` for the words that mean it. */
@@ -42,6 +61,7 @@ function urlFault(databaseUrl: string, { code, path, message }: NodeJS.ErrnoExce
   return `${env} names a file that ${fault}: ${named}=${path}`
 }
 
-function fileIn(databaseUrl: string, name: string): string | null | undefined {
+/** The file that the URL names in this parameter. */
+export function fileIn(databaseUrl: string, name: string): string | null | undefined {
   return URL.parse(databaseUrl)?.searchParams.get(name)
 }

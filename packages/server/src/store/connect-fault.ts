@@ -1,15 +1,23 @@
 // Words a failure to connect to PostgreSQL, so that a person can act on it. Leaves out the password.
 import pg from 'pg'
 import { Retry } from '../errors.ts'
-import { newClient, placeOf } from './client.ts'
+import { fileIn, newClient, placeOf } from './client.ts'
 
 /** `remedy` says what to do. */
 type ConnectFault = { readonly found: string; readonly remedy: string }
 
 // OpenSSL's names for certificates that are not accepted, and Node's for one of another host.
-const CERTIFICATE = /^(?:CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH|ERR_TLS_CERT_)/
-const NO_TLS = 'The server does not support SSL connections' // pg gives this error no code
+const CERTIFICATE =
+  /^(?:CERT_|CRL_|ERROR_IN_C|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_|PATH_LENGTH_|HOSTNAME_MISMATCH|ERR_TLS_CERT_)/
+/** The authority of the certificate is not among those that the client knows. */
+const UNKNOWN_AUTHORITY = /^(?:UNABLE_TO_GET_ISSUER_|UNABLE_TO_VERIFY_|SELF_SIGNED_|DEPTH_ZERO_)/
+const NO_ADDRESS = /^(?:ENOTFOUND|ENODATA|EAI_)/
+// pg and Node give these errors no code of their own.
+const NO_TLS = 'The server does not support SSL connections'
+const NO_HANDSHAKE = /^There was an error establishing an SSL connection$|before secure TLS connection/
+const NO_PASSWORD = /^SASL: .*client password must be/
 
+const START_IT = 'Start PostgreSQL, or set DATABASE_URL to the URL of another database'
 /** What to do if PostgreSQL refuses a connection, by its SQLSTATE. */
 const REMEDIES: Readonly<Record<string, string>> = {
   '28P01': 'Correct the user or the password in DATABASE_URL',
@@ -19,10 +27,19 @@ const REMEDIES: Readonly<Record<string, string>> = {
   '57P03': 'Wait until PostgreSQL has started, then try again',
   '53300': 'Raise max_connections, or the connection limit of the role or the database',
 }
-const LOOK = 'Look at the log of PostgreSQL'
-const TLS_ONLY =
+/** What to do where a SQLSTATE has several causes, by a part of PostgreSQL's text. */
+const REMEDIES_BY_TEXT: readonly (readonly [part: string, remedy: string])[] = [
+  ['requires a valid client certificate', 'Add sslcert=FILE and sslkey=FILE to DATABASE_URL'],
+  [
+    'is not permitted to log in',
+    'Let the role log in: alter role ROLE login. Or name another user in DATABASE_URL',
+  ],
+  ['is shutting down', START_IT],
+  ['is not accepting connections', 'Set DATABASE_URL to the URL of the primary'],
+]
+const READ_LOG = 'Look at the log of PostgreSQL'
+const TLS_OR_USER =
   'Add sslmode=verify-full to DATABASE_URL if PostgreSQL demands TLS. Otherwise correct the user in DATABASE_URL, or allow it to connect in pg_hba.conf'
-const START_IT = 'Start PostgreSQL, or set DATABASE_URL to the URL of another database'
 
 export function cannotConnect(databaseUrl: string, cause: unknown): Retry {
   const { found, remedy } = connectFault(databaseUrl, cause)
@@ -33,38 +50,75 @@ export function connectFault(databaseUrl: string, cause: unknown): ConnectFault 
   const [place, { host, ssl }] = [placeOf(databaseUrl), newClient(databaseUrl)]
   const { code = '' } = (cause ?? {}) as NodeJS.ErrnoException
   const reason = reasonOf(cause)
-  const mayDemandTls = code === '28000' && (ssl as unknown) === false && reason.includes('pg_hba.conf')
   if (cause instanceof pg.DatabaseError)
     return {
       found: `PostgreSQL at ${place} refuses the connection: ${reason}`,
-      remedy: mayDemandTls ? TLS_ONLY : (REMEDIES[code] ?? LOOK),
+      remedy: refusalRemedy(code, reason, (ssl as unknown) !== false),
     }
-  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+  if (reason.startsWith('SASL:'))
+    return {
+      found: `PostgreSQL at ${place} refuses the login: ${reason}`,
+      remedy: NO_PASSWORD.test(reason)
+        ? 'Put the password into DATABASE_URL'
+        : 'Correct the user or the password in DATABASE_URL, or the method of authentication in pg_hba.conf',
+    }
+  if (NO_ADDRESS.test(code))
     return {
       found: `The host ${host} of the database has no address: ${reason}`,
       remedy:
         'Correct the host in DATABASE_URL, or the name server. Special characters in the password must be percent-encoded',
     }
+  const silence = { found: `PostgreSQL at ${place} does not answer: ${reason}`, remedy: START_IT }
+  return tlsFault(databaseUrl, code, reason) ?? silence
+}
+
+function tlsFault(databaseUrl: string, code: string, reason: string): ConnectFault | undefined {
+  const place = placeOf(databaseUrl)
   if (CERTIFICATE.test(code))
     return {
       found: `The certificate of PostgreSQL at ${place} is not accepted: ${reason}`,
-      remedy: `Use a certificate for the host ${host}. If your own authority has signed it, add sslrootcert=FILE to DATABASE_URL`,
+      remedy: certificateRemedy(databaseUrl, code),
     }
   if (code.startsWith('ERR_OSSL_'))
     return {
       found: `A file of certificates or keys in DATABASE_URL cannot be used: ${reason}`,
-      remedy: 'Give sslcert, sslkey and sslrootcert files in PEM format',
+      remedy:
+        code === 'ERR_OSSL_X509_KEY_VALUES_MISMATCH'
+          ? 'Give sslkey the key that belongs to sslcert'
+          : 'Give sslcert, sslkey and sslrootcert files in PEM format',
+    }
+  if (code.startsWith('ERR_SSL_') || code === 'EPROTO' || NO_HANDSHAKE.test(reason))
+    return {
+      found: `The TLS handshake with PostgreSQL at ${place} failed: ${reason}`,
+      remedy: 'Compare the certificates and TLS versions of both sides, and read the log of PostgreSQL',
     }
   if (reason === NO_TLS)
     return {
       found: `PostgreSQL at ${place} does not offer TLS: ${reason}`,
       remedy: 'Set ssl = on in postgresql.conf, with a certificate and its key',
     }
-  return { found: `PostgreSQL at ${place} does not answer: ${reason}`, remedy: START_IT }
+  return undefined
 }
 
-/** An error about several addresses has no text of its own, only a code. */
+function refusalRemedy(code: string, reason: string, usesTls: boolean): string {
+  const known = REMEDIES_BY_TEXT.find(([part]) => reason.includes(part))
+  if (known) return known[1]
+  if (code === '28000' && !usesTls && reason.includes('pg_hba.conf')) return TLS_OR_USER
+  return REMEDIES[code] ?? READ_LOG
+}
+
+function certificateRemedy(databaseUrl: string, code: string): string {
+  if (code === 'CERT_HAS_EXPIRED') return 'Renew the certificate of PostgreSQL'
+  const authorities = fileIn(databaseUrl, 'sslrootcert')
+  const rightHost = `Use a certificate for the host ${newClient(databaseUrl).host}`
+  if (!authorities)
+    return `${rightHost}. If your own authority has signed it, add sslrootcert=FILE to DATABASE_URL`
+  if (!UNKNOWN_AUTHORITY.test(code)) return rightHost
+  return `The certificate is not signed by an authority in ${authorities}. Put the certificate of its authority there, in PEM format`
+}
+
+/** In one line: OpenSSL's texts have two. An error about several addresses has no text of its own, only a code. */
 export function reasonOf(error: unknown): string {
   const { message, code } = (error ?? {}) as NodeJS.ErrnoException
-  return message || code || 'no reason was given'
+  return (message || code || 'no reason was given').trim().replaceAll(/\s*\n\s*/g, ' ')
 }

@@ -29,6 +29,19 @@ type Deps = {
 
 const FOR_READS = 2
 
+/** Closes its socket if it cannot connect. pg's pool leaves the socket open, and the process would wait until PostgreSQL closes it. */
+class PooledClient extends pg.Client {
+  override connect(): Promise<pg.Client>
+  override connect(onEnd: (error: Error) => void): void
+  override connect(onEnd?: (error: Error) => void): Promise<pg.Client> | void {
+    if (!onEnd) return super.connect()
+    super.connect((error: Error | null) => {
+      if (error) closeNow(this)
+      onEnd(error as Error)
+    })
+  }
+}
+
 export function createPool({ databaseUrl, poolSize, transactionDeadlineMs, clock, stopMs }: Deps): Pool {
   const pool = new pg.Pool({
     connectionString: withoutAliases(databaseUrl),
@@ -36,6 +49,7 @@ export function createPool({ databaseUrl, poolSize, transactionDeadlineMs, clock
     connectionTimeoutMillis: transactionDeadlineMs,
     keepAlive: true,
     application_name: 'fleetline',
+    Client: PooledClient,
   })
   pool.on('error', () => undefined) // an idle connection broke; the pool has already removed it
   // A connection can break after the pool has handed it out and before the transaction listens. Without this listener, the

@@ -285,7 +285,7 @@ export const METRICS = {
   compactions: {
     kind: 'counter',
     name: 'fleetline_compactions_total',
-    help: 'Ends of compactions (summaries of long conversations): done, failed; or fenced (changed nothing: another attempt is current).',
+    help: 'Ends of compactions (summaries of long conversations): done, failed; or fenced (changed nothing: another attempt is current, or the compaction has already ended).',
     labels: ['outcome'],
   },
   haltTime: {

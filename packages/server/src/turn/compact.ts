@@ -5,17 +5,19 @@
 //
 //   what happens in the attempt                              what becomes of the compaction
 //   another attempt has the claim, or it has ended           nothing: fenced
-//   there are more messages than one call may have           the summary covers the oldest; the next turn's end starts another
+//   there are more messages than one call may have           the summary covers the oldest messages; if the conversation is still
+//                                                            too long, the end of the next turn starts another compaction
 //   the agent returned a summary                             done
-//   the agent failed, its pod stops, it has no permit        waits, then the agent is asked again; does not count if it was not asked
-//   its attempts or its three minutes are over, the agent    failed: the conversation goes on without a summary, and the next try
-//   is unknown, or its summary cannot be stored              comes after another tenth of the budget
+//   the agent failed, its pod stops, it has no permit        the task waits and is tried again; an attempt that did not call the
+//                                                            agent does not count
+//   four attempts failed, three minutes passed, the agent    failed: the conversation goes on without a summary, and the next try
+//   is unknown, or the summary cannot be stored              comes after another tenth of the budget
 import { formatId, MESSAGE_LIMITS, parseId, jsonFault } from '@fleetline/protocol'
 import type { Agents, Callable } from '../agent/agents.ts'
 import type { CompactCall } from '../agent/agent.ts'
 import { AgentFault } from '../agent/fault.ts'
 import { shapeOf } from '../agent/in-code.ts'
-import { nextTryFrom } from '../conversation/budget.ts'
+import { bytesOfTokens, MOST_SENT, mostSummaryTokens } from '../conversation/budget.ts'
 import { Bug } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { within } from '../lib/clock.ts'
@@ -37,8 +39,9 @@ import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
 import type { Runner, SettledEnd, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
-import { inOrder, messageOf, summaryOf } from './gather.ts'
+import { inOrder, messageOf, summaryMessage } from './gather.ts'
 import { underPermit } from './under-permit.ts'
+import { whyFailed } from './why-failed.ts'
 
 type Deps = {
   readonly database: Transactions
@@ -51,8 +54,6 @@ type Deps = {
 
 const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
-/** Of one call. */
-const MOST = { limit: 500, maxBytes: 2 * 1024 * 1024 }
 const LATE = new AgentFault('timeout', 'The agent took too long to summarise', { isFinal: false })
 
 type Attempt = Surroundings & { readonly claim: Claim; readonly deps: Deps; readonly input: CompactionInput }
@@ -103,7 +104,9 @@ async function compact(work: Work): Promise<Settlement | SettledEnd> {
   try {
     const text = await summarise(work, agent, call)
     await crashPoint('compact.ending')
-    return await end(work, { outcome: 'done', upto: call.through, text })
+    const { through, ...size } = work.input
+    const more = call.through < through ? size : undefined
+    return await end(work, { outcome: 'done', upto: call.through, text, more })
   } catch (error) {
     return afterFault(work, error)
   }
@@ -116,7 +119,8 @@ async function gather({
   deps,
 }: Work): Promise<Omit<CompactCall, 'deadlineMs' | 'signal'>> {
   const key = { tenant: claim.tenant, session: open.session }
-  const page = await deps.sessions.read(key, { after: open.summarised, ...MOST })
+  const most = { limit: MOST_SENT.messages, maxBytes: MOST_SENT.bytes }
+  const page = await deps.sessions.read(key, { after: open.summarised, ...most })
   const items = page?.items.filter(({ seq }) => seq <= input.through) ?? []
   const last = items.at(-1)
   if (!last) throw new Bug('A compaction has no messages')
@@ -124,8 +128,9 @@ async function gather({
   return {
     id,
     trigger: 'compact',
-    messages: [...summaryOf(open.summary, open.summarised), ...inOrder(items).map(messageOf)],
+    messages: [...summaryMessage(open.summary, open.summarised), ...inOrder(items).map(messageOf)],
     through: last.seq,
+    maxTokens: mostSummaryTokens(input.budget),
     turn: { id: formatId('turn', deps.cell, claim.id), epoch: open.epoch, attempt: claim.spent },
     session: { id, title: open.title },
     agent: { id: open.agent },
@@ -143,8 +148,12 @@ async function summarise(
     return within(clock, Math.max(1, leftMs()), asked, LATE, signal)
   })
   const fault = typeof text === 'string' ? jsonFault(text) : 'no text'
-  if (fault !== undefined || text.trim() === '' || Buffer.byteLength(text) > MESSAGE_LIMITS.bytes)
-    throw new AgentFault('agent_protocol', 'The summary is empty, too large, or cannot be stored', {
+  if (fault !== undefined || text.trim() === '')
+    throw new AgentFault('agent_protocol', 'The summary is empty or cannot be stored', { isFinal: true })
+  const most = Math.min(MESSAGE_LIMITS.bytes, bytesOfTokens(call.maxTokens))
+  const bytes = Buffer.byteLength(text)
+  if (bytes > most)
+    throw new AgentFault('too_large', `The summary has ${bytes} bytes, and may have ${most}`, {
       isFinal: true,
     })
   return text
@@ -154,11 +163,8 @@ function afterFault(work: Work, error: unknown): Promise<SettledEnd> | Settlemen
   const { claim, ending, draining, clock, random, log } = work
   if (ending.signal.aborted || (draining.aborted && error === draining.reason)) return { type: 'back' }
   const { code, delayMs, kind } = readThrown(error, clock)
-  log.warn('a conversation could not be summarised', {
-    code,
-    attempt: claim.attempt,
-    data: { agent: work.open.agent },
-  })
+  const fields = { ...whyFailed(work, work.open.agent, error), attempt: claim.attempt }
+  log.warn('a conversation could not be summarised', fields)
   const isFinal = kind === 'Abort' || (error instanceof AgentFault && error.isFinal)
   if (delayMs !== undefined && delayMs < work.leftMs())
     return { type: 'later', delayMs, error: faultOfTask(work, code) }
@@ -169,12 +175,12 @@ function afterFault(work: Work, error: unknown): Promise<SettledEnd> | Settlemen
 }
 
 function fail(work: Work, code: string): Promise<SettledEnd> {
-  return end(work, { outcome: 'failed', code, from: nextTryFrom(work.input) })
+  return end(work, { outcome: 'failed', code })
 }
 
 type Ending =
-  | Pick<Extract<CompactionEnd, { outcome: 'done' }>, 'outcome' | 'upto' | 'text'>
-  | Pick<Extract<CompactionEnd, { outcome: 'failed' }>, 'outcome' | 'code' | 'from'>
+  | Pick<Extract<CompactionEnd, { outcome: 'done' }>, 'outcome' | 'upto' | 'text' | 'more'>
+  | Pick<Extract<CompactionEnd, { outcome: 'failed' }>, 'outcome' | 'code'>
 
 /** Sent until PostgreSQL answers. A repeat after an unknown outcome is fenced if the first one was stored. */
 async function end(

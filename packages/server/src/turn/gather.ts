@@ -1,40 +1,46 @@
 // Collects what the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply
 // comes right after the last message that it answers, even if other messages arrived before it was written. A long
-// conversation is cut at its beginning, as the agent's window says; messages that ask for the reply are always sent (E4). A summary
-// stands in place of the messages that it covers. Pure, except for the read.
+// conversation is cut at its beginning, as the agent's window says. The window never leaves out a message that asks for the reply
+// (E4). A summary stands in place of the messages that it covers. Pure, except for the read.
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
-import { SETTING_LIMITS, type HistoryWindow } from '../agent/settings.ts'
+import type { HistoryWindow } from '../agent/settings.ts'
 import { Bug } from '../errors.ts'
 import type { Replay } from '../session/replay.ts'
 import type { OpenTurn } from '../session/turns.ts'
 import type { Claim } from '../task/claim.ts'
 
-const MOST_ITEMS = SETTING_LIMITS.window.messages.most
 const SUMMARY = 'Summary of this conversation so far:'
 
 type Deps = Replay & { readonly cell: number; readonly window: HistoryWindow }
 
-/** The call without its deadline and its signal. */
+type Gathered = {
+  /** Without its deadline and its signal. */
+  readonly call: Omit<AgentCall, 'signal' | 'deadlineMs'>
+  /** Messages were left out that no summary covers. */
+  readonly isCut: boolean
+}
+
 export async function gather(
   { read, cell, window }: Deps,
   { id, tenant, spent }: Claim,
   { session, epoch, agent, readFrom, askedFrom, readTo, title, summarised, summary }: OpenTurn,
-): Promise<Omit<AgentCall, 'signal' | 'deadlineMs'>> {
+): Promise<Gathered> {
   const key = { tenant, session }
   const [before, isAsked] = [readTo + 1, ({ seq }: Item) => seq >= askedFrom]
-  const limit = Math.min(MOST_ITEMS, Math.max(window.messages, before - askedFrom))
+  const limit = Math.max(window.messages, before - askedFrom) // not more than a call carries: `TURN_OPEN` sees to that
   let page = await read(key, { before, limit, maxBytes: window.bytes })
   if (page && !page.items.some(({ seq }) => seq <= askedFrom)) page = await read(key, { before, limit })
   if (!page) throw new Bug('The session of a live turn is not there')
   const unsummarised = page.items.filter(({ seq }) => seq > summarised)
-  const items = inOrder(lastOf(unsummarised, window, isAsked))
+  const kept = cutToWindow(unsummarised, window, isAsked)
+  const items = inOrder(kept)
   const user = items.findLast(({ role }) => role === 'user')?.author.id
   const sessionId = formatId('session', cell, session)
-  return {
+  const call: Gathered['call'] = {
     id: sessionId,
     trigger: 'submit-message',
-    messages: [...summaryOf(summary, summarised), ...items.map(messageOf)],
+    messages: [...summaryMessage(summary, summarised), ...items.map(messageOf)],
     turn: {
       id: formatId('turn', cell, id),
       epoch,
@@ -47,10 +53,11 @@ export async function gather(
     ...(user === undefined ? {} : { user: { id: user } }),
     agent: { id: agent },
   }
+  return { call, isCut: (kept[0]?.seq ?? 0) > summarised + 1 }
 }
 
-/** The last items that fit into the window. Those that ask for the reply are never left out. */
-export function lastOf(
+/** The last items that fit into the window. Of `items`, those that ask for the reply are kept even if they do not fit. */
+export function cutToWindow(
   items: readonly Item[],
   { messages, bytes }: HistoryWindow,
   isAsked: (item: Item) => boolean,
@@ -69,8 +76,9 @@ export function inOrder(items: readonly Item[]): Item[] {
   return items.toSorted((a, b) => placeOf(a) - placeOf(b) || a.seq - b.seq)
 }
 
-/** A message of the user: models reject system messages between others. */
-export function summaryOf(text: string | null, upto: number): Message[] {
+/** The summary has the role `user`, because some providers accept a system message only at the very beginning, where the agent puts
+ *  its own. */
+export function summaryMessage(text: string | null, upto: number): Message[] {
   if (text === null) return []
   return [{ id: `summary-${upto}`, role: 'user', parts: [{ type: 'text', text: `${SUMMARY}\n\n${text}` }] }]
 }

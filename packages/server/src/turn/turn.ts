@@ -42,16 +42,16 @@ import { openTurn, passOnTurn, TURN_DEADLINE_MS, TURN_TRACK, type OpenTurn } fro
 import { valueOf, type Transactions } from '../store/database.ts'
 import { isValueFault } from '../store/sqlstate.ts'
 import type { Claim } from '../task/claim.ts'
-import { faultFields, faultOf, readThrown, retryMs } from '../task/fault.ts'
+import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
 import type { Call, SettledEnd, Runner, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
-import type { LogFields } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
 import { gather } from './gather.ts'
 import type { Halts } from './halts.ts'
 import { underPermit } from './under-permit.ts'
+import { whyFailed } from './why-failed.ts'
 
 type Deps = {
   readonly database: Transactions
@@ -145,7 +145,7 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
   if (!agent) return withoutAgent(work)
   const { window } = agent.settings
-  const call = await gather({ ...deps.sessions, cell: deps.cell, window }, claim, turn)
+  const { call, isCut } = await gather({ ...deps.sessions, cell: deps.cell, window }, claim, turn)
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
   const said = createAssembler(call.turn.messageId)
@@ -160,7 +160,7 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
     )
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
-    return await end(work, { outcome: 'done', draft, size: sizeAfter(agent, call, draft) })
+    return await end(work, { outcome: 'done', draft, size: sizeAfter(agent, { ...call, isCut }, draft) })
   } catch (error) {
     return afterFault(work, error, () => draftOfSaid(said, agent.name))
   }
@@ -169,13 +169,13 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
 /** Undefined if the agent does not compact its conversations. */
 function sizeAfter(
   { settings: { compaction } }: AgentDefinition,
-  { messages }: Pick<AgentCall, 'messages'>,
+  { messages, isCut }: Pick<AgentCall, 'messages'> & { readonly isCut: boolean },
   reply: MessageDraft | undefined,
 ): ContextSize | undefined {
   const { enabled, tokenBudget, triggerRatio } = compaction
   if (!enabled) return undefined
   const bytes = Buffer.byteLength(JSON.stringify(messages)) + (reply?.bytes ?? 0)
-  return { tokens: tokensOf(bytes), budget: { tokenBudget, triggerRatio } }
+  return { tokens: tokensOf(bytes), budget: { tokenBudget, triggerRatio }, isCut }
 }
 
 /** Rejects if it cannot read whether another pod has the agent. */
@@ -243,13 +243,13 @@ async function afterFault(
   error: unknown,
   said: () => MessageDraft | undefined = () => undefined,
 ): Promise<Settlement | SettledEnd> {
-  const { claim, ending, clock, random } = work
+  const { claim, ending, turn, clock, random } = work
   if (ending.signal.reason === OVERTAKEN) return { type: 'failed', answer: 'fenced' }
   if (ending.signal.aborted || (work.draining.aborted && error === work.draining.reason))
     return { type: 'back' }
   const { code, message, kind, delayMs } = readThrown(error, clock)
   const logFailure = () =>
-    work.log.warn('an agent failed', { ...whyFailed(work, error), attempt: claim.attempt })
+    work.log.warn('an agent failed', { ...whyFailed(work, turn.agent, error), attempt: claim.attempt })
   if (kind === 'Abort') {
     logFailure()
     return endFailed(work, { code: 'aborted', message }, said())
@@ -266,18 +266,6 @@ async function afterFault(
   const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
   if (isTooLate(pauseMs)) return endFailed(work, TOO_OLD, said())
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
-}
-
-/** Returns the log fields of a failed attempt. For an exception of the agent's code: its stack. For an `AgentFault`: its reason,
- *  unless that quotes the agent. */
-function whyFailed({ turn: { agent }, claim, clock }: Work, error: unknown): LogFields {
-  const { code, message, stack } = readThrown(error)
-  const data = { agent }
-  if (error instanceof AgentFault) {
-    const reason = error.detail || (error.quotesAgent ? undefined : message)
-    return { code, data, ...(reason !== undefined && { reason }) }
-  }
-  return { ...faultFields(faultOf({ code, message, stack, attempt: claim.attempt, clock })), data }
 }
 
 function endFailed(work: Work, error: TurnError, draft?: MessageDraft): Promise<SettledEnd> {

@@ -6,7 +6,7 @@ import type { Call, Surroundings } from '../task/runner.ts'
 const PERMIT_MS = { wait: 2_000, tail: 30_000 }
 
 type Around = Pick<Surroundings, 'permits' | 'draining' | 'ending'> & {
-  /** How much time the call has; it ends by itself before that. */
+  /** The time that the call has left. */
   readonly leftMs: () => number
 }
 
@@ -20,7 +20,7 @@ export async function underPermit<Value>(
     maxWaitMs: PERMIT_MS.wait,
     waitSignal: draining,
     signal: ending.signal,
-    deadlineMs: leftMs() + PERMIT_MS.tail,
+    deadlineMs: leftMs() + PERMIT_MS.tail, // the permit outlasts the call, which ends by itself when its time is over
   }
   const told = async (permitted: Call) => {
     try {

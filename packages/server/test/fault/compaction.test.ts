@@ -12,7 +12,7 @@ import { openDatabase } from '../support/store.ts'
 
 const PAGE = 'x'.repeat(1_500)
 
-test('E3 E7: if its pod is killed before the final commit, there is no summary; another pod makes one of the same messages', async (t) => {
+test('E3 E7: if the pod of a compaction is killed before the commit, no summary is stored; another pod summarises the same messages', async (t) => {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
   const run = async <Row extends object>(text: string) =>

@@ -136,6 +136,35 @@ test('E4: a window of one message keeps every message that asks for the reply', 
   assert.deepEqual(textsOf(calls[2]!), ['four'])
 })
 
+test('E4: if more messages ask than one call carries, the next turn answers the others', async (t) => {
+  const [calls, first]: [AgentCall[], PromiseWithResolvers<void>] = [[], Promise.withResolvers<void>()]
+  const busy = agent('busy', async function* (asked) {
+    calls.push(asked)
+    if (calls.length === 1) await first.promise
+    yield* saying('a reply')
+  })
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(t, url, {}, { agents: [busy] })
+  const talk = await talkOn(t, { url, gateway, agent: 'busy' })
+  await talk.send('one')
+  await eventually(() => assert.equal(calls.length, 1), { what: 'the first call' })
+  const long = 'x'.repeat(200_000)
+  await Promise.all(Array.from({ length: 12 }, () => talk.send(long)))
+  await Promise.all(Array.from({ length: 510 }, () => talk.send('short')))
+  first.resolve()
+  await eventually(async () => assert.equal((await talk.get()).state, 'idle'), { what: 'all replies' })
+  const answers = calls.map(({ turn }) => turn.answers)
+  assert.deepEqual(
+    answers.map(({ from }) => from),
+    [1, ...answers.slice(0, -1).map(({ to }) => to + 1)],
+  )
+  assert.ok(answers.length >= 4 && answers.at(-1)!.to >= 523, JSON.stringify(answers))
+  for (const { messages, turn } of calls.slice(1)) {
+    const asked = messages.slice(-(turn.answers.to - turn.answers.from + 1))
+    assert.ok(Buffer.byteLength(JSON.stringify(asked)) < 2_200_000 && asked.length <= 501)
+  }
+})
+
 test('an agent can be added, listed and removed; its secret is shown once and not stored in plain text', async (t) => {
   const url = await databaseFor(t)
   const { gateway } = await podOn(t, url, { ...KEY, demoAgent: 'yes' })
@@ -255,9 +284,14 @@ test('agents add, set, ls and rm print JSON or tab-separated lines, and report f
     enabled: false,
     url: null,
   })
+  for (const triggerRatio of ['x', '', '2'])
+    assert.match(
+      (await type({ url }, 'set', ['afar'], { triggerRatio })).err,
+      /--trigger-ratio must be a number from 0\.1 to 1/,
+    )
   assert.match(
-    (await type({ url }, 'set', ['afar'], { triggerRatio: 'x' })).err,
-    /compaction\.triggerRatio|number/,
+    (await type({ url }, 'set', ['afar'], { summaryUrl: 'ftp://agent.example/' })).err,
+    /compaction\.url: must begin with http/,
   )
   assert.equal((await type({ url }, 'rm', ['afar'])).out, 'agent\tafar\n')
   assert.equal((await type({ url }, 'ls')).out, '')

@@ -4,7 +4,9 @@ import { test, type TestContext } from 'node:test'
 import type { Session } from '@fleetline/protocol'
 import { verify } from '../../src/agent-kit.ts'
 import { agent, type AgentCall, type CompactCall } from '../../src/agent/agent.ts'
+import { openCompaction } from '../../src/session/compactions.ts'
 import { sessionDuties } from '../../src/session/duties.ts'
+import type { Database } from '../../src/store/database.ts'
 import { agentServer, lines, SAID, type Answer } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
@@ -43,22 +45,24 @@ async function longTalk(t: TestContext, compact: (call: CompactCall) => string |
     },
   )
   const url = await databaseFor(t)
-  const { gateway, admin } = await podOn(t, url, { drainMs: '0' }, { agents: [inCode] })
+  const lines: string[] = []
+  const { pod, gateway, admin } = await podOn(t, url, { drainMs: '0' }, { agents: [inCode], lines })
   const talk = await talkOn(t, { url, gateway, agent: 'writer' })
-  return { ...talk, url, admin, calls, compactions, ask: (text: string) => ask(talk, text) }
+  return {
+    ...talk,
+    url,
+    admin,
+    lines,
+    stop: () => pod.stop(),
+    calls,
+    compactions,
+    ask: (text: string) => ask(talk, text),
+  }
 }
 
 async function ask(talk: Talk, text: string): Promise<void> {
   const { state } = await talk.ended((await talk.send(text)).turn!)
   assert.equal(state, 'done')
-}
-
-/** What the leader does every ten seconds. */
-async function lookForOverdue(t: TestContext, url: string): Promise<void> {
-  const database = await openDatabase(t, url)
-  const { expireTurn, endCompaction } = appenderOn(database)
-  const [look] = sessionDuties({ database, expireTurn, endCompaction, cell: 0, onReady: () => undefined })
-  await look!.run({ term: 0, pod: 0 }, () => true)
 }
 
 const untilState = (talk: Pick<Talk, 'get' | 'run'>, wanted: Session['state']) =>
@@ -90,9 +94,9 @@ test('E3 E7: a long conversation is summarised; a message sent meanwhile is answ
   const meanwhile = await talk.send('three')
   assert.deepEqual([meanwhile.seq, meanwhile.turn, meanwhile.epoch], [5, undefined, 3])
   assert.equal((await talk.send('four')).epoch, 3)
-  const stop = { turn: 'turn_000000000000000000000000000', epoch: 2 }
+  const stop = { turn: (await talk.items())[3]!.turn!, epoch: 2 }
   const at = `${talk.gateway}/v1/sessions/${talk.session}`
-  assert.notEqual((await call('POST', `${at}/stop`, stop)).body['stopped'], true)
+  assert.deepEqual((await call('POST', `${at}/stop`, stop)).body, { stopped: false, seq: null })
   assert.equal((await talk.get()).state, 'compacting')
   assert.equal(talk.calls.length, 2)
 
@@ -124,30 +128,24 @@ test('E7: the next summary is made of the one before and of what follows it', as
       [8, 5, 'summary-4'],
     ],
   )
-  assert.deepEqual(await talk.run('select upto, text from fleetline.summaries order by upto'), [
-    { upto: 4, text: 'of 4' },
-    { upto: 8, text: 'of 5' },
-  ])
+  assert.deepEqual(await talk.run('select upto, text from fleetline.summaries'), [{ upto: 8, text: 'of 5' }])
 })
 
-test('a summary that fails is tried four times; then the conversation goes on, and is tried again when it is a tenth of the budget longer', async (t) => {
-  const answers = ['', 'x'.repeat(300_000), 'half \ud800 of a character', 'fits']
+test('after a fault that may pass there are four attempts, after a summary that cannot be stored only one; the next try comes 20 messages later', async (t) => {
+  const answers = ['', 'x'.repeat(1_401), 'half \ud800 of a character', 'fits']
   const talk = await longTalk(t, () => answers.shift() ?? Promise.reject(new Error('not now')))
   for (const text of ['one', 'two']) await talk.ask(text)
   await untilState(talk, 'idle')
   assert.equal(talk.compactions.length, 1, 'a summary that cannot be stored fails at once')
-  const [row] = await talk.run(
-    'select compact_from between 1100 and 1400 as "isLater" from fleetline.sessions',
-  )
-  assert.deepEqual(row, { isLater: true })
-  await talk.run('update fleetline.sessions set compact_from = 100000')
+  assert.equal(talk.compactions[0]!.maxTokens, 350)
+  assert.deepEqual(await talk.run('select next_try_seq from fleetline.sessions'), [{ next_try_seq: 24 }])
   await talk.ask('three')
   assert.equal(talk.compactions.length, 1)
-  await talk.run('update fleetline.sessions set compact_from = 1')
+  const tryNow = () => talk.run('update fleetline.sessions set next_try_seq = 1')
   for (const text of ['four', 'five', 'six']) {
+    await tryNow()
     await talk.ask(text)
     await untilState(talk, 'idle')
-    await talk.run('update fleetline.sessions set compact_from = 1')
   }
   assert.deepEqual([talk.compactions.length, answers.length], [4, 0])
   assert.equal((await talk.run('select 1 from fleetline.summaries')).length, 1)
@@ -160,21 +158,153 @@ test('a summary that fails is tried four times; then the conversation goes on, a
   const metrics = await (await fetch(`${talk.admin}/metrics`)).text()
   assert.match(metrics, /fleetline_compactions_total\{outcome="done"\} 1\n/)
   assert.match(metrics, /fleetline_compactions_total\{outcome="failed"\} 4\n/)
+  assert.match(talk.lines.join('\n'), /not now.*could not be summarised/, 'the log says why')
 })
 
-test('a compaction that no pod has taken for three minutes ends, and the message that waits is answered', async (t) => {
+test('E7: messages that the window leaves out are summarised, however short they are', async (t) => {
+  const url = await databaseFor(t)
+  const summed: CompactCall[] = []
+  const calls: Said[] = []
+  const brief = agent(
+    'brief',
+    (asked) => {
+      calls.push(asked)
+      return saying('yes')
+    },
+    {
+      window: { messages: 4 },
+      compact: (asked) => {
+        summed.push(asked)
+        return `up to ${asked.through}`
+      },
+    },
+  )
+  const { gateway } = await podOn(t, url, {}, { agents: [brief] })
+  const talk = await talkOn(t, { url, gateway, agent: 'brief' })
+  for (const text of ['one', 'two', 'three', 'four']) {
+    await ask(talk, text)
+    await untilState(talk, 'idle')
+  }
+  assert.deepEqual(
+    summed.map(({ through }) => through),
+    [6],
+  )
+  assert.deepEqual(textsOf(calls.at(-1)!), ['Summary of this conversation so far:\n\nup to 6', 'four'])
+})
+
+test('E7: a conversation that one call cannot carry is summarised in several, one after the other', async (t) => {
+  const talk = await longTalk(t, ({ through }) => `up to ${through}`)
+  const at = `${talk.gateway}/v1/sessions/${talk.session}/messages`
+  const notes = Array.from({ length: 1_100 }, (_, n) => ({ text: `note ${n}`, reply: false }))
+  for (let n = 0; n < notes.length; n += 100)
+    await Promise.all(notes.slice(n, n + 100).map((note) => call('POST', at, note)))
+  await talk.ask('go')
+  await untilState(talk, 'idle')
+  assert.deepEqual(
+    talk.compactions.map(({ through }) => through),
+    [500, 1_000, 1_102],
+  )
+  assert.deepEqual(await talk.run('select upto, text from fleetline.summaries'), [
+    { upto: 1_102, text: 'up to 1102' },
+  ])
+})
+
+/** A conversation that is compacted, and whose compaction no pod has. */
+async function abandoned(t: TestContext) {
   const { promise: never } = Promise.withResolvers<string>()
   const talk = await longTalk(t, () => never)
   for (const text of ['one', 'two']) await talk.ask(text)
   await untilState(talk, 'compacting')
-  await talk.send('three')
-  // as if its pod had died and no other had slots
-  await talk.run(`update fleetline.tasks set pod = null, state = 'ready', attempt = attempt + 1, run_at = now() + interval '1 hour',
-                         created_at = now() - interval '4 minutes'
-                   where track in (select id from fleetline.tracks where machine = 'compact')`)
-  await lookForOverdue(t, talk.url)
-  await eventually(async () => assert.equal((await talk.items()).length, 6), { what: 'the answer' })
-  assert.equal(textsOf(talk.calls.at(-1)!).length, 5)
+  await eventually(() => assert.equal(talk.compactions.length, 1), { what: 'the call' })
+  await talk.stop()
+  const set = (changes: string) =>
+    talk.run(`update fleetline.tasks set ${changes}
+               where track in (select id from fleetline.tracks where machine = 'compact')`)
+  const database = await openDatabase(t, talk.url)
+  const phase = async () =>
+    (
+      await talk.run('select compacting is null as "isOver", next_try_seq as "from" from fleetline.sessions')
+    )[0]
+  return { ...talk, set, phase, database, expire: () => expireCompactions(database) }
+}
+
+/** What the leader does every five seconds. */
+async function expireCompactions(database: Database): Promise<void> {
+  const { expireTurn, endCompaction } = appenderOn(database)
+  const duties = sessionDuties({ database, expireTurn, endCompaction, cell: 0, onReady: () => undefined })
+  const { run } = duties.find(({ name }) => name === 'compactions that no pod runs')!
+  await run({ term: 0, pod: 0 }, () => true)
+}
+
+const ABANDONED = `pod = null, claimed_at = null, attempt = attempt + 1, created_at = now() - interval '4 minutes'`
+const UNDER_WAY = { isOver: false, from: 0 }
+
+test('E7: the leader ends a compaction after three minutes if no pod has it', async (t) => {
+  for (const state of [
+    `state = 'ready'`,
+    `state = 'waiting', reason = 'suspect', run_at = now() + interval '1 hour'`,
+  ]) {
+    const { set, phase, expire } = await abandoned(t)
+    await set(
+      `${ABANDONED}, ${state}, created_at = now() - interval '2 minutes'`.replace(
+        `created_at = now() - interval '4 minutes', `,
+        '',
+      ),
+    )
+    await expire()
+    assert.deepEqual(await phase(), UNDER_WAY, 'its time is not over')
+    await set(`created_at = now() - interval '4 minutes'`)
+    await expire()
+    assert.deepEqual(await phase(), { isOver: true, from: 24 })
+  }
+})
+
+test('E1 E7: only the attempt that has the claim ends a compaction; the leader ends none that a pod has', async (t) => {
+  const { set, phase, expire, database, run } = await abandoned(t)
+  await set(`${ABANDONED}, state = 'ready'`)
+  const [{ id, attempt }] = (await run(`select id, attempt from fleetline.tasks`)) as [
+    { id: string; attempt: number },
+  ]
+  await set(`state = 'claimed', pod = 77, claimed_at = now()`)
+  const [{ session, head }] = (await run('select id as session, head from fleetline.sessions')) as [
+    { session: string; head: number },
+  ]
+  const key = { tenant: 1, session, compaction: id }
+  const { endCompaction } = appenderOn(database)
+  const summary = { outcome: 'done', upto: head, text: 'stale' } as const
+  await expire()
+  for (const claim of [
+    { attempt: attempt - 1, pod: 77 },
+    { attempt, pod: 76 },
+    { attempt: 0, pod: null },
+  ])
+    assert.deepEqual(await endCompaction({ ...key, ...claim, ...summary }), { type: 'fenced' })
+  const open = (claim: { attempt: number; pod: number }) =>
+    database.transaction((query) => openCompaction(query, { tenant: 1, session, id, ...claim }))
+  for (const claim of [
+    { attempt: attempt - 1, pod: 77 },
+    { attempt, pod: 76 },
+  ])
+    assert.deepEqual(await open(claim), { type: 'committed', value: undefined })
+  assert.deepEqual([await phase(), await run('select 1 from fleetline.summaries')], [UNDER_WAY, []])
+  assert.deepEqual(await endCompaction({ ...key, attempt, pod: 77, ...summary }), { type: 'ended' })
+  assert.deepEqual(await phase(), { isOver: true, from: 0 })
+})
+
+test('R3 E5: the reply of a turn that a pod of an older release has started during a compaction is stored', async (t) => {
+  const talk = await longTalk(t, () => new Promise(() => undefined))
+  for (const text of ['one', 'two']) await talk.ask(text)
+  await untilState(talk, 'compacting')
+  const [{ compacting }] = (await talk.run('select compacting from fleetline.sessions')) as [
+    { compacting: string },
+  ]
+  await talk.run('update fleetline.sessions set compacting = null') // so does a pod that knows no compaction see it
+  const { turn } = await talk.send('three')
+  await talk.run(`update fleetline.sessions set compacting = '${compacting}'`)
+  assert.equal((await talk.ended(turn!)).state, 'done')
+  assert.deepEqual(await talk.run('select turn, compacting from fleetline.sessions'), [
+    { turn: null, compacting },
+  ])
 })
 
 /** An agent behind a URL; `answer` writes the responses at the path of summaries. */
@@ -218,6 +348,7 @@ test('E7 S11: an agent behind a URL is asked for a summary by a signed call, at 
   assert.deepEqual(Object.keys(sent).toSorted(), [
     'agent',
     'id',
+    'maxTokens',
     'messages',
     'session',
     'through',
@@ -248,18 +379,16 @@ test('E7 S11: an agent behind a URL is asked for a summary by a signed call, at 
   assert.equal(summaries().length, 2)
   const own = talk.received.filter(({ body: bytes }) => bytes.includes('"trigger":"compact"'))
   assert.equal(own.at(-1)!.path, '/api/chat?x=1')
-  assert.equal(
-    (await talk.run('select 1 from fleetline.summaries')).length,
-    2,
-    'a stream of chunks is no summary',
-  )
+  const [last] = await talk.run('select text from fleetline.summaries')
+  assert.deepEqual(last, second, 'a stream of chunks is no summary')
 
   await call('PATCH', at, { compaction: { enabled: false } })
-  await talk.run('update fleetline.sessions set compact_from = 0')
+  await talk.run('update fleetline.sessions set next_try_seq = 0')
   await ask(talk, 'seven')
   assert.equal((await talk.get()).state, 'idle')
   for (const [compaction, text] of [
-    [{ url: 'http://10.0.0.1/' }, /not public/],
+    [{ url: 'http://10.0.0.1/' }, /"compaction\.url: .* not public/],
+    [{ url: 'ftp://agent.example/' }, /"compaction\.url: must begin with/],
     [{ tokenBudget: 10 }, /compaction.tokenBudget must be a whole number from 1000 to 10000000/],
     [{ triggerRatio: 2 }, /compaction.triggerRatio must be a number from 0.1 to 1/],
   ] as const) {

@@ -36,11 +36,17 @@ const CASES: Readonly<Record<InsecureName, readonly Case[]>> = {
     {
       flags: { tokenKeys: `dev:${STRONG}` },
       found:
-        /: FLEETLINE_TOKEN_KEYS contains the key dev, which is that of fleetline dev\. Replace the key in/,
+        /: FLEETLINE_TOKEN_KEYS contains the key dev, which is that of fleetline dev\. Replace the key dev in FLEETLINE_TOKEN_KEYS .*, with another id than dev\.$/m,
     },
     {
       flags: { tokenKeys: `new:${STRONG},old:${WEAK}` },
-      found: /: a key in FLEETLINE_TOKEN_KEYS can be guessed\. Replace the key in/,
+      found:
+        /: the key old in FLEETLINE_TOKEN_KEYS can be guessed\. Replace the key old in FLEETLINE_TOKEN_KEYS .* openssl rand -base64 32\.$/m,
+    },
+    {
+      flags: { tokenKeys: `dev:${STRONG},old:${WEAK}` },
+      found:
+        /: the key old in .*, and FLEETLINE_TOKEN_KEYS contains the key dev, .* the key dev in .* the key old in/,
     },
     {
       flags: { secretsKey: WEAK },

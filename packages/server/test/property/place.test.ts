@@ -11,7 +11,7 @@ import {
   place,
   type Appended,
   type BatchFindings,
-  type Compacting,
+  type StartedCompaction,
   type Item,
   type Placed,
   type ReadCursor,
@@ -35,7 +35,7 @@ function messageOf({ session, id, text, ifHead, by }: Send): Item {
   return ifHead === undefined ? item : { ...item, ifHead }
 }
 
-const BUDGET = { tokenBudget: 1, triggerRatio: 1 } // every conversation is long
+const SIZE = { tokens: 1, budget: { tokenBudget: 1, triggerRatio: 1 }, isCut: false } // every conversation is long
 
 type Turn = {
   readonly id: string
@@ -58,7 +58,7 @@ function createLogs(agent: string | null) {
   const stored = new Map<string, StoredMessage>()
   const turns = new Map<string, Turn>()
   const cursors = new Map<string, ReadCursor>() // bob is a member of no session
-  const compactions: Compacting[] = []
+  const compactions: StartedCompaction[] = []
   let started = 0
   for (const session of ['s1', 's2']) {
     const idle = {
@@ -70,7 +70,7 @@ function createLogs(agent: string | null) {
       replied: 0,
       failedEpoch: null,
     }
-    const whole = { summarised: 0, compactFrom: 0, version: 0 }
+    const whole = { summarised: 0, nextTrySeq: 0, version: 0 }
     sessions.set(nameOf({ tenant: 1, session }), { tenant: 1, session, head: 0, agent, ...idle, ...whole })
     cursors.set(`${session}/ann`, { read: 0, seenEpoch: 0 })
   }
@@ -104,16 +104,17 @@ function createLogs(agent: string | null) {
     sessions,
     cursors,
     /** The end of a compaction that started in an earlier batch. */
-    compactedBy: ({ nth, misses, pod, hasFailed }: EndWish): Item[] => {
+    compactedBy: ({ nth, misses, pod, hasFailed, attempt }: EndWish): Item[] => {
       const compaction = compactions.at(-1 - nth)
       if (!compaction) return []
       const { session, through: upto } = compaction
+      const isPartial = attempt === 2
       const name = misses === 'epoch' ? 'another' : compaction.compaction
       const item = { type: 'compacted' as const, tenant: 1, session, compaction: name, attempt: 1, pod }
       return [
         hasFailed
-          ? { ...item, outcome: 'failed', code: 'x', from: 1 }
-          : { ...item, outcome: 'done', upto, text: `up to ${upto}` },
+          ? { ...item, outcome: 'failed', code: 'x' }
+          : { ...item, outcome: 'done', upto, text: `up to ${upto}`, more: isPartial ? SIZE : undefined },
       ]
     },
     /** The end of a turn that started in an earlier batch, or an end with a wrong epoch or session. */
@@ -133,7 +134,7 @@ function createLogs(agent: string | null) {
       return [
         wish.hasFailed
           ? { ...end, ...missed, outcome: 'failed', error, draft: wish.attempt > 1 ? draft : undefined }
-          : { ...end, ...missed, outcome: 'done', draft, size: { tokens: 1, budget: BUDGET } },
+          : { ...end, ...missed, outcome: 'done', draft, size: SIZE },
       ]
     },
     /** Turns that have not read yet read the whole log; every fourth never reads. */
@@ -150,7 +151,7 @@ function createLogs(agent: string | null) {
         turns.set(id, { id, session, epoch, agent: 'demo', readTo: null, endedBy: null, outcome: null })
       for (const { turn, attempt, outcome } of placed.closed)
         Object.assign(turns.get(turn)!, { endedBy: attempt, outcome })
-      compactions.push(...placed.compacting)
+      compactions.push(...placed.startedCompactions)
       for (const { session, user, read, seenEpoch } of placed.cursors)
         if (cursors.has(`${session}/${user}`)) cursors.set(`${session}/${user}`, { read, seenEpoch })
       return placed
@@ -218,11 +219,11 @@ const reads = fc.record({
   seq: fc.nat(9),
 })
 
-const LISTS = ['results', 'written', 'started', 'closed', 'compacting', 'compacted'] as const
+const LISTS = ['results', 'written', 'started', 'closed', 'startedCompactions', 'endedCompactions'] as const
 
 /** A session is summarised up to where its last summary of the batch reaches, and its version counts the compactions that ended. */
-function assertWhole(before: SessionState, after: SessionState, { compacted }: Placed): void {
-  const ended = compacted.filter((end) => nameOf(end) === nameOf(after))
+function assertWhole(before: SessionState, after: SessionState, { endedCompactions }: Placed): void {
+  const ended = endedCompactions.filter((end) => nameOf(end) === nameOf(after))
   const upto = ended.flatMap((end) => (end.outcome === 'done' && end.pod === 1 ? [end.upto] : []))
   assert.equal(after.summarised, upto.at(-1) ?? before.summarised)
   assert.equal(after.version, before.version + ended.length)
@@ -266,7 +267,7 @@ test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, s
                 seenEpoch >= before.cursors.get(name)!.seenEpoch,
             )
           }
-          for (const end of placed.compacted) compacted[end.outcome] += 1
+          for (const end of placed.endedCompactions) compacted[end.outcome] += 1
           for (const state of placed.changed) assertWhole(before.sessions.get(nameOf(state))!, state, placed)
           for (const { outcome, attempt } of placed.closed) ended[attempt === 0 ? 'expired' : outcome] += 1
           together.gather()

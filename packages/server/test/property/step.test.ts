@@ -7,24 +7,38 @@ import { step, type Conversation, type ConversationEvent, type Stepped } from '.
 
 type Step = (state: Conversation, event: ConversationEvent) => Stepped
 
-/** A message that asks, one that does not, a read of the log by the live turn, an end or a stop of the nth turn so far, the end of the
- *  nth compaction so far. */
+const ends = fc.record({
+  type: fc.constantFrom('end' as const, 'end' as const, 'stop' as const),
+  nth: fc.constantFrom(0, 0, 0, 1, 2, 5),
+  isLate: fc.constantFrom(false, false, true),
+  isLong: fc.boolean(),
+})
+
+/** A message that asks, one that does not, a read of the log by the live turn, an end or a stop of the nth turn from the last, the end of the
+ *  nth compaction from the last; a message that asks, through a pod of a release without compaction. */
 const happenings = fc.array(
   fc.oneof(
     fc.constant({ type: 'ask' as const }),
     fc.constant({ type: 'note' as const }),
     fc.constant({ type: 'gather' as const }),
-    fc.record({
-      type: fc.constantFrom('end' as const, 'stop' as const),
-      nth: fc.nat(8),
-      isLate: fc.boolean(),
-      isLong: fc.boolean(),
-    }),
-    fc.record({ type: fc.constant('compacted' as const), nth: fc.nat(1) }),
+    ends,
+    ends,
+    fc.record({ type: fc.constant('compacted' as const), nth: fc.nat(1), isPartial: fc.boolean() }),
+    fc.constant({ type: 'old pod' as const }),
   ),
   { maxLength: 40, size: 'max' },
 )
 type Happening = typeof happenings extends fc.Arbitrary<readonly (infer One)[]> ? One : never
+
+/** An order that random ones seldom hit: a pod without compaction starts a turn while the conversation is compacted, and more is asked. */
+const OLD_POD: Happening[] = [
+  { type: 'ask' },
+  { type: 'end', nth: 0, isLate: false, isLong: true },
+  { type: 'old pod' },
+  { type: 'gather' },
+  { type: 'ask' },
+  { type: 'end', nth: 0, isLate: false, isLong: false },
+]
 
 type Turn = {
   readonly id: string
@@ -41,6 +55,7 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
   const compactions: string[] = []
   const asks: number[] = []
   const faults: string[] = []
+  const ofOldPods = new Set<string>()
   let state: Conversation = { epoch: 0, turn: null, compacting: null, asked: 0, answered: 0 }
   let head = 0
   const happen = (event: ConversationEvent): boolean => {
@@ -48,9 +63,12 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     if (next.type === 'fenced') return false
     const moves = Number(next.starts !== undefined) + Number(event.type === 'stopped')
     if (next.state.epoch !== state.epoch + moves) faults.push('E2: the epoch')
+    const underWay = state.compacting
     state = next.state
     const { starts, compacts } = next
     if (compacts) {
+      if (state.turn !== null) faults.push('E3: a compaction during a turn')
+      if (underWay !== null && event.type !== 'compacted') faults.push('E3: a second compaction')
       compactions.push(compacts)
       if (state.asked > state.answered) faults.push('E7: compacted while a message waits')
     }
@@ -60,10 +78,10 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     }
     return true
   }
-  const newTurn = () => `t${turns.length + compactions.length + 1}`
+  const newId = () => `t${turns.length + compactions.length + 1}`
   const end = (turn: Turn, epoch: number, { type, isLong }: { type: 'end' | 'stop'; isLong: boolean }) => {
     const isLive = !turn.ended && epoch === turn.epoch
-    const named = { turn: turn.id, epoch, newTurn: newTurn() }
+    const named = { turn: turn.id, epoch, newId: newId() }
     const hasEnded = happen(
       type === 'stop'
         ? { type: 'stopped', head, ...named }
@@ -76,23 +94,35 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     turn.ended = true
   }
   const live = () => turns.filter(({ ended }) => !ended)
-  const compacted = (compaction: string) => {
+  const askOldPod = () => {
+    asks.push((head += 1))
+    state = { ...state, asked: head }
+    if (state.turn !== null) return
+    const [id, epoch, from] = [newId(), state.epoch + 1, state.answered + 1]
+    state = { ...state, turn: id, epoch }
+    ofOldPods.add(id)
+    turns.push({ id, epoch, from, askedFrom: from, ended: false })
+  }
+  const compacted = (compaction: string, isPartial = false) => {
     const isUnderWay = state.compacting === compaction
-    if (happen({ type: 'compacted', compaction, newTurn: newTurn() }) !== isUnderWay)
+    if (happen({ type: 'compacted', compaction, isPartial, newId: newId() }) !== isUnderWay)
       faults.push(`E1: the end of ${compaction} was ${isUnderWay ? 'refused' : 'taken'}`)
   }
   for (const one of happened) {
     if (one.type === 'ask' || one.type === 'note') head += 1
     if (one.type === 'ask') {
       asks.push(head)
-      happen({ type: 'asked', seq: head, newTurn: newTurn() })
+      happen({ type: 'asked', seq: head, newId: newId() })
     }
     for (const turn of live()) if (one.type === 'gather') turn.to ??= head
-    const turn = one.type === 'end' || one.type === 'stop' ? turns[one.nth] : undefined
+    const turn = one.type === 'end' || one.type === 'stop' ? turns.at(-1 - one.nth) : undefined
     if (turn && 'isLong' in one) end(turn, one.isLate ? turn.epoch - 1 : turn.epoch, one)
-    if (one.type === 'compacted' && compactions[one.nth]) compacted(compactions[one.nth]!)
+    if (one.type === 'old pod') askOldPod()
+    if (one.type === 'compacted' && compactions.at(-1 - one.nth))
+      compacted(compactions.at(-1 - one.nth)!, one.isPartial)
     if (live().length > 1) faults.push('E3: two live turns')
-    if (live().length > 0 && state.compacting !== null) faults.push('E3: a turn during a compaction')
+    const isOurs = live().some(({ id }) => !ofOldPods.has(id))
+    if (isOurs && state.compacting !== null) faults.push('E3: a turn during a compaction')
     if ((state.turn ?? undefined) !== live()[0]?.id) faults.push('E6: the live turn is another one')
     const isIdle = live().length === 0 && state.compacting === null
     if (state.asked > state.answered && isIdle) faults.push('E4: asked, and nobody answers')
@@ -108,7 +138,12 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
 }
 
 test('E2 E3 E4 E6 E7 E8: in any order of events all states are legal, and every message that asks is answered by one turn', () => {
-  fc.assert(fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])))
+  fc.assert(
+    fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])),
+    {
+      examples: [[OLD_POD]],
+    },
+  )
 })
 
 const mutants: Readonly<Record<string, Step>> = {
@@ -139,7 +174,7 @@ const mutants: Readonly<Record<string, Step>> = {
     ),
   'the epoch is ignored': (state, event) =>
     step(state, 'epoch' in event ? { ...event, epoch: state.epoch } : event),
-  'a turn is asked from the last message on': (state, event) => {
+  'a turn keeps only the last message that asks': (state, event) => {
     const next = step(state, event)
     if (next.type === 'fenced' || !next.starts) return next
     return { ...next, starts: { ...next.starts, askedFrom: state.asked } }
@@ -160,6 +195,13 @@ const mutants: Readonly<Record<string, Step>> = {
     if (next.type === 'fenced' || event.type !== 'ended') return next
     return { ...next, state: { ...next.state, answered: event.readTo } }
   },
+  'a turn of an old pod ends, and the next one starts during the compaction': (state, event) => {
+    if (event.type !== 'ended' || state.compacting === null) return step(state, event)
+    const next = step({ ...state, compacting: null }, event)
+    return next.type === 'fenced' ? next : { ...next, state: { ...next.state, compacting: state.compacting } }
+  },
+  'a compaction takes the place of the one under way': (state, event) =>
+    step(event.type === 'ended' ? { ...state, compacting: null } : state, event),
   'the end of any compaction is taken': (state, event) =>
     step(event.type === 'compacted' ? { ...state, compacting: event.compaction } : state, event),
   'the end of a compaction forgets what was asked meanwhile': (state, event) =>
@@ -169,6 +211,6 @@ const mutants: Readonly<Record<string, Step>> = {
 for (const [name, mutant] of Object.entries(mutants))
   test(`mutant, ${name}: turns red`, () => {
     const rules = fc.property(happenings, (happened) => broken(happened, mutant).length === 0)
-    const { failed } = fc.check(rules, { numRuns: 5_000, seed: 1 }) // the same orders each time; one of them breaks a rule
+    const { failed } = fc.check(rules, { numRuns: 5_000, seed: 1, examples: [[OLD_POD]] }) // the same orders each time; one of them breaks a rule
     assert.ok(failed, 'no order of events broke a rule')
   })

@@ -63,7 +63,7 @@ export const RED: readonly Case[] = [
     what: 'a role that may not connect',
     sql: ({ role }) => `alter role ${role} nologin`,
     names: ['database'],
-    says: /not permitted to log in.* Correct the user in DATABASE_URL/,
+    says: /not permitted to log in.* alter role ROLE login\. Or name another user in DATABASE_URL/,
   },
   {
     what: 'other hosts may connect, without a key',

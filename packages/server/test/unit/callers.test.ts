@@ -101,7 +101,10 @@ test('only an insecure pod lets in callers without a key, only from its own mach
   assert.equal(operator.tenant, null)
   assert.deepEqual([...operator.scopes], ['operate', 'admin:read'], 'it creates no keys')
   const remote = { authorization: undefined, isLocal: false, address: HERE }
-  await assert.rejects(insecure.callers.gateway.callerOf(remote), { code: 'unauthenticated' })
+  await assert.rejects(insecure.callers.gateway.callerOf(remote), {
+    code: 'unauthenticated',
+    message: /only from its own machine: to localhost, in HTTP\/1\.1, .* and not through a proxy/,
+  })
   const wrong = { authorization: 'Bearer wrong', isLocal: true, address: HERE }
   await assert.rejects(insecure.callers.gateway.callerOf(wrong), { code: 'unauthenticated' })
 })

@@ -9,7 +9,7 @@ import type { Listener } from '../../src/door/events.ts'
 import { openapiOf } from '../../src/door/openapi.ts'
 import { refusalSchema } from '../../src/door/refusal.ts'
 import { route, type Route } from '../../src/door/route.ts'
-import { buildServer, createDoor } from '../../src/door/server.ts'
+import { buildServer, createDoor, listenFault } from '../../src/door/server.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
 import type { Credentials, PortCallers } from '../../src/identity/callers.ts'
 import type { Principal } from '../../src/identity/principal.ts'
@@ -320,6 +320,12 @@ test('S25: a caller counts as local only if the request names this machine, come
     { headers: { origin: 'null' } },
     { headers: { 'x-forwarded-for': '127.0.0.1' } },
     { headers: { forwarded: 'for=127.0.0.1' } },
+    ...['proto', 'host', 'server', 'port', 'prefix', 'new'].map((name) => ({
+      headers: { [`x-forwarded-${name}`]: 'https' },
+    })),
+    ...['x-real-ip', 'via', 'x-client-ip', 'true-client-ip', 'cf-connecting-ip'].map((name) => ({
+      headers: { [name]: '127.0.0.1' },
+    })),
     { remoteAddress: '192.0.2.7' },
     { remoteAddress: '::ffff:192.0.2.7' },
   ]
@@ -451,6 +457,17 @@ test('the error for an address of another machine names the address and the sett
   atEnd(t, () => door.stop())
   const message = /192\.0\.2\.1 is not an address of this machine: set FLEETLINE_HOST/
   await assert.rejects(door.start(), { code: 'invalid', message })
+})
+
+test('the errors of a host that cannot be found or used, and of a port that needs a right, say what to set', () => {
+  const at = { host: 'pod.internal', port: 80 }
+  for (const code of ['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EINVAL'])
+    assert.match(
+      listenFault(code, at)!,
+      /pod\.internal is not an address of this machine: set FLEETLINE_HOST/,
+    )
+  assert.match(listenFault('EACCES', at)!, /needs a right to listen on port 80: choose one from 1024 on/)
+  assert.equal(listenFault('EMFILE', at), undefined)
 })
 
 test('a caller that lacks a scope or a right is told how to get it: without a key, with a token of ours, of another issuer', async () => {

@@ -126,7 +126,7 @@ test('totals follow although the first page has shown the change already', async
   assert.deepEqual([heads(), unread()], [[0, 1], 1])
 })
 
-test('I1: what one device has read late, another is told, even if the hint is lost', async () => {
+test('I1: if one device reads a newer state, the other devices get it even if the hint was lost', async () => {
   const { store, hint, hold, device, pass } = setUp()
   const [phone, laptop] = [await device(), await device()]
   store(ONE, 1)
@@ -146,7 +146,7 @@ test('I1: what one device has read late, another is told, even if the hint is lo
   )
 })
 
-test('a read of the newest sessions that is older than what a device has read does not end its stream', async () => {
+test('a stale poll does not end the stream of a device that already has a newer state', async () => {
   const { store, hint, hold, tick, device, pass } = setUp()
   const phone = await device()
   for (let round = 1; round <= 4; round += 1) {

@@ -9,7 +9,7 @@ import { AgentFault } from '../../src/agent/fault.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
 import { yieldToEventLoop, systemClock } from '../../src/lib/clock.ts'
 import { CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
-import { inOrder, lastOf } from '../../src/turn/gather.ts'
+import { inOrder, cutToWindow } from '../../src/turn/gather.ts'
 import { manualClock } from '../support/clock.ts'
 
 const UUID = '01980000-0000-7000-8000-000000000000'
@@ -318,7 +318,7 @@ test('a window keeps the last messages by number and by size', () => {
       ({ seq, id: 'm', role: 'user', parts: [{ type: 'text', text: 'x'.repeat(100) }] }) as unknown as Item,
   )
   const seqsOf = (window: { messages: number; bytes: number }, from: number) =>
-    lastOf(items, window, ({ seq }) => seq >= from).map(({ seq }) => seq)
+    cutToWindow(items, window, ({ seq }) => seq >= from).map(({ seq }) => seq)
   assert.deepEqual(seqsOf({ messages: 2, bytes: 10_000 }, 4), [3, 4])
   assert.deepEqual(seqsOf({ messages: 9, bytes: 10_000 }, 4), [1, 2, 3, 4])
   assert.deepEqual(seqsOf({ messages: 9, bytes: 350 }, 4), [3, 4], 'each has about 150 bytes')

@@ -6,7 +6,7 @@ import { ownTenantSchema } from '../../gateway/tenant-schemas.ts'
 import { apiOf } from '../api.ts'
 import { SETTING_LIMITS } from '../../agent/settings.ts'
 import type { CommandCall, CommandOptions } from '../command.ts'
-import { wholeOf } from '../options.ts'
+import { numberOf, wholeOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 
 export async function list({ flags, output }: CommandCall): Promise<number> {
@@ -59,8 +59,11 @@ export async function useByDefault({ flags, args: [name], options, output }: Com
 /** What is not named is left out of the request. */
 function settingsOf(options: CommandOptions) {
   const { window, compaction } = SETTING_LIMITS
-  const wholeIn = (name: string, flag: string, { least: min, most: max }: { least: number; most: number }) =>
+  type Limits = { readonly least: number; readonly most: number }
+  const wholeIn = (name: string, flag: string, { least: min, most: max }: Limits) =>
     options[name] === undefined ? undefined : wholeOf(flag, options[name], { min, max })
+  const numberIn = (name: string, flag: string, { least: min, most: max }: Limits) =>
+    options[name] === undefined ? undefined : numberOf(flag, options[name], { min, max })
   return {
     window: unlessEmpty({
       messages: wholeIn('messages', '--messages', window.messages),
@@ -69,7 +72,7 @@ function settingsOf(options: CommandOptions) {
     compaction: unlessEmpty({
       enabled: options['compaction'],
       tokenBudget: wholeIn('tokenBudget', '--token-budget', compaction.tokenBudget),
-      triggerRatio: options['triggerRatio'] === undefined ? undefined : Number(options['triggerRatio']),
+      triggerRatio: numberIn('triggerRatio', '--trigger-ratio', compaction.triggerRatio),
       url: options['summaryUrl'] === false ? null : options['summaryUrl'],
     }),
   }

@@ -10,7 +10,7 @@ export function refuseAsKeyFile(path: string): void {
   if (path === '' || /[/\\]$/.test(path))
     throw new Rejected(
       'invalid',
-      path === '' ? '--out: it is empty. Name a file' : `--out: ${path} is a folder. Name a file`,
+      path === '' ? '--out is empty. Name a file' : `--out: ${path} ends with a slash. Name a file`,
     )
   try {
     isThere = lstatSync(path, { throwIfNoEntry: false }) !== undefined
