@@ -4,6 +4,7 @@
 // routes. If you add a field, add it to FIELDS. Mutants show that the comparison finds a statement without its tenant, and a
 // membership that nobody checks.
 import assert from 'node:assert/strict'
+import { createUsageList } from '../../src/usage/list.ts'
 import { test, type TestContext } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
 import { formatId, parseId } from '@fleetline/protocol'
@@ -333,7 +334,16 @@ async function bareGateway(
   const rateLimits = { countRequest: () => undefined, countAppend: () => undefined }
   const listening = { ...hints, listenTo: () => () => undefined }
   const inbox = createInbox({ ...parts, ...pick(sessions, 'reserve', 'budget'), hints: listening, cell: 0 })
-  const others = { inbox, agents: unused, tasks: unused, tokens: unused, cuts: unused, tenants: unused }
+  const usage = createUsageList({ database })
+  const others = {
+    inbox,
+    usage,
+    agents: unused,
+    tasks: unused,
+    tokens: unused,
+    cuts: unused,
+    tenants: unused,
+  }
   const door = createDoor({
     name: 'gateway',
     host: '127.0.0.1',
