@@ -1,4 +1,5 @@
-// An agent with the AI SDK: the same route that its chat pages call. Only `verify` and `onError` are added.
+// An agent with the AI SDK: the same route that its chat pages call. `verify` and `onError` are added, and
+// `messageMetadata` reports how many tokens the reply has used.
 import { convertToModelMessages, createUIMessageStreamResponse, streamText, toUIMessageStream } from 'ai'
 import type { UIMessage } from 'ai'
 import { onError, SignatureError, verify } from 'fleetline/agent'
@@ -12,7 +13,13 @@ export async function POST(request: Request): Promise<Response> {
       messages: await convertToModelMessages(messages as UIMessage[]),
       abortSignal: request.signal, // aborted when the reply is stopped
     })
-    return createUIMessageStreamResponse({ stream: toUIMessageStream({ stream: result.stream, onError }) })
+    const stream = toUIMessageStream({
+      stream: result.stream,
+      onError,
+      messageMetadata: ({ part }) =>
+        part.type === 'finish' ? { model: model.modelId, usage: part.totalUsage } : undefined,
+    })
+    return createUIMessageStreamResponse({ stream })
   } catch (error) {
     if (!(error instanceof SignatureError)) throw error
     return new Response(error.message, { status: error.status })

@@ -30,6 +30,23 @@ export type Turn = {
   readonly error: { readonly code: string; readonly message: string } | null
   /** For a stopped turn: whether the agent's call of the attempt that was current has ended, too. */
   readonly halted?: boolean
+  /** What its attempts have used so far: one entry for each attempt and model. Only where a turn is shown alone, and not for users. */
+  readonly usage?: readonly AttemptTokens[]
+}
+
+/** Tokens as the agent reports them; null where it does not. `inputTokens` contains `cacheReadTokens` and `cacheWriteTokens`,
+ *  `outputTokens` contains `reasoningTokens`. */
+export type AttemptTokens = {
+  readonly attempt: number
+  /** Empty if the agent does not name it, or reports nothing. */
+  readonly model: string
+  /** How the attempt ended; `returned` if its pod gave it back, `lost` if its pod died. */
+  readonly outcome: 'done' | 'failed' | 'returned' | 'stopped' | 'fenced' | 'lost'
+  readonly inputTokens: number | null
+  readonly outputTokens: number | null
+  readonly cacheReadTokens: number | null
+  readonly cacheWriteTokens: number | null
+  readonly reasoningTokens: number | null
 }
 
 /** The answer to a stop, given after the commit: from then on the turn writes nothing. */

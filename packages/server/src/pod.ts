@@ -18,6 +18,7 @@ import { createFleet } from './fleet/fleet.ts'
 import { createRouteCaller } from './gateway/in-process.ts'
 import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
 import { createPodTokens, type PodTokens } from './gateway/pod-tokens.ts'
+import type { UsageAnswer, UsageAsk } from './gateway/usage-routes.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { POD } from './identity/actor.ts'
 import { createAudit } from './identity/audit.ts'
@@ -64,6 +65,9 @@ import { createMetrics } from './telemetry/metrics.ts'
 import { createCompactMachines } from './turn/compact.ts'
 import { createHalts } from './turn/halts.ts'
 import { createTurnMachines } from './turn/turn.ts'
+import { usageDuties } from './usage/duties.ts'
+import { createUsageList } from './usage/list.ts'
+import { createUsageRecorder } from './usage/record.ts'
 
 /** A client of `pg` on which the caller has opened a transaction. */
 export type Transaction = {
@@ -106,6 +110,8 @@ export type Pod = Service & {
   readonly issuers: OperatorMethods['issuers']
   /** Who did what, and which requests were refused. */
   readonly audit: OperatorMethods['audit']
+  /** How many tokens agents have used, by day, agent, model or session. */
+  usage(question?: UsageAsk): Promise<UsageAnswer>
   /** Conversations, without HTTP in between. */
   readonly sessions: PodSessions
   /** Tokens for users of the sessions. */
@@ -167,6 +173,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
       endCompaction: (end) => sessions.endCompaction(end),
     }),
     ...throttleDuties({ database, log }),
+    ...usageDuties({ database }),
     ...identityDuties({ ...pick(config, 'auditDays'), database }),
   ]
   const claimed = () => [...tracks.runners.keys()]
@@ -256,7 +263,8 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     everyMs: config.hintPollMs,
   }) // ends of stopped turns
   const limitsOfAgents = pick(config, 'cell', 'agentFirstMs', 'agentSilenceMs')
-  const answering = { ...limitsOfAgents, database, sessions, agents, halts, clock, random, metrics }
+  const usage = createUsageRecorder({ database }) //                                        what attempts have used
+  const answering = { ...limitsOfAgents, database, sessions, agents, halts, usage, clock, random, metrics }
   const ofAgents = () => [
     ...createTurnMachines(answering, defined.keys()),
     ...createCompactMachines(answering, namesOfCompacting(defined)),
@@ -321,6 +329,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     inbox,
     agents,
     tasks,
+    usage: createUsageList({ database }),
     tokens,
     cuts,
     tenants,
@@ -410,6 +419,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
       void (await call('PATCH /v1/tenant', { body: { defaultAgent } })),
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     downstream: (key, options) => downstreams.get(key, options),
+    usage: (question = {}) => call('GET /v1/usage', { query: question }),
     sessions: createPodSessions({ call, stopping: stopped.signal }),
     tokens: createPodTokens(call),
     start: async () => {

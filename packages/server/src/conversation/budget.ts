@@ -1,5 +1,5 @@
-// Decides when a conversation is long enough to be compacted. Pure. It estimates tokens: one for each four bytes of the messages
-// that the agent was sent and of its reply.
+// Decides when a conversation is long enough to be compacted. Pure. Its length in tokens is what the agent reported for its last call, or
+// an estimate: one token for each four bytes of the messages that the agent was sent and of its reply.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 
 /** What one call may carry of a conversation, as JSON. */
@@ -27,9 +27,21 @@ const BYTES_PER_TOKEN = 4
 const AGAIN_MESSAGES = 20
 /** A longer summary would soon have to be summarised itself. */
 const SUMMARY_RATIO = 0.5
+const FRESH_RATIO = 0.1
 
 export function tokensOf(bytes: number): number {
   return Math.ceil(bytes / BYTES_PER_TOKEN)
+}
+
+/** If little was said since the last summary, a new one would not make the conversation shorter: what is long then are the agent's
+ *  instructions, which are part of what it reports. So the estimate counts. */
+export function contextTokens(
+  { tokenBudget, triggerRatio }: Budget,
+  estimates: { readonly all: number; readonly fresh: number },
+  reported: number | undefined,
+): number {
+  const isWorthIt = estimates.fresh >= tokenBudget * triggerRatio * FRESH_RATIO
+  return isWorthIt ? (reported ?? estimates.all) : estimates.all
 }
 
 export function isOverBudget({ tokens, budget, isCut }: ContextSize): boolean {

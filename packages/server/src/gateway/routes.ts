@@ -11,6 +11,7 @@ import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Tasks } from '../task/tasks.ts'
+import type { UsageList } from '../usage/list.ts'
 import { agentRoutes } from './agent-routes.ts'
 import { inboxRoutes } from './inbox-routes.ts'
 import { memberRoutes } from './member-routes.ts'
@@ -21,6 +22,7 @@ import { tenantRoutes } from './tenant-routes.ts'
 import { taskRoutes } from './task-routes.ts'
 import { tokenRoutes } from './token-routes.ts'
 import { turnRoutes } from './turn-routes.ts'
+import { usageRoutes } from './usage-routes.ts'
 
 type Deps = {
   readonly version: string
@@ -28,6 +30,7 @@ type Deps = {
   readonly inbox: Inbox
   readonly agents: Agents
   readonly tasks: Tasks
+  readonly usage: UsageList
   readonly tokens: Tokens
   readonly cuts: Cuts
   readonly tenants: Tenants
@@ -45,7 +48,13 @@ export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
     ...memberRoutes(keyed),
     ...messageRoutes(keyed),
   ]
-  const others = [...agentRoutes(keyed), ...tenantRoutes(keyed), ...taskRoutes(keyed), ...tokenRoutes(keyed)]
+  const others = [
+    ...agentRoutes(keyed),
+    ...tenantRoutes(keyed),
+    ...taskRoutes(keyed),
+    ...usageRoutes(keyed),
+    ...tokenRoutes(keyed),
+  ]
   const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
   const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release
   return withOpenapi(routes, { title: 'Fleetline, for applications', version, access })

@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
+import type { UsageList } from '../usage/list.ts'
 import { openToUsers, tenantOf } from './caller.ts'
 import { turnFor } from './seen.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
@@ -14,6 +15,7 @@ const STALE: StopAck = { stopped: false, seq: null }
 
 type Deps = SessionKeys & {
   readonly sessions: Pick<Sessions, 'findTurn' | 'stopTurn'>
+  readonly usage: Pick<UsageList, 'ofTurn'>
   readonly cell: number
 }
 
@@ -21,11 +23,11 @@ export function turnRoutes(deps: Deps): Route[] {
   return [getRoute(deps), stopRoute(deps)]
 }
 
-function getRoute({ sessions, maySee }: Deps): Route {
+function getRoute({ sessions, usage, maySee }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/turns/:turn',
-    summary: 'Shows a turn: its state, the pod that runs it, and how it ended.',
+    summary: 'Shows a turn: its state, the pod that runs it, how it ended, and the tokens that it has used.',
     access: openToUsers('sessions:read', 'read'),
     params: z.object({ turn: z.string() }),
     answers: { 200: { means: 'The turn.', json: turnSchema } },
@@ -33,9 +35,11 @@ function getRoute({ sessions, maySee }: Deps): Route {
       const tenant = tenantOf(principal)
       const turn = await sessions.findTurn(tenant, params.turn)
       const session = turn && parseId('session', turn.session)?.uuid
-      if (!session || !(await maySee(principal, { tenant, session })))
+      const id = turn && parseId('turn', turn.id)?.uuid
+      if (!id || !session || !(await maySee(principal, { tenant, session })))
         throw new Rejected('not_found', 'There is no such turn, or it is not yours.')
-      return { status: 200, body: turnFor(principal, turn) }
+      if (principal?.user) return { status: 200, body: turnFor(principal, turn) }
+      return { status: 200, body: { ...turn, usage: await usage.ofTurn(tenant, id) } }
     },
   })
 }

@@ -2,6 +2,8 @@
 import { TURN_STATES } from '@fleetline/protocol'
 import { z } from 'zod'
 
+const tokens = z.int().nullable()
+
 export const turnSchema = z.object({
   id: z.string(),
   session: z.string(),
@@ -23,6 +25,21 @@ export const turnSchema = z.object({
   endedAt: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
   halted: z.boolean().optional(),
+  usage: z
+    .array(
+      z.object({
+        attempt: z.int(),
+        model: z.string(),
+        outcome: z.enum(['done', 'failed', 'returned', 'stopped', 'fenced', 'lost']),
+        inputTokens: tokens,
+        outputTokens: tokens,
+        cacheReadTokens: tokens,
+        cacheWriteTokens: tokens,
+        reasoningTokens: tokens,
+      }),
+    )
+    .optional()
+    .describe('what its attempts have used, as their agent reports it; not for users'),
 })
 
 /** The turn to stop. A newer turn is left alone. */

@@ -11,6 +11,7 @@ export const TENANT_SCOPES = {
   'agents:read': 'lists agents behind URLs, and shows the default agent',
   'agents:write':
     'adds and removes agents and names the default agent, and so decides where conversations are sent',
+  'usage:read': 'reads how many tokens agents have used',
   'tokens:mint': 'mints tokens for users and revokes them; a token reads and writes the sessions of its user',
 } as const
 

@@ -40,6 +40,9 @@ export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
   token_cuts: 'select insert update delete',
   tracks: 'select insert update',
   turns: 'select insert update',
+  usage: 'select insert update',
+  usage_days: 'select insert update delete',
+  usage_progress: 'select update',
 }
 /** By default PostgreSQL lets everybody execute new functions. A migration revokes this for the first two, so a role needs a
  *  grant. For the others it matters only if somebody has revoked the default. */

@@ -51,6 +51,7 @@ import {
   type LiveTurn,
   type TurnStart,
 } from '../conversation/step.ts'
+import type { AttemptUsage } from '../usage/record.ts'
 import type { MessageDraft } from './draft.ts'
 
 export type SessionKey = { readonly tenant: number; readonly session: string }
@@ -78,6 +79,8 @@ export type TurnEnd = SessionKey &
   LiveTurn & {
     readonly attempt: number
     readonly pod: number
+    /** Undefined if its agent was not called. */
+    readonly used?: AttemptUsage | undefined
   } & (
     | {
         readonly outcome: 'done'
@@ -167,6 +170,8 @@ export type Open = {
   readonly attempt: number
   readonly pod: number | null
   readonly said: MessageDraft | undefined
+  /** What its attempts have used, as far as nobody else writes that. */
+  readonly used: readonly AttemptUsage[]
 }
 
 type Written = SessionKey & {
@@ -191,6 +196,7 @@ export type Closed = SessionKey & {
   /** 0: no attempt ended it. */
   readonly attempt: number
   readonly readTo: number
+  readonly used: readonly AttemptUsage[]
 } & (
     | { readonly outcome: 'done'; readonly pod: number }
     | { readonly outcome: 'failed'; readonly pod: number | null; readonly error: TurnError }
@@ -359,7 +365,8 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   batch.put(written)
   const { tenant, session, attempt, pod } = end
   batch.startCompaction(state, written, size)
-  const closed = { tenant, session, turn, attempt, pod, readTo }
+  const used = end.used ? [end.used] : []
+  const closed = { tenant, session, turn, attempt, pod, readTo, used }
   batch.closed.push(
     end.outcome === 'done'
       ? { ...closed, outcome: 'done' }
@@ -382,12 +389,12 @@ function placeStop(batch: PlacingBatch, stop: Stop, index: number): Stopped {
   const stepped =
     open && isLive ? batch.step(state, { type: 'stopped', turn, epoch, head: state.head }) : undefined
   if (!open || !stepped) return { type: 'stale' }
-  const { attempt, pod, said: draft } = open
+  const { attempt, pod, said: draft, used } = open
   const answers = row.readTo ?? state.head
   const ended = { ...stepped, failedEpoch: null }
   const stopped = draft ? batch.write(ended, { draft, turn, answers, status: 'stopped' }) : ended
   batch.put(stopped)
-  batch.closed.push({ tenant, session, turn, attempt, pod, readTo: state.head, outcome: 'stopped' })
+  batch.closed.push({ tenant, session, turn, attempt, pod, readTo: state.head, used, outcome: 'stopped' })
   return { type: 'stopped', seq: draft ? stopped.head : null, isRepeat: false }
 }
 
@@ -404,7 +411,8 @@ function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEn
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
   if (!stepped) return { type: 'fenced' }
   batch.put({ ...stepped, failedEpoch: epoch })
-  batch.closed.push({ tenant, session, turn, attempt: 0, pod: null, readTo, outcome: 'failed', error })
+  const closed = { tenant, session, turn, attempt: 0, pod: null, readTo, used: open.used }
+  batch.closed.push({ ...closed, outcome: 'failed', error })
   return { type: 'ended' }
 }
 

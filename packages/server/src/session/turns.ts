@@ -7,8 +7,10 @@ import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 import type { Machine } from '../task/machine.ts'
 import { cancelTasks, endClaims, holdClaims, lockTasks, type HeldClaim } from '../task/settle.ts'
+import { recordUsage } from '../usage/record.ts'
 import { readSpoken, type TurnKey } from './chunks.ts'
 import { partialOf } from './partial.ts'
+import { findLostUsage, reportedIn } from './reported-usage.ts'
 import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './place.ts'
 
 // The track of turns whose agents are in the directory; every pod that runs turns may call these. A migration creates the
@@ -110,13 +112,15 @@ export type OpenTurn = {
   readonly ageMs: number
 }
 
-/** Undefined: the attempt has lost its claim or its turn. */
+/** Undefined: the attempt has lost its claim or its turn. Also writes what earlier attempts had used when their pods died. */
 export async function openTurn(
   query: Query,
   tenant: number,
   claim: HeldClaim,
 ): Promise<OpenTurn | undefined> {
   const rows = await query<OpenTurn>(TURN_OPEN, [tenant, claim.id, claim.attempt, claim.pod])
+  if (rows.length > 0 && claim.attempt > 1)
+    await recordUsage(query, await findLostUsage(query, [{ tenant, turn: claim.id }]))
   return rows[0]
 }
 
@@ -162,11 +166,19 @@ export async function findStops(
     query,
     live.map(([, { tenant, turn }], index) => ({ tenant, turn, attempt: tasks[index]?.attempt ?? 0 })),
   )
+  const again = live.flatMap(([, { tenant, turn }], index) =>
+    (tasks[index]?.attempt ?? 0) > 1 ? [{ tenant, turn }] : [],
+  )
+  const lost = Map.groupBy(await findLostUsage(query, again), ({ turn }) => turn)
   const open = live.flatMap(([place, { turn }], index): [number, Open][] => {
     const [task, row] = [tasks[index], turns.get(place)]
     if (!task || !row) return []
     const spoken = task.pod === null ? [] : said[index]! // no pod has it: its last attempt failed, and nothing of that is kept
-    return [[place, { ...task, said: partialOf(formatId('message', cell, turn), row.agent, spoken) }]]
+    const message = partialOf(formatId('message', cell, turn), row.agent, spoken)
+    const { attempt } = task
+    const current = { attempt, outcome: 'stopped', models: reportedIn(spoken) } as const
+    const used = [...(lost.get(turn) ?? []), ...(task.pod === null ? [] : [current])]
+    return [[place, { ...task, said: message, used }]]
   })
   return { turns, open: new Map(open) }
 }
@@ -199,6 +211,10 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
   )
   if (rows.length !== closed.length || ended + cancelled !== closed.length)
     throw new Bug('A turn and its task do not end together')
+  await recordUsage(
+    query,
+    closed.flatMap(({ tenant, turn, used }) => used.map((one) => ({ ...one, tenant, turn }))),
+  )
 }
 
 export async function startTurns(query: Query, started: readonly Started[], cell: number): Promise<void> {

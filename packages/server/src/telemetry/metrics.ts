@@ -288,6 +288,18 @@ export const METRICS = {
     help: 'Ends of compactions (summaries of long conversations): done, failed; or fenced (changed nothing: another attempt is current, or the compaction has already ended).',
     labels: ['outcome'],
   },
+  tokens: {
+    kind: 'counter',
+    name: 'fleetline_tokens_total',
+    help: 'Tokens that agents have reported, by kind: input, output, cache_read, cache_write, reasoning. The first and the second contain the others.',
+    labels: ['kind'],
+  },
+  attemptsReported: {
+    kind: 'counter',
+    name: 'fleetline_attempts_total',
+    help: 'Attempts of turns that called their agent on this pod: reported or unreported, by whether the agent said how many tokens it used.',
+    labels: ['outcome'],
+  },
   haltTime: {
     kind: 'seconds',
     name: 'fleetline_halt_seconds',

@@ -14,7 +14,7 @@ const SUMMARY = 'Summary of this conversation so far:'
 
 type Deps = Replay & { readonly cell: number; readonly window: HistoryWindow }
 
-type Gathered = {
+export type Gathered = {
   /** Without its deadline and its signal. */
   readonly call: Omit<AgentCall, 'signal' | 'deadlineMs'>
   /** Messages were left out that no summary covers. */

@@ -25,10 +25,10 @@
 // answer. Task rows keep the code of a fault, never its message, because that may quote the conversation.
 import { createAssembler, type Assembler, type Chunk, type Message } from '@fleetline/protocol'
 import type { AgentCall, AgentDefinition } from '../agent/agent.ts'
-import type { Agents } from '../agent/agents.ts'
+import type { Agents, Callable } from '../agent/agents.ts'
 import { AgentFault } from '../agent/fault.ts'
 import { shapeOf } from '../agent/in-code.ts'
-import { tokensOf, type ContextSize } from '../conversation/budget.ts'
+import { contextTokens, tokensOf, type ContextSize } from '../conversation/budget.ts'
 import { kindOf, Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -46,10 +46,13 @@ import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
 import type { Call, SettledEnd, Runner, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
+import { withPartitions } from '../task/partitions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { AttemptUsage, UsageOutcome, UsageRecorder } from '../usage/record.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
-import { gather } from './gather.ts'
+import { gather, type Gathered } from './gather.ts'
 import type { Halts } from './halts.ts'
+import { countUsed, createSpending, type Spending } from './spending.ts'
 import { underPermit } from './under-permit.ts'
 import { whyFailed } from './why-failed.ts'
 
@@ -61,6 +64,7 @@ type Deps = {
   readonly clock: Clock
   readonly random: Random
   readonly metrics: Pick<Metrics, 'count'>
+  readonly usage: UsageRecorder
   readonly cell: number
   /** How long an agent may be silent, before its first chunk and after it. */
   readonly agentFirstMs: number
@@ -98,6 +102,8 @@ type Work = Attempt & {
   /** How much of the turn's time is left. */
   readonly leftMs: () => number
 }
+/** An attempt whose agent is called: what it has said and used so far. */
+type CalledWork = Work & { readonly said: Assembler; readonly spending: Spending }
 
 /** One machine for agents in the directory, and one for each agent in this pod's code. Each has one transition, which the
  *  session records when it ends the turn. */
@@ -133,13 +139,15 @@ function runnerOf(deps: Deps): Runner {
 
 async function open({ database }: Deps, { claim, pod }: Attempt): Promise<OpenTurn | undefined> {
   const held = { id: claim.id, attempt: claim.attempt, pod }
-  const outcome = await database.transaction((query) => openTurn(query, claim.tenant, held))
-  return valueOf(outcome, 'The turn cannot be opened')
+  return withPartitions(database, async () => {
+    const outcome = await database.transaction((query) => openTurn(query, claim.tenant, held))
+    return valueOf(outcome, 'The turn cannot be opened')
+  })
 }
 
 /** Rejects if it cannot read the conversation. */
 async function answer(work: Work): Promise<Settlement | SettledEnd> {
-  const { claim, ending, turn, deps } = work
+  const { claim, turn, deps } = work
   if (work.leftMs() <= 0) return endFailed(work, TOO_OLD)
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
   const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
@@ -148,34 +156,75 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   const { call, isCut } = await gather({ ...deps.sessions, cell: deps.cell, window }, claim, turn)
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
-  const said = createAssembler(call.turn.messageId)
+  const called = { said: createAssembler(call.turn.messageId), spending: createSpending(claim) }
+  const ended = await reply({ ...work, ...called }, agent, { call, isCut })
+  await account({ ...work, ...called }, ended)
+  return ended
+}
+
+async function reply(
+  work: CalledWork,
+  agent: Callable,
+  { call, isCut }: Gathered,
+): Promise<Settlement | SettledEnd> {
+  const { ending, spending } = work
   try {
     const message = await underPermit(work, agent.downstream, (permitted) =>
-      listen(
-        { ...work, permitted },
-        agent,
-        { ...call, deadlineMs: work.leftMs(), signal: ending.signal },
-        said,
-      ),
+      listen({ ...work, permitted }, agent, {
+        ...call,
+        deadlineMs: work.leftMs(),
+        signal: ending.signal,
+      }),
     )
     await crashPoint('turn.ending')
     const draft = message && draftOf({ ...message, author: { kind: 'agent', id: agent.name } })
-    return await end(work, { outcome: 'done', draft, size: sizeAfter(agent, { ...call, isCut }, draft) })
+    const size = sizeAfter(agent, { ...work, call, isCut }, draft)
+    return await end(work, { outcome: 'done', draft, size, used: spending.used('done') })
   } catch (error) {
-    return afterFault(work, error, () => draftOfSaid(said, agent.name))
+    return afterFault(work, error)
   }
 }
+
+/** Writes what the attempt has used, if it has not ended its turn: the end writes it in its own transaction. */
+async function account(work: CalledWork, ended: Settlement | SettledEnd): Promise<void> {
+  const { claim, gaveUp: signal, spending, deps, log } = work
+  const used = spending.used(outcomeFor(ended))
+  if (!used || ('answer' in ended && ended.answer === 'unanswered')) return
+  if (ended.type === 'later' && !spending.hasSpoken()) return // it was asked to come later, before the model was called
+  countUsed(deps.metrics, used)
+  if ('answer' in ended && ended.answer === 'settled') return
+  const over = new AbortController()
+  const onFailure = (error: unknown, failures: number) => {
+    if (failures === 0) log.warn('what an attempt has used could not be written yet', { error })
+    if (failures >= PATIENCE && kindOf(error) !== 'Retry') over.abort() // the reply matters more
+  }
+  const attempt = { ...used, tenant: claim.tenant, turn: claim.id }
+  const until = { ...deps, signal: AbortSignal.any([signal, over.signal]), onFailure }
+  await retryUntilAnswered(until, () => deps.usage.record(attempt))
+}
+
+function outcomeFor(ended: Settlement | SettledEnd): UsageOutcome {
+  if ('answer' in ended && ended.answer === 'fenced') return 'fenced'
+  if (ended.type === 'done') return 'done'
+  return ended.type === 'back' || ended.type === 'later' ? 'returned' : 'failed'
+}
+
+type Said = Pick<CalledWork, 'turn' | 'spending'> & Gathered
 
 /** Undefined if the agent does not compact its conversations. */
 function sizeAfter(
   { settings: { compaction } }: AgentDefinition,
-  { messages, isCut }: Pick<AgentCall, 'messages'> & { readonly isCut: boolean },
+  { call: { messages }, isCut, turn, spending }: Said,
   reply: MessageDraft | undefined,
 ): ContextSize | undefined {
   const { enabled, tokenBudget, triggerRatio } = compaction
   if (!enabled) return undefined
-  const bytes = Buffer.byteLength(JSON.stringify(messages)) + (reply?.bytes ?? 0)
-  return { tokens: tokensOf(bytes), budget: { tokenBudget, triggerRatio }, isCut }
+  const bytesOf = (list: AgentCall['messages']) =>
+    Buffer.byteLength(JSON.stringify(list)) + (reply?.bytes ?? 0)
+  const budget = { tokenBudget, triggerRatio }
+  const fresh = turn.summary === null ? messages : messages.slice(1)
+  const estimates = { all: tokensOf(bytesOf(messages)), fresh: tokensOf(bytesOf(fresh)) }
+  return { tokens: contextTokens(budget, estimates, spending.contextTokens()), budget, isCut }
 }
 
 /** Rejects if it cannot read whether another pod has the agent. */
@@ -190,10 +239,20 @@ async function withoutAgent(work: Work): Promise<Settlement | SettledEnd> {
 
 /** Calls the agent and streams its reply to readers. */
 async function listen(
-  { claim, pod, ending, deps, onCalled, permitted }: Work & { readonly permitted: Call },
+  {
+    claim,
+    pod,
+    ending,
+    deps,
+    onCalled,
+    permitted,
+    said: assembler,
+    spending,
+  }: CalledWork & {
+    readonly permitted: Call
+  },
   agent: AgentDefinition,
   call: AgentCall,
-  assembler: Assembler,
 ): Promise<Message | undefined> {
   const { id: turn, tenant, attempt } = claim
   const onFenced = () => ending.abort(OVERTAKEN)
@@ -202,7 +261,9 @@ async function listen(
     const { agentFirstMs: firstMs, agentSilenceMs: silenceMs } = deps
     const limits = { ...CALL_LIMITS, firstMs, silenceMs, wholeMs: call.deadlineMs }
     const onIgnored = () => deps.metrics.count('agentChunksIgnored', {})
+    spending.begin()
     const onChunk = (chunk: Chunk) => {
+      spending.take(chunk)
       if (!BEFORE_WORDS.has(chunk.type)) permitted.firstToken()
       return stream.push(chunk)
     }
@@ -237,13 +298,10 @@ function notBegun(attempt: Attempt, error: unknown): Settlement {
   return { type: 'retry', delayMs: retryMs(attempt.claim.spent, attempt.random), error: fault }
 }
 
-/** `said` returns what to keep of the attempt if it was the last one. */
-async function afterFault(
-  work: Work,
-  error: unknown,
-  said: () => MessageDraft | undefined = () => undefined,
-): Promise<Settlement | SettledEnd> {
-  const { claim, ending, turn, clock, random } = work
+async function afterFault(work: CalledWork, error: unknown): Promise<Settlement | SettledEnd> {
+  const { claim, ending, clock, random, turn, spending } = work
+  const endWith = (fault: TurnError) =>
+    endFailed(work, fault, draftOfSaid(work.said, turn.agent), spending.used('failed'))
   if (ending.signal.reason === OVERTAKEN) return { type: 'failed', answer: 'fenced' }
   if (ending.signal.aborted || (work.draining.aborted && error === work.draining.reason))
     return { type: 'back' }
@@ -252,30 +310,35 @@ async function afterFault(
     work.log.warn('an agent failed', { ...whyFailed(work, turn.agent, error), attempt: claim.attempt })
   if (kind === 'Abort') {
     logFailure()
-    return endFailed(work, { code: 'aborted', message }, said())
+    return endWith({ code: 'aborted', message })
   }
   const isTooLate = (ms: number) => ms >= work.leftMs()
   if (delayMs !== undefined)
     return isTooLate(delayMs)
-      ? endFailed(work, TOO_OLD, said())
+      ? endWith(TOO_OLD)
       : { type: 'later', delayMs, error: faultOfTask(work, code === 'rate_limited' ? code : 'later') }
   const isFinal = error instanceof AgentFault && error.isFinal
   logFailure()
-  if (isFinal || claim.spent >= MOST_ATTEMPTS) return endFailed(work, { code, message }, said())
+  if (isFinal || claim.spent >= MOST_ATTEMPTS) return endWith({ code, message })
   const askedMs = error instanceof AgentFault ? (error.afterMs ?? 0) : 0
   const pauseMs = Math.max(askedMs, retryMs(claim.spent, random))
-  if (isTooLate(pauseMs)) return endFailed(work, TOO_OLD, said())
+  if (isTooLate(pauseMs)) return endWith(TOO_OLD)
   return { type: 'retry', delayMs: pauseMs, error: faultOfTask(work, code) }
 }
 
-function endFailed(work: Work, error: TurnError, draft?: MessageDraft): Promise<SettledEnd> {
+function endFailed(
+  work: Work,
+  error: TurnError,
+  draft?: MessageDraft,
+  used?: AttemptUsage,
+): Promise<SettledEnd> {
   work.log.warn('a turn failed', { code: error.code })
-  return end(work, { outcome: 'failed', error, draft })
+  return end(work, { outcome: 'failed', error, draft, used })
 }
 
 type Ending =
-  | Pick<Extract<TurnEnd, { outcome: 'done' }>, 'outcome' | 'draft' | 'size'>
-  | Pick<Extract<TurnEnd, { outcome: 'failed' }>, 'outcome' | 'error' | 'draft'>
+  | Pick<Extract<TurnEnd, { outcome: 'done' }>, 'outcome' | 'draft' | 'size' | 'used'>
+  | Pick<Extract<TurnEnd, { outcome: 'failed' }>, 'outcome' | 'error' | 'draft' | 'used'>
 
 async function end(
   { claim, pod, log, gaveUp: signal, turn, deps }: Work,
@@ -283,13 +346,14 @@ async function end(
 ): Promise<SettledEnd> {
   const { session, epoch } = turn
   const key = { tenant: claim.tenant, session, turn: claim.id, epoch, attempt: claim.attempt, pod }
+  const { used } = ending
   let sent = ending
   const onFailure = (error: unknown, failures: number) => {
     if (failures === 0) log.warn('a turn could not be ended yet', { error })
     if (isValueFault(error))
-      sent = { outcome: 'failed', error: errorOf(ending, UNSTORABLE), draft: undefined }
+      sent = { outcome: 'failed', error: errorOf(ending, UNSTORABLE), draft: undefined, used }
     else if (failures >= PATIENCE && kindOf(error) !== 'Retry')
-      sent = { outcome: 'failed', error: errorOf(ending, BROKEN), draft: undefined }
+      sent = { outcome: 'failed', error: errorOf(ending, BROKEN), draft: undefined, used }
   }
   const ended = await retryUntilAnswered({ ...deps, signal, onFailure }, () =>
     deps.sessions.endTurn({ ...key, ...sent }),

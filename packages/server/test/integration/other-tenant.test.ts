@@ -22,6 +22,7 @@ import { createInbox } from '../../src/inbox/inbox.ts'
 import { createSessions, type Sessions } from '../../src/session/sessions.ts'
 import type { Query, Transactions } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { createUsageList } from '../../src/usage/list.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
@@ -44,6 +45,7 @@ const OF_THE_FLEET = [
   'queues',
   'shapes',
   'tracks',
+  'usage_progress',
 ]
 /** Tables whose rows are found by an id that no other tenant has. Only operators read `audit`. */
 const BY_ID = ['api_keys', 'audit', 'issuers', 'task_history', 'tasks']
@@ -105,6 +107,10 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id' | 'position'>> =
   'query.limit': 'no id',
   'query.state': 'no id',
   'query.from': 'no id',
+  'query.to': 'no id',
+  'query.by': 'no id',
+  'query.agent': ['agent'],
+  'query.session': ['session'],
   'query.queue': 'no id', // queues belong to the fleet
   'query.machine': 'no id',
   'body.turn': ['turn'],
@@ -333,7 +339,16 @@ async function bareGateway(
   const rateLimits = { countRequest: () => undefined, countAppend: () => undefined }
   const listening = { ...hints, listenTo: () => () => undefined }
   const inbox = createInbox({ ...parts, ...pick(sessions, 'reserve', 'budget'), hints: listening, cell: 0 })
-  const others = { inbox, agents: unused, tasks: unused, tokens: unused, cuts: unused, tenants: unused }
+  const usage = createUsageList({ database })
+  const others = {
+    inbox,
+    usage,
+    agents: unused,
+    tasks: unused,
+    tokens: unused,
+    cuts: unused,
+    tenants: unused,
+  }
   const door = createDoor({
     name: 'gateway',
     host: '127.0.0.1',

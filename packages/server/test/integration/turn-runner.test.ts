@@ -14,6 +14,8 @@ import type { Claim } from '../../src/task/claim.ts'
 import type { Permits } from '../../src/task/runner.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createTurnMachines } from '../../src/turn/turn.ts'
+import { createUsageList } from '../../src/usage/list.ts'
+import { createUsageRecorder } from '../../src/usage/record.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
@@ -81,7 +83,8 @@ async function attemptsOn(t: TestContext) {
       permits,
     }
     const halts = { enter: () => ({ leave: () => undefined, halt: () => undefined }) }
-    const parts = { database, sessions, agents, halts, clock, random, metrics }
+    const usage = createUsageRecorder({ database })
+    const parts = { database, sessions, agents, halts, usage, clock, random, metrics }
     const [turn] = createTurnMachines({ ...parts, cell: 0, agentFirstMs: 30_000, agentSilenceMs: 60_000 })
     const { run } = turn!.open()
     void live.start()
@@ -89,6 +92,44 @@ async function attemptsOn(t: TestContext) {
   }
   return { ...talk, begin }
 }
+
+test('E9: an attempt that was overtaken reports late what it has used', async (t) => {
+  const { ask, begin, claimTurn, run, database } = await attemptsOn(t)
+  await ask('a')
+  const [called, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const step = (inputTokens: number) => ({ type: 'data-usage', id: '1', data: { usage: { inputTokens } } })
+  const lost = await claimTurn()
+  const answer = async function* () {
+    called.resolve()
+    await free.promise
+    yield* [step(30), { type: 'finish' }]
+  }
+  const zombie = begin(lost, answer, { clock: manualClock() })
+  await called.promise
+  const fault = `jsonb_build_object('code', 'pod_lost', 'attempt', 1)`
+  await run((query) =>
+    query(`update fleetline.tasks set state = 'ready', pod = null, error = fleetline.fault(error, ${fault})`),
+  )
+  const pod = await run((query) => join(query, { name: 'other', version: '0', tracks: [] }))
+  const living = async function* () {
+    yield* [step(5), { type: 'finish' }]
+  }
+  const again = begin(await claimTurn(pod), living, { pod })
+  assert.deepEqual(await again.ended, { type: 'done', answer: 'settled' })
+  const { ofTurn } = createUsageList({ database })
+  const usage = async () =>
+    (await ofTurn(1, lost.id)).map(({ attempt, outcome, inputTokens }) => [attempt, outcome, inputTokens])
+  assert.deepEqual(await usage(), [
+    [1, 'lost', null],
+    [2, 'done', 5],
+  ])
+  free.resolve()
+  assert.deepEqual(await zombie.ended, { type: 'done', answer: 'fenced' })
+  assert.deepEqual(await usage(), [
+    [1, 'lost', 30],
+    [2, 'done', 5],
+  ])
+})
 
 test('E1: an attempt that was overtaken is fenced when it ends, and when it begins', async (t) => {
   const { ask, begin, claimTurn, rows, run } = await attemptsOn(t)

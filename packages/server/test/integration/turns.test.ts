@@ -22,6 +22,17 @@ async function botOn(t: TestContext, answer: AgentDefinition['answer'], lines: s
   return talkOn(t, { url, gateway, agent: 'bot' })
 }
 
+const UNREPORTED = {
+  attempt: 1,
+  model: '',
+  outcome: 'done',
+  inputTokens: null,
+  outputTokens: null,
+  cacheReadTokens: null,
+  cacheWriteTokens: null,
+  reasoningTokens: null,
+}
+
 test('an agent is called with the conversation, and its reply is stored once', async (t) => {
   const calls: AgentCall[] = []
   const bot = await botOn(t, (one) => {
@@ -46,6 +57,7 @@ test('an agent is called with the conversation, and its reply is stored once', a
     pod: null,
     retryAt: null,
     waitsFor: null,
+    usage: [UNREPORTED],
     error: null,
   })
   const { at, ...reply } = (await bot.items())[2]!

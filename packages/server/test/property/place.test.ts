@@ -93,7 +93,7 @@ function createLogs(agent: string | null) {
       if (item.type !== 'stop' && item.type !== 'expire') return undefined
       const isLive = sessions.get(nameOf(item))?.turn === item.turn
       const pod = item.type === 'stop' || Number(item.turn.slice(1)) % 3 > 0 ? 1 : null
-      return isLive ? { attempt: 1, pod, said: saidBy(item.turn) } : undefined
+      return isLive ? { attempt: 1, pod, said: saidBy(item.turn), used: [] } : undefined
     }),
     held: new Set(findIn(items, (item) => ('pod' in item && item.pod === 1 ? true : undefined)).keys()),
     cursors: findIn(items, (item) =>

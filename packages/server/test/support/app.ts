@@ -8,6 +8,7 @@
 //   word              says the word
 //   until:file        waits until the file exists or the call is aborted
 //
+// The agent `spender` reports 10 tokens, waits until the file exists that the message names, and reports 20 more.
 // The agent `writer` says the last message again, and summarises conversations of a page or more.
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -47,6 +48,20 @@ export const writer = agent(
     compaction: { tokenBudget: 1_000, triggerRatio: 0.5 },
   },
 )
+
+export const spender = agent('spender', async function* ({ messages, signal }) {
+  const file = messages.at(-1)!.parts[0]!['text'] as string
+  const step = (id: string, inputTokens: number) => ({
+    type: 'data-usage',
+    id,
+    data: { model: 'small', usage: { inputTokens, outputTokens: 1 } },
+  })
+  yield* [{ type: 'start' }, step('1', 10), { type: 'text-start', id: '1' }]
+  yield { type: 'text-delta', id: '1', delta: 'half ' }
+  while (!existsSync(file)) await pause(20, undefined, { signal })
+  yield step('2', 20)
+  yield* [{ type: 'text-delta', id: '1', delta: 'whole' }, { type: 'text-end', id: '1' }, { type: 'finish' }]
+})
 
 export const parrot = agent('parrot', async function* ({ messages, signal }) {
   const words = (messages.at(-1)!.parts[0]!['text'] as string).split(' ')

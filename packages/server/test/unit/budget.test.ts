@@ -1,7 +1,13 @@
 // When a conversation is long enough to be summarised.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { isOverBudget, mostSummaryTokens, nextTryFrom, tokensOf } from '../../src/conversation/budget.ts'
+import {
+  contextTokens,
+  isOverBudget,
+  mostSummaryTokens,
+  nextTryFrom,
+  tokensOf,
+} from '../../src/conversation/budget.ts'
 
 const budget = { tokenBudget: 1_000, triggerRatio: 0.7 }
 
@@ -11,4 +17,10 @@ test('a conversation is compacted when it reaches its part of the budget, or whe
   assert.equal(isOverBudget({ tokens: 700, budget, isCut: false }), true)
   assert.equal(isOverBudget({ tokens: 1, budget, isCut: true }), true)
   assert.deepEqual([nextTryFrom(7), mostSummaryTokens(budget)], [27, 350])
+})
+
+test('the length of a conversation is what the agent reports, unless nearly all of that is its instructions', () => {
+  assert.equal(contextTokens(budget, { all: 100, fresh: 100 }, undefined), 100)
+  assert.equal(contextTokens(budget, { all: 100, fresh: 100 }, 900), 900)
+  assert.equal(contextTokens(budget, { all: 300, fresh: 69 }, 900), 300)
 })
