@@ -167,7 +167,8 @@ function faultOf(error: unknown, isAnswered: boolean): unknown {
 }
 
 function unopened(name: string): AgentFault {
-  const how = 'give every pod the FLEETLINE_SECRETS_KEY that it was added with, or remove and add it'
+  const how =
+    'give every pod the FLEETLINE_SECRETS_KEY that it was added with, or give it a new secret with fleetline agents set NAME --secret-file FILE'
   return new AgentFault('agent_unopened', `The secret of the agent ${name} does not open: ${how}`, {
     isFinal: false,
   })

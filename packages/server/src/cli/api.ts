@@ -4,12 +4,14 @@
 import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
-import { flagOf, loadConfig, type Flags } from '../config.ts'
+import { flagOf, loadConfig } from '../config.ts'
 import { refusalSchema } from '../door/refusal.ts'
 import { Abort, Rejected, Retry } from '../errors.ts'
 import { SETTINGS } from '../settings.ts'
 import { systemClock, within, type Clock } from '../lib/clock.ts'
-import type { CommandOptions } from './command.ts'
+import { isLoopbackHost } from '../lib/loopback.ts'
+import type { CommandCall, CommandOptions } from './command.ts'
+import type { Output } from './output.ts'
 
 export type Api = {
   /** Returns the validated body of the answer. */
@@ -83,9 +85,21 @@ export function createApi(
 }
 
 /** For the fleet that a setting names. */
-export function apiOf(flags: Flags, key: 'apiUrl' | 'operatorUrl' = 'apiUrl'): Api {
-  const config = loadConfig({ flags })
-  return createApi(config[key], systemClock(), { flag: flagOf(key), apiKey: config.apiKey })
+export function apiOf({ flags, output }: ForCommand, key: 'apiUrl' | 'operatorUrl' = 'apiUrl'): Api {
+  const { [key]: url, apiKey } = loadConfig({ flags })
+  const flag = flagOf(key)
+  if (apiKey !== '') warnOfReadableKey(url, flag, output)
+  return createApi(url, systemClock(), { flag, apiKey })
+}
+type ForCommand = Pick<CommandCall, 'flags' | 'output'>
+
+/** To stderr; silent with --json. Names only the host of the URL, because the rest may contain a password. */
+function warnOfReadableKey(url: string, flag: string, output: Output): void {
+  const { protocol, host } = new URL(url)
+  if (protocol !== 'http:' || isLoopbackHost(host)) return
+  output.note(
+    `Warning: the API key is sent to ${host} without TLS, so it can be read on the way. Use ${flag} to name a URL that begins with https://, or a tunnel on this machine.`,
+  )
 }
 
 /** Makes a query string of the options that were given; empty without any. */

@@ -13,7 +13,7 @@ export const DOWNSTREAMS: readonly Command[] = [
         import('./api.ts'),
         import('../admin/downstream-schemas.ts'),
       ])
-      const api = apiOf(flags, 'operatorUrl')
+      const api = apiOf({ flags, output }, 'operatorUrl')
       const { downstreams } = await api.ask({
         method: 'GET',
         path: '/downstreams',

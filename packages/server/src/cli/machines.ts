@@ -12,7 +12,7 @@ export const MACHINES: readonly Command[] = [
         import('./api.ts'),
         import('../admin/machine-schemas.ts'),
       ])
-      const api = apiOf(flags, 'operatorUrl')
+      const api = apiOf({ flags, output }, 'operatorUrl')
       const { machines } = await api.ask({ method: 'GET', path: '/machines', answer: machinesSchema })
       const rows = machines.flatMap(({ transitions, ...machine }) =>
         transitions.map(({ name, reasons, ...counts }) => ({

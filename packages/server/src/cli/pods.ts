@@ -12,7 +12,7 @@ export const PODS: readonly Command[] = [
         import('./api.ts'),
         import('../admin/pod-schemas.ts'),
       ])
-      const api = apiOf(flags, 'operatorUrl')
+      const api = apiOf({ flags, output }, 'operatorUrl')
       const { pods } = await api.ask({ method: 'GET', path: '/pods', answer: podsSchema })
       output.list(['pod', 'name', 'state', 'isLeader', 'beatAgeMs', 'bornAt', 'version'], pods)
       return EXIT.done

@@ -26,11 +26,12 @@ export function addressOf({ socket, headers }: Request, trusted: Addresses): str
 }
 
 /** Whether a program or a page of this machine sent it, and no proxy passed it on, as far as that shows. By default nginx writes no
- *  header: releases before 1.29.7 are recognized because they speak HTTP/1.0 to pods, later ones speak HTTP/1.1 and are not. */
+ *  header: releases before 1.29.7 are recognized because they speak HTTP/1.0 to pods, later ones speak HTTP/1.1 and are not.
+ *  Programs and browsers speak HTTP/1.1 to a pod. */
 export function isLocal({ socket, headers, httpVersion }: Versioned): boolean {
   const isOfProxy = Object.keys(headers).some((name) => WRITTEN_BY_PROXIES.test(name))
   const isHere = isLoopbackAddress(socket.remoteAddress ?? '') && isLoopbackHost(headers.host)
-  return isHere && !isOfProxy && httpVersion !== '1.0' && isLoopbackOrigin(headers.origin)
+  return isHere && !isOfProxy && httpVersion === '1.1' && isLoopbackOrigin(headers.origin)
 }
 
 /** Some proxies write the port of the client, too. */

@@ -1,5 +1,5 @@
 // What a caller sees when a request fails: a code of the protocol's table, a sentence and a request id. It never contains
-// SQL, a stack or configuration (S21). The caller sees an error's own sentence only if the error says that the caller is at
+// SQL, a stack or configuration (S21), except that the sentence of a 429 names the rate limit. The caller sees an error's own sentence only if the error says that the caller is at
 // fault, or that its sentence is for the caller (`isForCaller`); otherwise it sees the meaning of the code.
 import { ERROR_CODES, type ErrorCode } from '@fleetline/protocol'
 import { z } from 'zod'

@@ -58,12 +58,14 @@ export function hidden(text: string): string {
   return text === '' ? '' : 'hidden'
 }
 
+const SECRET_PARAMETERS = ['password', 'sslpassword'] // the second one of libpq opens `sslkey`
+
 /** Shows nothing of a URL in which an `@` behind the host may be the end of a password. */
 export function withoutPassword(text: string): string {
   const url = new URL(text)
   if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return `${url.protocol}//…`
   if (url.password !== '') url.password = 'hidden'
-  if (url.searchParams.has('password')) url.searchParams.set('password', 'hidden')
+  for (const name of SECRET_PARAMETERS) if (url.searchParams.has(name)) url.searchParams.set(name, 'hidden')
   return url.href
 }
 

@@ -108,7 +108,7 @@ function checkSecrets({ secretsKey, tokenKeys }: Pick<Config, 'secretsKey' | 'to
   const remedy = [
     ...(isWeak
       ? [
-          `Set ${secret} on every pod to the result of openssl rand -base64 32, and add the agents behind URLs again`,
+          `Set ${secret} on every pod to the result of openssl rand -base64 32. Then give each agent behind a URL a new secret with fleetline agents set NAME --secret-file FILE, or remove and add it`,
         ]
       : []),
     ...badIds.map(

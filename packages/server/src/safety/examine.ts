@@ -141,13 +141,18 @@ function describeDatabase({ databaseUrl }: Examined, { facts, connectMs }: Read)
   return { state: 'ok', name: 'database', found: `PostgreSQL at ${placeOf(databaseUrl)} answers: ${times}` }
 }
 
-/** A URL may name files of certificates, which pg reads at once. */
+/** A URL may name files of certificates, which pg reads at once. The port may come from the environment. */
 function describeUnusable({ databaseUrl }: Examined): Finding | undefined {
   try {
     newClient(databaseUrl)
     return undefined
   } catch (error) {
-    return { state: 'red', name: 'database', found: reasonOf(error), remedy: 'Correct DATABASE_URL' }
+    return {
+      state: 'red',
+      name: 'database',
+      found: reasonOf(error),
+      remedy: 'Correct DATABASE_URL, the file that it names, or PGPORT',
+    }
   }
 }
 

@@ -11,12 +11,21 @@ const CERTIFICATE =
   /^(?:CERT_|CRL_|ERROR_IN_C|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_|PATH_LENGTH_|HOSTNAME_MISMATCH|ERR_TLS_CERT_)/
 /** The authority of the certificate is not among those that the client knows. */
 const UNKNOWN_AUTHORITY = /^(?:UNABLE_TO_GET_ISSUER_|UNABLE_TO_VERIFY_|SELF_SIGNED_|DEPTH_ZERO_)/
+const OTHER_HOST = ['ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH']
 const NO_ADDRESS = /^(?:ENOTFOUND|ENODATA|EAI_)/
 // pg and Node give these errors no code of their own.
 const NO_TLS = 'The server does not support SSL connections'
 const NO_HANDSHAKE = /^There was an error establishing an SSL connection$|before secure TLS connection/
 const NO_PASSWORD = /^SASL: .*client password must be/
 
+const NO_PASSPHRASE = 'Give sslkey a key without a passphrase'
+/** What to do about the files of certificates and keys, by the code of OpenSSL. */
+const FILE_REMEDIES: Readonly<Record<string, string>> = {
+  ERR_OSSL_X509_KEY_VALUES_MISMATCH: 'Give sslkey the key that belongs to sslcert',
+  ERR_OSSL_BAD_DECRYPT: NO_PASSPHRASE,
+  ERR_OSSL_PEM_BAD_DECRYPT: NO_PASSPHRASE,
+  ERR_OSSL_PEM_BAD_PASSWORD_READ: NO_PASSPHRASE,
+}
 const START_IT = 'Start PostgreSQL, or set DATABASE_URL to the URL of another database'
 /** What to do if PostgreSQL refuses a connection, by its SQLSTATE. */
 const REMEDIES: Readonly<Record<string, string>> = {
@@ -38,6 +47,8 @@ const REMEDIES_BY_TEXT: readonly (readonly [part: string, remedy: string])[] = [
   ['is not accepting connections', 'Set DATABASE_URL to the URL of the primary'],
 ]
 const READ_LOG = 'Look at the log of PostgreSQL'
+const COMPARE_CLOCKS =
+  'Compare the clocks of this machine and of the server. If both are right, replace the certificate of PostgreSQL'
 const TLS_OR_USER =
   'Add sslmode=verify-full to DATABASE_URL if PostgreSQL demands TLS. Otherwise correct the user in DATABASE_URL, or allow it to connect in pg_hba.conf'
 
@@ -82,10 +93,7 @@ function tlsFault(databaseUrl: string, code: string, reason: string): ConnectFau
   if (code.startsWith('ERR_OSSL_'))
     return {
       found: `A file of certificates or keys in DATABASE_URL cannot be used: ${reason}`,
-      remedy:
-        code === 'ERR_OSSL_X509_KEY_VALUES_MISMATCH'
-          ? 'Give sslkey the key that belongs to sslcert'
-          : 'Give sslcert, sslkey and sslrootcert files in PEM format',
+      remedy: FILE_REMEDIES[code] ?? 'Give sslcert, sslkey and sslrootcert files in PEM format',
     }
   if (code.startsWith('ERR_SSL_') || code === 'EPROTO' || NO_HANDSHAKE.test(reason))
     return {
@@ -109,11 +117,12 @@ function refusalRemedy(code: string, reason: string, usesTls: boolean): string {
 
 function certificateRemedy(databaseUrl: string, code: string): string {
   if (code === 'CERT_HAS_EXPIRED') return 'Renew the certificate of PostgreSQL'
+  if (code === 'CERT_NOT_YET_VALID') return COMPARE_CLOCKS
+  if (OTHER_HOST.includes(code)) return `Use a certificate for the host ${newClient(databaseUrl).host}`
+  if (!UNKNOWN_AUTHORITY.test(code)) return 'Replace the certificate of PostgreSQL'
   const authorities = fileIn(databaseUrl, 'sslrootcert')
-  const rightHost = `Use a certificate for the host ${newClient(databaseUrl).host}`
   if (!authorities)
-    return `${rightHost}. If your own authority has signed it, add sslrootcert=FILE to DATABASE_URL`
-  if (!UNKNOWN_AUTHORITY.test(code)) return rightHost
+    return 'If your own authority has signed the certificate, add sslrootcert=FILE to DATABASE_URL'
   return `The certificate is not signed by an authority in ${authorities}. Put the certificate of its authority there, in PEM format`
 }
 

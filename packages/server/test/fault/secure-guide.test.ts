@@ -12,6 +12,8 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { promisify } from 'node:util'
 import type { Page } from '@fleetline/protocol'
+import pg from 'pg'
+import { OPERATOR_SCOPES, TENANT_SCOPES } from '../../src/identity/scopes.ts'
 import { INSECURE_NAMES } from '../../src/lib/insecure.ts'
 import { tokenKeysOf } from '../../src/lib/setting-values.ts'
 import { atEnd } from '../support/cleanup.ts'
@@ -34,7 +36,7 @@ const blocksOf = (section: string) => blocksIn(PAGE, section)
 const codeIn = (section: string, language: string) =>
   blocksOf(section).find((block) => block.language === language)!.text
 
-test('the guide to security shows the examples as they are, and every reason why a pod does not start', () => {
+test('the guide to security shows the examples as they are, every reason why a pod does not start, and every scope', () => {
   assert.equal(codeIn('Tokens for browsers', 'ts'), readFileSync(ROUTE, 'utf8'))
   assert.equal(codeIn('Tokens for browsers', 'python'), readFileSync(SERVER, 'utf8'))
   const table = PAGE.split('## What a pod refuses')[1]!.split('## API keys')[0]!
@@ -42,7 +44,15 @@ test('the guide to security shows the examples as they are, and every reason why
     Array.from(table.matchAll(/^\| `([\w-]+)` \|/gm), ([, name]) => name),
     INSECURE_NAMES,
   )
+  const scopes = PAGE.split('| scope |')[1]!.split('\n\n')[0]!
+  assert.deepEqual(
+    new Set(Array.from(scopes.matchAll(/`(\w+:\w+|operate)`/g), ([, name]) => name)),
+    new Set(Object.keys({ ...TENANT_SCOPES, ...OPERATOR_SCOPES })),
+  )
 })
+
+const statementsIn = (section: string, name: string) =>
+  codeIn(section, 'sql').replaceAll('fleetline', name).trim().split('\n')
 
 /** Runs the SQL of the guide under a name that is not in use. Resolves to the URL of the database, as its own role. */
 async function databaseOfGuide(t: TestContext): Promise<string> {
@@ -51,12 +61,21 @@ async function databaseOfGuide(t: TestContext): Promise<string> {
     await admin(`drop database if exists ${name} with (force)`)
     await admin(`drop role if exists ${name}`)
   })
-  const statements = codeIn('The database', 'sql').replaceAll('fleetline', name).trim().split('\n')
-  for (const statement of statements) await admin(statement)
+  for (const statement of statementsIn('The database', name)) await admin(statement)
   const url = new URL(databaseUrlOf(name))
   url.username = name
   return url.href
 }
+
+test('the guide to security ends the sessions of whoever has the password of the database', async (t) => {
+  const url = await databaseOfGuide(t)
+  const intruder = new pg.Client(url)
+  let hasEnded = false
+  intruder.on('error', () => undefined).once('end', () => (hasEnded = true))
+  await intruder.connect()
+  for (const statement of statementsIn('When a key leaks', new URL(url).username)) await admin(statement)
+  await eventually(() => assert.ok(hasEnded), { what: 'the end of the session' })
+})
 
 /** A terminal in a folder of its own. Variables live from one block to the next, as in one shell. */
 function terminalFor(t: TestContext, env: Record<string, string>) {

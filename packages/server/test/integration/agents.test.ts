@@ -613,7 +613,7 @@ test('E8: a stop closes the agent’s connection; a turn whose agent is removed,
   assert.deepEqual({ code: blocked!.code, attempt }, { code: 'agent_blocked', attempt: 1 })
 })
 
-test('a pod whose key cannot decrypt an agent’s secret says so and does not call the agent', async (t) => {
+test('a pod whose key cannot decrypt an agent’s secret says so and does not call the agent, until it has a new secret', async (t) => {
   const server = await agentServer(t, (_, response) => lines(response))
   const url = await databaseFor(t)
   const first = await podOn(t, url, KEY)
@@ -623,5 +623,9 @@ test('a pod whose key cannot decrypt an agent’s secret says so and does not ca
   const talk = await talkOn(t, { url, gateway, agent: 'afar' })
   const { error } = await talk.ended((await talk.send('hi')).turn!)
   assert.equal(error!.code, 'agent_unopened')
+  assert.match(error!.message, /or give it a new secret with fleetline agents set NAME --secret-file FILE/)
   assert.equal(server.received.length, 0)
+  await call('PATCH', `${agentsOn(gateway)}/afar`, { secret: SECRET })
+  assert.equal((await talk.ended((await talk.send('hi')).turn!)).error, null)
+  assert.equal(server.received.length, 1)
 })

@@ -1,7 +1,8 @@
 // S6: keys on PostgreSQL, and what each opens. S2: every route of both ports, read from the table of routes, lets in a key with
 // its scope and nobody else. Commands run in this process.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import fs, { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
@@ -10,6 +11,7 @@ import { AGENTS } from '../../src/cli/agents.ts'
 import { AUDIT } from '../../src/cli/audit.ts'
 import type { CommandOptions } from '../../src/cli/command.ts'
 import { KEYS } from '../../src/cli/keys.ts'
+import { writeKeyFile } from '../../src/cli/keys/key-file.ts'
 import type { Flags } from '../../src/config.ts'
 import { nameOf, type Route } from '../../src/door/route.ts'
 import {
@@ -199,8 +201,15 @@ test('a key can be written into a new file, which is readable for its owner only
     assert.deepEqual([refused.code, refused.out, readFileSync(path, 'utf8')], [4, '', text])
     assert.match(refused.err, /exists already\. Name a new file, or remove this one/)
   }
-  for (const wrong of ['none/a.key', 'x'.repeat(300)])
-    assert.match((await create(join(folder, wrong))).err, /cannot be created/)
+  assert.match(
+    (await create(join(folder, 'none/a.key'))).err,
+    /cannot be created: its folder does not exist\. Name another file/,
+  )
+  assert.match((await create(join(folder, 'x'.repeat(300)))).err, /cannot be created: ENAMETOOLONG\. /)
+  for (const there of ['.', '..', folder]) {
+    const { err } = await create(there)
+    assert.ok(err.includes(`--out: ${there} is a folder. Name a file in it`), err)
+  }
   assert.match((await create(join(folder, 'none/'))).err, /--out: .*none\/ ends with a slash\. Name a file/)
   assert.match((await create('')).err, /--out is empty\. Name a file/)
   assert.equal((await pod.keys.list()).length, 2, 'what is refused creates no key')
@@ -212,6 +221,41 @@ test('a key can be written into a new file, which is readable for its owner only
   assert.match(late!.err, /The key \w{12} was created, but .* cannot be written/)
   const [early] = both.filter(({ code }) => code === 0)
   assert.ok(!early!.out.includes('fl_live_'))
+})
+
+test('a key file that cannot be closed is removed, because the key in it may be cut off', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleetline-keys-'))
+  atEnd(t, () => rmSync(folder, { recursive: true }))
+  const close = fs.closeSync
+  const broken = t.mock.method(fs, 'closeSync', (file: number) => {
+    close(file)
+    throw new Error('the disk is full')
+  })
+  syncBuiltinESMExports()
+  atEnd(t, () => {
+    broken.mock.restore()
+    syncBuiltinESMExports()
+  })
+  assert.throws(() => writeKeyFile(join(folder, 'a.key'), 'key'), /the disk is full/)
+  assert.deepEqual(readdirSync(folder), [])
+})
+
+test('a command warns that its key is sent to another host without TLS, but not with --json', async (t) => {
+  const { ports, pod } = await closedPod(t)
+  const [apiUrl, operatorUrl] = ports.map(({ url }) => url.replace('127.0.0.1', '0.0.0.0'))
+  const { key: own } = await pod.keys.create({ tenant: 'dev', name: 'own', scopes: ['agents:read'] })
+  const { key: operator } = await pod.keys.create({ name: 'on-call' })
+  for (const [commands, group, flag, flags] of [
+    [AGENTS, 'agents', '--url', { apiUrl, apiKey: own }],
+    [KEYS, 'tenants', '--operator-url', { operatorUrl, apiKey: operator }],
+  ] as const) {
+    const { code, err } = await typing(commands, group)({ flags }, 'ls')
+    assert.match(err, /^Warning: the API key is sent to 0\.0\.0\.0:\d+ without TLS, .*\n$/)
+    assert.ok(err.includes(`Use ${flag} to name a URL that begins with https://`), err)
+    assert.equal(code, 0)
+    assert.equal((await typing(commands, group)({ flags, json: true }, 'ls')).err, '')
+  }
+  assert.doesNotMatch((await typing(AGENTS, 'agents')({ flags: { apiUrl } }, 'ls')).err, /Warning/)
 })
 
 test('S9: revoking a key on one pod ends its stream on another, and its next request', async (t) => {

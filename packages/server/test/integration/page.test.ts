@@ -15,7 +15,7 @@ import { valueOf } from '../../src/store/database.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { call, makeSession } from '../support/http.ts'
+import { call, makeSession, sayRaw } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { readEvents } from '../support/reader.ts'
 import { openDatabase } from '../support/store.ts'
@@ -170,9 +170,9 @@ test('the scene shows the newest tasks, and how many are in each queue', async (
   await eventually(check, { what: 'the work' })
 })
 
-test('S24: requests with another origin or another host name are rejected, and so is every path that is not listed', async (t) => {
+test('S24: requests with another origin or another host name, and of proxies, are rejected, and so is every path that is not listed', async (t) => {
   const { origin, first, scene } = await pageOn(t)
-  const { host } = new URL(origin)
+  const { host, port } = new URL(origin)
   const status = async (method: string, path: string, headers: Record<string, string>) => {
     const asked = request(`${origin}${path}`, { method, headers, agent: false }).end()
     const [answer] = await once(asked, 'response')
@@ -184,6 +184,10 @@ test('S24: requests with another origin or another host name are rejected, and s
   assert.equal(await kill({ origin: 'http://localhost:3000' }), 403)
   assert.equal(await kill({ origin: 'null' }), 403)
   assert.equal(await kill({ host: 'example.com' }), 403)
+  for (const name of ['x-forwarded-for', 'forwarded', 'via'])
+    assert.equal(await kill({ [name]: '127.0.0.1' }), 403, name)
+  const asOldNginxSends = `POST /dev/pods/pod-1/kill HTTP/1.0\r\nhost: ${host}\r\n\r\n`
+  assert.match(await sayRaw(Number(port), asOldNginxSends), /^HTTP\/1\.1 403 /)
   assert.deepEqual(first.state.asked, [])
   assert.equal(await kill({ origin: `http://${host}` }), 200)
   for (const path of [

@@ -51,7 +51,7 @@ const CASES: Readonly<Record<InsecureName, readonly Case[]>> = {
     {
       flags: { secretsKey: WEAK },
       found:
-        /: FLEETLINE_SECRETS_KEY can be guessed\. Set FLEETLINE_SECRETS_KEY .* and add the agents behind URLs again\.$/m,
+        /: FLEETLINE_SECRETS_KEY can be guessed\. Set FLEETLINE_SECRETS_KEY .* new secret with fleetline agents set NAME --secret-file FILE, or remove and add it\.$/m,
     },
   ],
   tls: [

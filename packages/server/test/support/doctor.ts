@@ -51,7 +51,7 @@ export const RED: readonly Case[] = [
     what: 'a certificate that is not there',
     flags: () => ({ databaseUrl: `postgres://app:${PASSWORD}@db.invalid/app?sslrootcert=/nowhere/ca.pem` }),
     names: ['database'],
-    says: /names a file that does not exist: sslrootcert=\/nowhere\/ca\.pem\. Correct DATABASE_URL/,
+    says: /names a file that does not exist: sslrootcert=\/nowhere\/ca\.pem\. Correct DATABASE_URL, the file that it names, or PGPORT/,
   },
   {
     what: 'a database that does not exist',

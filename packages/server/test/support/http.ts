@@ -1,4 +1,5 @@
 // Calls a pod over HTTP, as an application does.
+import { connect } from 'node:net'
 import { formatId, type Session } from '@fleetline/protocol'
 import type { Append, Appended } from '../../src/session/place.ts'
 
@@ -21,6 +22,15 @@ export async function makeSession(gateway: string, body: object = {}): Promise<S
   const answer = await call('POST', `${gateway}/v1/sessions`, body)
   if (answer.status !== 201) throw new Error(`No session: ${JSON.stringify(answer)}`)
   return answer.body as Session
+}
+
+/** Sends this text, which need not be HTTP. Resolves to what comes back until the pod closes the connection. */
+export async function sayRaw(port: number, text: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  socket.write(text)
+  let heard = ''
+  for await (const chunk of socket.setEncoding('utf8')) heard += String(chunk)
+  return heard
 }
 
 /** Replaces a write path in this process: sends each message over HTTP. Throws if the answer leaves the outcome open. */

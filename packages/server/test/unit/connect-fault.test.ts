@@ -13,6 +13,15 @@ import { eventually } from '../support/eventually.ts'
 import { openDatabase } from '../support/store.ts'
 
 const URL = 'postgres://app:sesame@db.internal/fleet'
+const UNUSABLE = [
+  'CERT_REVOKED',
+  'CERT_SIGNATURE_FAILURE',
+  'INVALID_CA',
+  'INVALID_PURPOSE',
+  'CRL_HAS_EXPIRED',
+  'PATH_LENGTH_EXCEEDED',
+  'ERROR_IN_CERT_NOT_AFTER_FIELD',
+]
 const failure = (message: string, code?: string) => Object.assign(new Error(message), { code })
 
 test('a failure to connect says what failed and what to do, but not the password', () => {
@@ -29,20 +38,31 @@ test('a failure to connect says what failed and what to do, but not the password
     ),
     [
       failure('self-signed certificate', 'DEPTH_ZERO_SELF_SIGNED_CERT'),
-      /The certificate .* is not accepted: self-signed certificate\. .*sslrootcert=FILE/,
+      /The certificate .* is not accepted: self-signed certificate\. If your own authority .*sslrootcert=FILE/,
     ],
     [failure('unable to verify the first certificate', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'), /not accepted/],
     [
       failure('certificate has expired', 'CERT_HAS_EXPIRED'),
       /not accepted: certificate has expired\. Renew the certificate of PostgreSQL$/,
     ],
-    ...['INVALID_CA', 'CRL_HAS_EXPIRED', 'PATH_LENGTH_EXCEEDED', 'ERROR_IN_CERT_NOT_AFTER_FIELD'].map(
-      (code) => [failure('no', code), /The certificate .* is not accepted: no/] as const,
-    ),
     [
-      failure("Hostname/IP does not match certificate's altnames", 'ERR_TLS_CERT_ALTNAME_INVALID'),
-      /not accepted: Hostname.* Use a certificate for the host db\.internal/,
+      failure('certificate is not yet valid', 'CERT_NOT_YET_VALID'),
+      /not accepted: certificate is not yet valid\. Compare the clocks of this machine and of the server/,
     ],
+    ...UNUSABLE.map(
+      (code) =>
+        [
+          failure('no', code),
+          /The certificate .* is not accepted: no\. Replace the certificate of PostgreSQL$/,
+        ] as const,
+    ),
+    ...['ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH'].map(
+      (code) =>
+        [
+          failure("Hostname/IP does not match certificate's altnames", code),
+          /not accepted: Hostname.* altnames\. Use a certificate for the host db\.internal$/,
+        ] as const,
+    ),
     [
       failure('The server does not support SSL connections'),
       /does not offer TLS: .* Set ssl = on in postgresql\.conf/,
@@ -79,6 +99,10 @@ test('a failure to connect says what failed and what to do, but not the password
       failure('x509 certificate routines::key values mismatch', 'ERR_OSSL_X509_KEY_VALUES_MISMATCH'),
       /cannot be used: .* Give sslkey the key that belongs to sslcert/,
     ],
+    ...['ERR_OSSL_BAD_DECRYPT', 'ERR_OSSL_PEM_BAD_DECRYPT', 'ERR_OSSL_PEM_BAD_PASSWORD_READ'].map(
+      (code) =>
+        [failure('no', code), /cannot be used: no\. Give sslkey a key without a passphrase$/] as const,
+    ),
     [
       failure('error:0A000418:tlsv1 alert unknown ca:\nalert number 48\n', 'ERR_SSL_TLSV1_ALERT_UNKNOWN_CA'),
       /The TLS handshake .* failed: .*unknown ca: alert number 48\. Compare the certificates and TLS versions/,
@@ -122,6 +146,7 @@ test('if the URL names a file of authorities, an error for a certificate that no
   for (const code of ['SELF_SIGNED_CERT_IN_CHAIN', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'])
     assert.ok(textFor(code).includes(`The certificate is not signed by an authority in ${file}. Put`), code)
   assert.match(textFor('ERR_TLS_CERT_ALTNAME_INVALID'), /Use a certificate for the host db\.internal$/)
+  for (const code of UNUSABLE) assert.match(textFor(code), /Replace the certificate of PostgreSQL$/, code)
 })
 
 test('if a login fails in the client, the pool closes the connection, so that the process can end', async (t) => {

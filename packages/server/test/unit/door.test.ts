@@ -24,6 +24,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { sayRaw } from '../support/http.ts'
 
 const ECHO = route({
   method: 'POST',
@@ -331,7 +332,8 @@ test('S25: a caller counts as local only if the request names this machine, come
   ]
   for (const options of elsewhere) assert.equal(await isLocal(options), false, JSON.stringify(options))
   const asOldNginxSends = { socket: { remoteAddress: '127.0.0.1' }, headers: { host: 'localhost:4400' } }
-  assert.equal(isLocalRequest({ ...asOldNginxSends, httpVersion: '1.0' }), false)
+  for (const httpVersion of ['0.9', '1.0', '2.0', ''])
+    assert.equal(isLocalRequest({ ...asOldNginxSends, httpVersion }), false, httpVersion)
   assert.equal(isLocalRequest({ ...asOldNginxSends, httpVersion: '1.1' }), true) // nginx from 1.29.7 on is not recognized
 })
 
@@ -421,14 +423,6 @@ async function openDoor(t: TestContext): Promise<number> {
   atEnd(t, () => door.stop())
   await door.start()
   return door.port()
-}
-
-async function sayRaw(port: number, text: string): Promise<string> {
-  const socket = connect(port, '127.0.0.1')
-  socket.write(text)
-  let heard = ''
-  for await (const chunk of socket.setEncoding('utf8')) heard += String(chunk)
-  return heard
 }
 
 test('S18, S21: broken HTTP and endless headers get an answer of the same shape, and the connection is closed', async (t) => {

@@ -10,7 +10,11 @@ import { numberOf, wholeOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 
 export async function list({ flags, output }: CommandCall): Promise<number> {
-  const { agents } = await apiOf(flags).ask({ method: 'GET', path: '/agents', answer: agentsSchema })
+  const { agents } = await apiOf({ flags, output }).ask({
+    method: 'GET',
+    path: '/agents',
+    answer: agentsSchema,
+  })
   output.list(['name', 'url', 'downstream', 'createdAt'], agents)
   return EXIT.done
 }
@@ -19,7 +23,9 @@ export async function add({ flags, args: [name, url], options, output }: Command
   const { secretFile, downstream } = options
   const secret = typeof secretFile === 'string' ? read(secretFile) : undefined
   const body = { name, url, secret, downstream, ...settingsOf(options) }
-  output.one(await apiOf(flags).ask({ method: 'POST', path: '/agents', body, answer: addedSchema }))
+  output.one(
+    await apiOf({ flags, output }).ask({ method: 'POST', path: '/agents', body, answer: addedSchema }),
+  )
   return EXIT.done
 }
 
@@ -33,20 +39,20 @@ export async function change({ flags, args: [name], options, output }: CommandCa
     ...settingsOf(options),
   }
   const path = `/agents/${encodeURIComponent(name!)}`
-  output.one(await apiOf(flags).ask({ method: 'PATCH', path, body, answer: agentSchema }))
+  output.one(await apiOf({ flags, output }).ask({ method: 'PATCH', path, body, answer: agentSchema }))
   return EXIT.done
 }
 
 export async function remove({ flags, args: [name], output }: CommandCall): Promise<number> {
   const path = `/agents/${encodeURIComponent(name!)}`
-  output.one(await apiOf(flags).ask({ method: 'DELETE', path, answer: agentParams }))
+  output.one(await apiOf({ flags, output }).ask({ method: 'DELETE', path, answer: agentParams }))
   return EXIT.done
 }
 
 export async function useByDefault({ flags, args: [name], options, output }: CommandCall): Promise<number> {
   if (name !== undefined && options['none'])
     throw new Rejected('invalid', 'Name an agent, or give --none, not both')
-  const { ask } = apiOf(flags)
+  const { ask } = apiOf({ flags, output })
   const [path, answer] = ['/tenant', ownTenantSchema]
   const isShown = name === undefined && !options['none']
   const body = { defaultAgent: name ?? null }

@@ -16,7 +16,7 @@ export async function inbox(call: CommandCall): Promise<number> {
   const { flags, options, output } = call
   if (options['follow'] === true) return follow(call)
   const path = `/inbox${queryOf(options, ['user', 'show', 'limit', 'cursor'])}`
-  const page = await apiOf(flags).ask({ method: 'GET', path, answer: inboxSchema })
+  const page = await apiOf({ flags, output }).ask({ method: 'GET', path, answer: inboxSchema })
   const { items } = page
   output.list(COLUMNS, output.isJson ? items : items.map((item) => ({ ...item, preview: previewText(item) })))
   const { unreadTotal, attentionTotal, next } = page
@@ -33,7 +33,7 @@ async function follow({ flags, options, output }: CommandCall): Promise<number> 
     if (options[name] !== undefined)
       throw new Rejected('invalid', `--${name} cannot be used with --follow: leave one of them out`)
   const [clock, random] = [systemClock(), systemRandom()]
-  const { openEvents } = apiOf(flags)
+  const { openEvents } = apiOf({ flags, output })
   const onLost = () =>
     output.note('The stream ended or was lost. Reconnecting; the newest sessions are printed again.')
   const stopping = new AbortController()

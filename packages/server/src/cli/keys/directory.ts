@@ -50,7 +50,7 @@ export async function withDirectory<T>(
   { flags, output }: Calling,
   work: (directory: Directory) => Promise<T>,
 ): Promise<T> {
-  if (isOverPort(flags)) return work(overPort(flags))
+  if (isOverPort(flags)) return work(overPort({ flags, output }))
   const config = loadConfig({ flags })
   warnOfOpenConnection(config.databaseUrl, output)
   const [clock, metrics] = [systemClock(), createMetrics()]
@@ -111,8 +111,8 @@ function isOverPort(flags: Flags): boolean {
   return port === 'flag' || (port !== 'default' && database !== 'flag')
 }
 
-function overPort(flags: Flags): Directory {
-  const { ask } = apiOf(flags, 'operatorUrl')
+function overPort(calling: Calling): Directory {
+  const { ask } = apiOf(calling, 'operatorUrl')
   return {
     createTenant: (name) => ask({ method: 'POST', path: '/tenants', body: { name }, answer: tenantSchema }),
     listTenants: async (after) => {

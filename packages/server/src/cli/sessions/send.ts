@@ -37,7 +37,7 @@ const GOES_ON = 'The message is stored, and the conversation goes on with the ne
 
 export async function send({ flags, args, options, output }: CommandCall): Promise<number> {
   const clock = systemClock()
-  const api = apiOf(flags)
+  const api = apiOf({ flags, output })
   const asking = { api, clock, path: `/sessions/${encodeURIComponent(args[0]!)}`, args, options, output }
   const ack = await store(asking)
   const isReplyWanted = options['wait'] !== false && options['reply'] !== false

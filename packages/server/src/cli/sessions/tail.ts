@@ -12,7 +12,7 @@ import { stopSignal } from '../stop-signal.ts'
 export async function tail({ flags, args, options, output }: CommandCall): Promise<number> {
   const [clock, random] = [systemClock(), systemRandom()]
   const after = seqOf('--after', options['after'] ?? '0')
-  const { openEvents } = apiOf(flags)
+  const { openEvents } = apiOf({ flags, output })
   const path = `/sessions/${encodeURIComponent(args[0]!)}/events?after=${after}`
   const onLost = () => output.note('The stream ended or was lost: coming back.')
   const stopping = new AbortController()

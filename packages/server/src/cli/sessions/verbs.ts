@@ -10,25 +10,27 @@ import { EXIT } from '../output.ts'
 export async function create({ flags, options, output }: CommandCall): Promise<number> {
   const { alias = null, title = null, agent = null } = options
   const body = { alias, title, agent }
-  output.one(await apiOf(flags).ask({ method: 'POST', path: '/sessions', body, answer: sessionSchema }))
+  output.one(
+    await apiOf({ flags, output }).ask({ method: 'POST', path: '/sessions', body, answer: sessionSchema }),
+  )
   return EXIT.done
 }
 
 export async function list({ flags, options, output }: CommandCall): Promise<number> {
   const path = `/sessions${queryOf(options, ['before', 'limit'])}`
-  const { sessions } = await apiOf(flags).ask({ method: 'GET', path, answer: sessionsSchema })
+  const { sessions } = await apiOf({ flags, output }).ask({ method: 'GET', path, answer: sessionsSchema })
   output.list(['session', 'alias', 'title', 'head', 'updatedAt'], sessions)
   return EXIT.done
 }
 
 export async function get({ flags, args, output }: CommandCall): Promise<number> {
-  output.one(await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: sessionSchema }))
+  output.one(await apiOf({ flags, output }).ask({ method: 'GET', path: pathOf(args), answer: sessionSchema }))
   return EXIT.done
 }
 
 /** Without a seq, all that is stored now counts as read. */
 export async function read({ flags, args, options, output }: CommandCall): Promise<number> {
-  const api = apiOf(flags)
+  const api = apiOf({ flags, output })
   const head = async () => (await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })).head
   const seq = options['seq'] === undefined ? await head() : seqOf('--seq', options['seq'])
   const body = { seq, user: options['user'] }
@@ -38,7 +40,7 @@ export async function read({ flags, args, options, output }: CommandCall): Promi
 
 /** Stops the turn that is live now, and no later one. */
 export async function stop({ flags, args, output }: CommandCall): Promise<number> {
-  const api = apiOf(flags)
+  const api = apiOf({ flags, output })
   const { turn, epoch } = await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })
   const asked = {
     method: 'POST',

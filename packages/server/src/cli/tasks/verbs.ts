@@ -10,7 +10,7 @@ import { EXIT, type Output } from '../output.ts'
 
 /** Asks for pages until it has `limit` tasks. A page may be short although there are more tasks. */
 export async function list({ flags, options, output }: CommandCall): Promise<number> {
-  const api = apiOf(flags)
+  const api = apiOf({ flags, output })
   const limit = numberOf('--limit', options['limit'], 1, PAGE_LIMITS.items) ?? USUAL
   const tasks: Listed['tasks'] = []
   let next = options['before'] ?? null
@@ -35,7 +35,7 @@ const USUAL = 50
 const MOST_PAGES = 100 // takes some seconds: two million live tasks, and as many that ended
 
 export async function get({ flags, args, output }: CommandCall): Promise<number> {
-  show(output, await apiOf(flags).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
+  show(output, await apiOf({ flags, output }).ask({ method: 'GET', path: pathOf(args), answer: taskSchema }))
   return EXIT.done
 }
 
@@ -51,7 +51,9 @@ export async function enqueue({ flags, args, options, output }: CommandCall): Pr
     maxAttempts: numberOf('--max-attempts', options['maxAttempts'], 1, TASK_LIMITS.attempts),
   }
   try {
-    output.one(await apiOf(flags).ask({ method: 'POST', path: '/tasks', body, answer: enqueuedSchema }))
+    output.one(
+      await apiOf({ flags, output }).ask({ method: 'POST', path: '/tasks', body, answer: enqueuedSchema }),
+    )
   } catch (error) {
     if (!(error instanceof Retry) || ERROR_CODES[error.code].outcome === 'refused') throw error
     const next =
@@ -65,7 +67,7 @@ export async function enqueue({ flags, args, options, output }: CommandCall): Pr
 
 export async function retry({ flags, args, options, output }: CommandCall): Promise<number> {
   const path = `${pathOf(args)}/retry${queryOf(options, ['from'])}`
-  show(output, await apiOf(flags).ask({ method: 'POST', path, answer: taskSchema }))
+  show(output, await apiOf({ flags, output }).ask({ method: 'POST', path, answer: taskSchema }))
   return EXIT.done
 }
 

@@ -19,7 +19,12 @@ export async function mint({ flags, options, output }: CommandCall): Promise<num
       seconds: wholeOf('--seconds', seconds, { min: 1, max: TOKEN_LIMITS.seconds }),
     }),
   }
-  const minted = await apiOf(flags).ask({ method: 'POST', path: '/tokens', body, answer: tokenSchema })
+  const minted = await apiOf({ flags, output }).ask({
+    method: 'POST',
+    path: '/tokens',
+    body,
+    answer: tokenSchema,
+  })
   if (output.isJson) output.one(minted)
   else output.line(minted.token)
   output.note(`It is valid until ${minted.expiresAt}.`)
@@ -28,7 +33,14 @@ export async function mint({ flags, options, output }: CommandCall): Promise<num
 
 export async function revoke({ flags, options, output }: CommandCall): Promise<number> {
   const body = { user: userOf(options) }
-  output.one(await apiOf(flags).ask({ method: 'POST', path: '/tokens/revoke', body, answer: revokedSchema }))
+  output.one(
+    await apiOf({ flags, output }).ask({
+      method: 'POST',
+      path: '/tokens/revoke',
+      body,
+      answer: revokedSchema,
+    }),
+  )
   return EXIT.done
 }
 

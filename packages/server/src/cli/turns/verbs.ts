@@ -6,6 +6,6 @@ import { EXIT } from '../output.ts'
 
 export async function get({ flags, args, output }: CommandCall): Promise<number> {
   const path = `/turns/${encodeURIComponent(args[0]!)}`
-  output.one(await apiOf(flags).ask({ method: 'GET', path, answer: turnSchema }))
+  output.one(await apiOf({ flags, output }).ask({ method: 'GET', path, answer: turnSchema }))
   return EXIT.done
 }

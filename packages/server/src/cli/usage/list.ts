@@ -17,7 +17,11 @@ const COLUMNS = [
 
 export async function usage({ flags, options, output }: CommandCall): Promise<number> {
   const path = `/usage${queryOf(options, ['by', 'from', 'to', 'agent', 'session', 'limit'])}`
-  const { by, from, to, rows } = await apiOf(flags).ask({ method: 'GET', path, answer: usageSchema })
+  const { by, from, to, rows } = await apiOf({ flags, output }).ask({
+    method: 'GET',
+    path,
+    answer: usageSchema,
+  })
   output.list(
     [by, ...COLUMNS],
     rows.map(({ key, ...row }) => ({ [by]: key, ...row })),

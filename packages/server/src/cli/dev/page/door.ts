@@ -1,12 +1,12 @@
-// The HTTP port of a dev fleet's page. It accepts only requests from this machine, and from browsers only its own pages. It
-// serves the page, controls the pods and passes on requests of the page's devices. No pod has these routes.
+// The HTTP port of a dev fleet's page. It accepts only requests that are local by the rule of the pods, and from browsers only
+// its own pages. It serves the page, controls the pods and passes on requests of the page's devices. No pod has these routes.
 //   GET  /                               the page and its files
 //   GET  /dev/scene                      what the page shows
 //   POST /dev/pods/:pod/:act             kill, pause, wake, restart
 //   POST /dev/chaos/on, /dev/chaos/off
 //   any  /devices/:device/v1/…           a device's request to the fleet
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { isLoopbackHost } from '../../../lib/loopback.ts'
+import { isLocal } from '../../../door/address.ts'
 import { bodyOf, refusalOf, statusOf, type Refusal } from '../../../door/refusal.ts'
 import { Rejected, Retry } from '../../../errors.ts'
 import { createHttpService, type HttpService } from '../http-service.ts'
@@ -38,6 +38,8 @@ const HEADERS = {
   'cache-control': 'no-store',
 }
 
+const PAGE_ONLY =
+  'The page accepts only requests of its own machine: to localhost, in HTTP/1.1, from a program or from the page itself, and not through a proxy'
 const NO_ROUTE: Refusal = { code: 'not_found', text: 'The page has no such route.' }
 
 type Exchange = {
@@ -70,7 +72,7 @@ export function createPageDoor(deps: Deps): HttpService {
 
 async function answer(deps: Deps, request: IncomingMessage, response: ServerResponse): Promise<void> {
   response.setHeaders(new Map(Object.entries(HEADERS)))
-  if (!isOwn(request)) throw new Rejected('forbidden', 'The page answers its own machine and itself alone')
+  if (!isOwn(request)) throw new Rejected('forbidden', PAGE_ONLY)
   for (const [route, handle] of ROUTES) {
     const match = route.exec(`${request.method} ${request.url}`)
     if (match) return handle({ deps, found: match.slice(1), request, response })
@@ -78,9 +80,10 @@ async function answer(deps: Deps, request: IncomingMessage, response: ServerResp
   refuse(response, NO_ROUTE)
 }
 
-/** Rejects requests under another host name that points here, and from pages of other origins. */
-function isOwn({ headers: { host, origin } }: IncomingMessage): boolean {
-  return isLoopbackHost(host) && (origin === undefined || origin === `http://${host}`)
+/** A pod answers every request of a device as local, because the headers of a proxy are not passed on. So they are judged here. */
+function isOwn(request: IncomingMessage): boolean {
+  const { host, origin } = request.headers
+  return isLocal(request) && (origin === undefined || origin === `http://${host}`)
 }
 
 async function sendFile({ found: [path], response }: Exchange): Promise<void> {
