@@ -168,10 +168,10 @@ export async function findStops(
     query,
     live.map(([, { tenant, turn }], index) => ({ tenant, turn, attempt: tasks[index]?.attempt ?? 0 })),
   )
-  const again = live.flatMap(([, { tenant, turn }], index) =>
-    (tasks[index]?.attempt ?? 0) > 1 ? [{ tenant, turn }] : [],
+  const begun = live.flatMap(([, { tenant, turn }], index) =>
+    (tasks[index]?.attempt ?? 0) > 0 ? [[turn, { tenant, turn }] as const] : [],
   )
-  const lost = Map.groupBy(await findLostUsage(query, again), ({ turn }) => turn)
+  const lost = Map.groupBy(await findLostUsage(query, [...new Map(begun).values()]), ({ turn }) => turn)
   const open = live.flatMap(([place, { turn }], index): [number, Open][] => {
     const [task, row] = [tasks[index], turns.get(place)]
     if (!task || !row) return []
