@@ -5,10 +5,10 @@ import { USAGE_KEYS } from '../usage/list.ts'
 import { agentName } from './agent-schemas.ts'
 import { whole } from './query.ts'
 
-const DAY = /^\d{4}-\d{2}-\d{2}$/
+const DAY = /^(?:19[7-9]\d|[2-9]\d{3})-\d{2}-\d{2}$/
 export const USAGE_LIMITS = { days: 400, sessionDays: 31, usualDays: 30, rows: 1_000, usualRows: 400 }
 
-const day = z.string().refine(isDay, 'must be a day, such as 2026-01-31')
+const day = z.string().refine(isDay, 'must be a day of the years 1970 to 9999, such as 2026-01-31')
 const session = z.string().transform((text, context) => {
   const id = parseId('session', text)
   if (!id) context.addIssue({ code: 'custom', message: 'must be the id of a session' })

@@ -3,7 +3,7 @@
 
 /** For keys of a tenant. */
 export const TENANT_SCOPES = {
-  'sessions:read': 'reads sessions, messages and turns, and follows them',
+  'sessions:read': 'reads sessions, messages and turns with the tokens that each has used, and follows them',
   'sessions:write':
     'creates sessions, sends messages as anybody, changes members and what they have read, stops turns; an answer shows what it changed',
   'tasks:read': 'reads tasks, with their inputs and results',
@@ -11,7 +11,7 @@ export const TENANT_SCOPES = {
   'agents:read': 'lists agents behind URLs, and shows the default agent',
   'agents:write':
     'adds and removes agents and names the default agent, and so decides where conversations are sent',
-  'usage:read': 'reads how many tokens agents have used',
+  'usage:read': 'reads sums of the tokens that agents have used',
   'tokens:mint': 'mints tokens for users and revokes them; a token reads and writes the sessions of its user',
 } as const
 

@@ -40,7 +40,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
   token_cuts: 'select insert update delete',
   tracks: 'select insert update',
   turns: 'select insert update',
-  usage: 'select insert update',
+  usage: 'select insert update delete',
   usage_days: 'select insert update delete',
   usage_progress: 'select update',
 }

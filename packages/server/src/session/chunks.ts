@@ -17,7 +17,7 @@ export type Batch = { readonly index: number; readonly count: number; readonly b
 type Flushed = TurnKey & Batch & { readonly attempt: number; readonly pod: number }
 
 // Reads the claim without a lock: with one, the end of a turn would have to wait for its chunks. After an unknown outcome the
-// same batch is sent again and changes nothing. A transient batch is sent again with an empty body once readers have seen it.
+// same batch is sent again and changes nothing. A transient batch is sent again with a shorter body once readers have seen it.
 export const CHUNKS_FLUSH = `
   with held as (
     select s.* from unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[])
@@ -26,7 +26,7 @@ export const CHUNKS_FLUSH = `
   written as (
     insert into fleetline.chunks (tenant, turn, attempt, index, count, body)
     select tenant, turn, attempt, index, count, body from held where count > 0
-    on conflict (tenant, turn, attempt, index) do update set body = excluded.body where excluded.body = '[]')
+    on conflict (tenant, turn, attempt, index) do update set body = excluded.body where octet_length(excluded.body) < octet_length(chunks.body))
   select n::int as n from held`
 
 export type Chunks = {

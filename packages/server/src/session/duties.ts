@@ -1,7 +1,7 @@
 // The leader's duties for sessions:
 //   every 5 s   turns that no pod runs, at most 500 of each kind. If the agent of a turn has moved from code to the directory,
 //               the turn moves to the track where pods can claim it. If the turn's time limit has passed, it ends as failed.
-//   every 5 s   compactions that no pod runs, at most 1,000 on each track: past their time limit they end as failed
+//   every 5 s   compactions that no pod runs, at most 1,000 on each track and 500 that are due: past their time limit they end as failed
 //   every 60 s  chunks that a pod wrote after their turn had ended, of at most 1,000 turns. Nobody reads them; they are deleted.
 // Expiry and sweep do not check the leader's term. They are safe whichever pod leads. Turns and compactions expire only if they are
 // still current, too old and without a pod; that they are current and without a pod is checked again under the session's lock.
@@ -52,8 +52,8 @@ export const OVERDUE = `
    where u.ended_at is null and u.started_at < now() - $1 * interval '1 ms' and t.pod is null
    order by u.started_at limit ${STEP}`
 
-// Reads only tasks of the tracks of compactions that no pod has: ready ones, and suspects, which never become ready. All others that wait
-// become ready first.
+// Reads only tasks that no pod has: ready ones and suspects of the tracks of compactions, and all tasks that are due. These become ready at
+// once, so they are many only while no pod runs tasks. A compaction that waits is due before its time is over, or a second later.
 export const OVERDUE_COMPACTIONS = `
   with compact as materialized (
     select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue
@@ -65,7 +65,12 @@ export const OVERDUE_COMPACTIONS = `
       union all
       (select * from fleetline.tasks
         where track = c.id and state = 'waiting' and reason = 'suspect' and created_at < now() - $1 * interval '1 ms'
-        limit ${STEP})) t`
+        limit ${STEP})) t
+  union all
+  (select tenant, id, input ->> 'session' from fleetline.tasks
+    where state = 'waiting' and reason is distinct from 'suspect' and run_at <= now()
+      and track in (select id from compact) and created_at < now() - $1 * interval '1 ms'
+    limit ${STEP})`
 type OverdueCompaction = {
   readonly tenant: number
   readonly compaction: string

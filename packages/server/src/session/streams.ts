@@ -2,7 +2,8 @@
 // that have something new. If a tick fails, the next one writes the same rows, so that readers never see them in two forms.
 // Each tick writes about 4 MiB; streams that did not fit go first in the next tick. A stream whose chunks are rejected is
 // fenced: its attempt is told, and nothing more of it is written (E1). Memory is limited: an agent that is faster than the
-// table has to wait. Transient chunks have their own rows. These are emptied once current readers have had time to read them.
+// table has to wait. Transient chunks have their own rows. These are emptied once current readers have had time to read them, except for
+// `data-usage`: what an attempt has used is read from the table if its pod dies.
 import { isTransient, mergeDeltas, type Chunk } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -136,7 +137,7 @@ function createSource(of: Streaming) {
       if (sending.length > 0) return sending
       const seen = seenOf(shown, nowMs)
       shown = shown.slice(seen.length)
-      const emptied = seen.map(({ index, count }) => ({ index, count, body: '[]', bytes: 0 }))
+      const emptied = seen.map(({ index, count, kept }) => ({ index, count, body: kept, bytes: 0 }))
       const rows = [...emptied, ...rowsOf(pending)]
       sending = rows.length === 0 && isDoubted ? [QUESTION] : rows
       isDoubted = false
@@ -144,8 +145,9 @@ function createSource(of: Streaming) {
     },
     /** Returns how many bytes were written. */
     written: (nowMs: number): number => {
-      for (const { index, count, body, isTransient: isShown } of sending)
-        if (isShown) shown.push({ index, count, length: body.length, sinceMs: nowMs })
+      for (const { index, count, body, kept } of sending)
+        if (kept !== undefined && kept !== body)
+          shown.push({ index, count, kept, length: body.length, sinceMs: nowMs })
       const sent = sending.reduce((sum, row) => sum + row.bytes, 0)
       bytes -= sent
       sending = []
@@ -154,9 +156,18 @@ function createSource(of: Streaming) {
   }
 }
 
-type StreamRow = Batch & { /** In memory. */ readonly bytes: number; readonly isTransient?: boolean }
+type StreamRow = Batch & {
+  /** In memory. */
+  readonly bytes: number
+  /** Of a transient row: the body that stays. */
+  readonly kept?: string | undefined
+}
 /** A transient row that is in the table. */
-type Shown = Pick<Batch, 'index' | 'count'> & { readonly length: number; readonly sinceMs: number }
+type Shown = Pick<Batch, 'index' | 'count'> & {
+  readonly kept: string
+  readonly length: number
+  readonly sinceMs: number
+}
 
 const QUESTION: StreamRow = { index: 0, count: 0, body: '[]', bytes: 0 }
 
@@ -194,5 +205,6 @@ function rowOf(pending: Piece[], most: number): StreamRow {
   }
   const pieces = pending.splice(0, count)
   const chunks = mergeDeltas(pieces.flatMap((piece) => piece.chunks))
-  return { index: pieces[0]!.index, count, body: JSON.stringify(chunks), bytes, isTransient: isShown }
+  const kept = isShown ? JSON.stringify(chunks.filter(({ type }) => type === 'data-usage')) : undefined
+  return { index: pieces[0]!.index, count, body: JSON.stringify(chunks), bytes, kept }
 }

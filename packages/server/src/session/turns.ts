@@ -73,7 +73,9 @@ const TURN_PASS_ON = `
   returning t.id`
 
 // The first attempt fixes how far its turn reads: up to the current head, but only as many messages that may ask as one call carries. The
-// next turn answers all others. The WHERE checks the fences. The head is from the statement's snapshot.
+// next turn answers all others. Limit: more than 500 notes, or 2 MiB, that come during a turn and before the next question are answered in
+// several turns. A turn without `asked_from` was started by a pod of the release before: nobody knows which message asks, so it reads up to
+// the head. The WHERE checks the fences. The head is from the statement's snapshot.
 export const TURN_OPEN = `
   update fleetline.turns t
      set read_to = coalesce(t.read_to, (
@@ -81,7 +83,7 @@ export const TURN_OPEN = `
              select seq, sum(bytes) over (order by seq) as bytes_so_far, row_number() over (order by seq) as n from (
                select seq, bytes from fleetline.messages
                 where tenant = t.tenant and session = t.session
-                  and seq between coalesce(t.asked_from, t.read_from) and s.head
+                  and seq between t.asked_from and s.head
                 order by seq limit ${MOST_SENT.messages}) l) m
             where m.n = 1 or m.bytes_so_far <= ${MOST_SENT.bytes}), s.head)
     from fleetline.sessions s, fleetline.tasks k
@@ -166,10 +168,10 @@ export async function findStops(
     query,
     live.map(([, { tenant, turn }], index) => ({ tenant, turn, attempt: tasks[index]?.attempt ?? 0 })),
   )
-  const again = live.flatMap(([, { tenant, turn }], index) =>
-    (tasks[index]?.attempt ?? 0) > 1 ? [{ tenant, turn }] : [],
+  const begun = live.flatMap(([, { tenant, turn }], index) =>
+    (tasks[index]?.attempt ?? 0) > 0 ? [[turn, { tenant, turn }] as const] : [],
   )
-  const lost = Map.groupBy(await findLostUsage(query, again), ({ turn }) => turn)
+  const lost = Map.groupBy(await findLostUsage(query, [...new Map(begun).values()]), ({ turn }) => turn)
   const open = live.flatMap(([place, { turn }], index): [number, Open][] => {
     const [task, row] = [tasks[index], turns.get(place)]
     if (!task || !row) return []

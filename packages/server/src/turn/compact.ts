@@ -11,14 +11,15 @@
 //   the agent failed, its pod stops, it has no permit        the task waits and is tried again; an attempt that did not call the
 //                                                            agent does not count
 //   four attempts failed, three minutes passed, the agent    failed: the conversation goes on without a summary, and the next try
-//   is unknown, or the summary cannot be stored              comes after another tenth of the budget
-import { formatId, MESSAGE_LIMITS, parseId, jsonFault } from '@fleetline/protocol'
+//   is unknown, its answer is malformed, or the summary      comes 20 messages later
+//   cannot be stored
+import { ChunkError, formatId, MESSAGE_LIMITS, parseId, jsonFault } from '@fleetline/protocol'
 import type { Agents, Callable } from '../agent/agents.ts'
 import type { CompactCall } from '../agent/agent.ts'
 import { AgentFault } from '../agent/fault.ts'
 import { shapeOf } from '../agent/in-code.ts'
 import { bytesOfTokens, MOST_SENT, mostSummaryTokens } from '../conversation/budget.ts'
-import { Bug } from '../errors.ts'
+import { Bug, kindOf } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { within } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
@@ -34,6 +35,7 @@ import {
 import type { CompactionEnd } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
+import { isValueFault } from '../store/sqlstate.ts'
 import type { Claim } from '../task/claim.ts'
 import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
@@ -54,6 +56,7 @@ type Deps = {
 
 const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
+const PATIENCE = 5 // retries of an end that is rejected for another reason than its data; then the compaction fails
 const LATE = new AgentFault('timeout', 'The agent took too long to summarise', { isFinal: false })
 
 type Attempt = Surroundings & { readonly claim: Claim; readonly deps: Deps; readonly input: CompactionInput }
@@ -144,7 +147,7 @@ async function summarise(
 ): Promise<string> {
   const { clock, leftMs } = work
   const text = await underPermit(work, agent.downstream, ({ signal }) => {
-    const asked = (async () => agent.compact!({ ...call, deadlineMs: leftMs(), signal }))()
+    const asked = (async () => agent.compact!({ ...call, deadlineMs: leftMs(), signal }))().catch(throwFault)
     return within(clock, Math.max(1, leftMs()), asked, LATE, signal)
   })
   const fault = typeof text === 'string' ? jsonFault(text) : 'no text'
@@ -157,6 +160,12 @@ async function summarise(
       isFinal: true,
     })
   return text
+}
+
+function throwFault(error: unknown): never {
+  throw error instanceof ChunkError
+    ? new AgentFault('agent_protocol', error.message, { isFinal: true, quotesAgent: true })
+    : error
 }
 
 function afterFault(work: Work, error: unknown): Promise<SettledEnd> | Settlement {
@@ -182,7 +191,8 @@ type Ending =
   | Pick<Extract<CompactionEnd, { outcome: 'done' }>, 'outcome' | 'upto' | 'text' | 'more'>
   | Pick<Extract<CompactionEnd, { outcome: 'failed' }>, 'outcome' | 'code'>
 
-/** Sent until PostgreSQL answers. A repeat after an unknown outcome is fenced if the first one was stored. */
+/** Sent until PostgreSQL answers. A repeat after an unknown outcome is fenced if the first one was stored. A summary that PostgreSQL
+ *  rejects must not hold up the messages that wait for it: then the compaction fails. */
 async function end(
   { claim, pod, open, gaveUp: signal, deps, log }: Work,
   ending: Ending,
@@ -194,14 +204,22 @@ async function end(
     attempt: claim.attempt,
     pod,
   }
+  let sent = ending
   const onFailure = (error: unknown, failures: number) => {
     if (failures === 0) log.warn('a compaction could not be ended yet', { error })
+    if (isValueFault(error)) sent = failureOf(ending, 'agent_protocol')
+    else if (failures >= PATIENCE && kindOf(error) !== 'Retry') sent = failureOf(ending, 'internal')
   }
   const ended = await retryUntilAnswered({ ...deps, signal, onFailure }, () =>
-    deps.sessions.endCompaction({ ...key, ...ending }),
+    deps.sessions.endCompaction({ ...key, ...sent }),
   )
   const answer = ended === undefined ? 'unanswered' : ended.type === 'ended' ? 'settled' : 'fenced'
-  return { type: ending.outcome, answer }
+  return { type: sent.outcome, answer }
+}
+
+/** The failure that the compaction had before, if it had one. */
+function failureOf(ending: Ending, code: string): Ending {
+  return ending.outcome === 'failed' ? ending : { outcome: 'failed', code }
 }
 
 function faultOfTask({ claim, clock }: Attempt, code: string): string {

@@ -28,7 +28,7 @@ export async function gather(
 ): Promise<Gathered> {
   const key = { tenant, session }
   const [before, isAsked] = [readTo + 1, ({ seq }: Item) => seq >= askedFrom]
-  const limit = Math.max(window.messages, before - askedFrom) // not more than a call carries: `TURN_OPEN` sees to that
+  const limit = Math.max(window.messages, before - askedFrom) // `TURN_OPEN` sees to it that a call can carry so many
   let page = await read(key, { before, limit, maxBytes: window.bytes })
   if (page && !page.items.some(({ seq }) => seq <= askedFrom)) page = await read(key, { before, limit })
   if (!page) throw new Bug('The session of a live turn is not there')

@@ -76,10 +76,12 @@ const OF_TURN = `
    where u.place = 1 or coalesce(u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens) is not null
    order by attempt, model`
 
+// A group without attempts and tokens has only rows that another of its attempt has superseded.
 export const usageStatement = (by: UsageKey): string => `
   select r.key, ${NAMES}
     from (select ${KEY_COLUMNS[by]} as key, ${NUMBERS.map((name) => `sum(${name}) as ${name}`).join(', ')}
             from (${by === 'session' ? OF_SESSIONS : OF_DAYS}) s group by 1) r
+   where r.attempts > 0 or ${TOKENS.map((name) => `r.${name}`).join(' + ')} > 0
    order by ${by === 'day' ? 'r.key' : 'r.input_tokens + r.output_tokens desc, r.key'} limit $6`
 
 export function createUsageList({ database }: { readonly database: Transactions }): UsageList {

@@ -1,7 +1,7 @@
 // Sums days that are over, so that a question about a year reads a row per day, agent and model instead of one per attempt. A day is
-// summed a whole day after its end: by then no attempt of its turns writes any more. Tenants are summed in steps; a step that is
-// repeated writes the same numbers again.
-import { valueOf, type Transactions } from '../store/database.ts'
+// summed a whole day after its end: by then hardly any attempt of its turns writes any more. One that does so sends the sums back to its
+// day. Tenants are summed in steps; a step that is repeated writes the same numbers again.
+import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import { IS_LEADER, type Term } from '../store/leader.ts'
 
 const STEP = 50 // tenants
@@ -27,22 +27,33 @@ export const counted = (where: string): string => `
             from fleetline.usage) u
    where ${where}`
 
+// Waits for the leader's step, and keeps the next one waiting, so that the step reads the rows of this transaction.
+const SUM_AGAIN = `
+  update fleetline.usage_progress
+     set last_tenant = case when day < $1::date then last_tenant else 0 end, day = least(day, $1::date)`
+
 // The next tenants of the first day that is not summed yet. Without a tenant, the day is done.
 const NEXT = `
   select p.day::text as day, array(select t.id from fleetline.tenants t where t.id > p.last_tenant order by t.id limit ${STEP}) as tenants
     from fleetline.usage_progress p
    where p.day < (now() at time zone 'UTC')::date - 1 and ${IS_LEADER}
      for update of p`
+// A sum that has no rows any more belonged to a model that another has replaced, or is part of '' now. But a tenant without any rows keeps
+// its sums: its rows may have been dropped with their partition.
 const SUM = `
   with ranked as (
     select a.tenant, a.agent, a.model, ${SUMS},
-           row_number() over (partition by a.tenant order by sum(coalesce(a.input_tokens, 0) + coalesce(a.output_tokens, 0)) desc nulls last, a.agent, a.model) as place
+           row_number() over (partition by a.tenant order by sum(coalesce(a.input_tokens, 0)::bigint + coalesce(a.output_tokens, 0)) desc nulls last, a.agent, a.model) as place
       from (${counted('u.tenant = any ($1::int[]) and u.day = $2::date')}) a
      group by a.tenant, a.agent, a.model),
   grouped as (
     select tenant, case when place > ${MOST_GROUPS} then '' else agent end as agent, case when place > ${MOST_GROUPS} then '' else model end as model,
            turns, attempts, unreported, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens
-      from ranked)
+      from ranked),
+  gone as (
+    delete from fleetline.usage_days d
+     where d.tenant in (select tenant from grouped) and d.day = $2::date
+       and not exists (select from grouped g where g.tenant = d.tenant and g.agent = d.agent and g.model = d.model))
   insert into fleetline.usage_days
     (tenant, day, agent, model, turns, attempts, unreported, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens)
   select tenant, $2::date, agent, model, sum(turns), sum(attempts), sum(unreported), sum(input_tokens), sum(output_tokens),
@@ -58,6 +69,12 @@ const ADVANCE = `
   update fleetline.usage_progress p
      set last_tenant = case when cardinality($1::int[]) < ${STEP} then 0 else $1[cardinality($1)] end,
          day = case when cardinality($1::int[]) < ${STEP} then p.day + 1 else p.day end`
+
+/** Days from this one on are summed once more. Call it after rows of this day were written, in the same transaction. It waits for the
+ *  step of the leader, so only rows that come late may need it: those of today and yesterday are not summed yet. */
+export async function sumAgainFrom(query: Query, day: string): Promise<void> {
+  await query(SUM_AGAIN, [day])
+}
 
 /** One step. Returns false if there is nothing to sum. */
 export async function sumNextTenants(database: Transactions, { term, pod }: Term): Promise<boolean> {

@@ -112,9 +112,22 @@ function createSums(before: readonly ModelTokens[] = []) {
 }
 
 function summed(sum: TokenCounts | undefined, one: TokenCounts): TokenCounts {
+  return combined(sum, one, (before, more) => Math.min(MOST, before + more))
+}
+
+/** The highest number of each kind. */
+export function highestOf(one: TokenCounts, other: TokenCounts): TokenCounts {
+  return combined(one, other, Math.max)
+}
+
+function combined(
+  one: TokenCounts | undefined,
+  other: TokenCounts,
+  how: (a: number, b: number) => number,
+): TokenCounts {
   const of = (kind: TokenKind) => {
-    const [before, more] = [sum?.[kind] ?? null, one[kind]]
-    return before === null || more === null ? (before ?? more) : Math.min(MOST, before + more)
+    const [a, b] = [one?.[kind] ?? null, other[kind]]
+    return a === null || b === null ? (a ?? b) : how(a, b)
   }
   return {
     inputTokens: of('inputTokens'),

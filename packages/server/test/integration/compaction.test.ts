@@ -5,16 +5,18 @@ import type { Session } from '@fleetline/protocol'
 import { verify } from '../../src/agent-kit.ts'
 import { agent, type AgentCall, type CompactCall } from '../../src/agent/agent.ts'
 import { openCompaction } from '../../src/session/compactions.ts'
-import { sessionDuties } from '../../src/session/duties.ts'
+import { OVERDUE_COMPACTIONS, sessionDuties } from '../../src/session/duties.ts'
 import type { Database } from '../../src/store/database.ts'
 import { agentServer, lines, SAID, type Answer } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
+import { explaining } from '../support/plan.ts'
 import { podOn } from '../support/pod.ts'
 import { appenderOn } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
 import { saying, talkOn } from '../support/talk.ts'
+import { conversationOn } from '../support/turns.ts'
 
 /** 700 tokens are long enough. */
 const BUDGET = { tokenBudget: 1_000 }
@@ -243,6 +245,8 @@ test('E7: the leader ends a compaction after three minutes if no pod has it', as
   for (const state of [
     `state = 'ready'`,
     `state = 'waiting', reason = 'suspect', run_at = now() + interval '1 hour'`,
+    `state = 'waiting', reason = 'retry', run_at = now()`,
+    `state = 'waiting', reason = 'later', run_at = now()`,
   ]) {
     const { set, phase, expire } = await abandoned(t)
     await set(
@@ -256,6 +260,43 @@ test('E7: the leader ends a compaction after three minutes if no pod has it', as
     await set(`created_at = now() - interval '4 minutes'`)
     await expire()
     assert.deepEqual(await phase(), { isOver: true, from: 24 })
+  }
+})
+
+test('the query for overdue compactions does not read other tasks', async (t) => {
+  const { run } = await conversationOn(t)
+  const add = `insert into fleetline.tasks (id, tenant, track, max_attempts, input, state, reason, run_at, created_at)
+    select gen_random_uuid(), 1, 1000 + n % 10, 5, '{}', (array['ready', 'waiting', 'waiting'])[1 + n % 3]::fleetline.task_state,
+           (array[null, 'retry', 'suspect'])[1 + n % 3], now() + interval '1 hour', now() - interval '1 day'
+      from generate_series(1, 30000) n`
+  const { plans } = await run(async (query) => {
+    await query(add)
+    await query('analyze fleetline.tasks')
+    const explained = explaining(query)
+    await explained.query(OVERDUE_COMPACTIONS, [0])
+    return explained
+  })
+  assert.ok(plans[0]!.buffers < 100, `${plans[0]!.buffers} pages`)
+})
+
+test('E3 E7: a conversation whose summary PostgreSQL rejects goes on without it', async (t) => {
+  for (const [code, failure] of [
+    ['22P05', 'agent_protocol'],
+    ['P0001', 'internal'],
+  ] as const) {
+    const talk = await longTalk(t, () => 'They talked.')
+    await talk.run(`
+      create function fleetline.picky() returns trigger language plpgsql as $$
+        begin raise exception 'not this text' using errcode = '${code}'; end $$;
+      create trigger picky before insert on fleetline.summaries for each row execute function fleetline.picky()`)
+    for (const text of ['one', 'two']) await talk.ask(text)
+    await untilState(talk, 'idle')
+    assert.deepEqual(await talk.run('select next_try_seq as "from" from fleetline.sessions'), [{ from: 24 }])
+    const ended = `select h.outcome, h.error ->> 'code' as code from fleetline.task_history h
+                     join fleetline.tracks k on k.id = h.track and k.machine = 'compact'`
+    assert.deepEqual(await talk.run(ended), [{ outcome: 'failed', code: failure }])
+    await talk.ask('three')
+    assert.equal(talk.compactions.length, 1, 'the agent is not asked again')
   }
 })
 
@@ -396,4 +437,21 @@ test('E7 S11: an agent behind a URL is asked for a summary by a signed call, at 
     assert.equal(refused.status, 400)
     assert.match(JSON.stringify(refused.body), text)
   }
+})
+
+test('an answer that is no JSON text is not asked for again', async (t) => {
+  const answers = ['{"summary": ', Buffer.from([0x22, 0xff, 0x22]), '{"role": "user", "parts": []}']
+  const talk = await farTalk(t, (_, response) =>
+    response.writeHead(200, { 'content-type': 'application/json' }).end(answers.shift()),
+  )
+  for (const [n, text] of ['one', 'two', 'three', 'four'].entries()) {
+    await ask(talk, text)
+    await untilState(talk, 'idle')
+    await talk.run('update fleetline.sessions set next_try_seq = 1')
+    const asked = talk.received.filter(({ path }) => path === '/summary')
+    assert.equal(asked.length, n, `after ${n + 1} messages`)
+  }
+  const ended = `select distinct h.error ->> 'code' as code, h.spent from fleetline.task_history h
+                   join fleetline.tracks k on k.id = h.track and k.machine = 'compact'`
+  assert.deepEqual(await talk.run(ended), [{ code: 'agent_protocol', spent: 1 }])
 })

@@ -183,6 +183,17 @@ test('the first attempt fixes what a turn reads, if its claim and its epoch are 
   )
 })
 
+test('R3 E4: a turn that a pod of the release before has started reads up to the head, however many messages it has', async (t) => {
+  const { append, ask, claimTurn, key, pod, run } = await conversationOn(t)
+  const notes = Array.from({ length: 600 }, (_, n) => append({ ...key, draft: textDraft(`note ${n}`) }))
+  await Promise.all(notes)
+  await ask('question')
+  await run((query) => query('update fleetline.turns set asked_from = null'))
+  const { id, attempt } = await claimTurn()
+  const turn = await run((query) => openTurn(query, key.tenant, { id, attempt, pod }))
+  assert.deepEqual([turn?.readFrom, turn?.readTo], [1, 601])
+})
+
 test('an end whose answer was lost is recognized when it is sent again, even after the next turn has started', async (t) => {
   const { ask, claimTurn, database, endTurn, gather, key, pod, rows } = await conversationOn(t)
   await ask('a')

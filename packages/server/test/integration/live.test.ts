@@ -5,8 +5,9 @@ import type { Frame } from '@fleetline/protocol'
 import { loadConfig } from '../../src/config.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
-import { CHUNKS_FLUSH, createChunks, sweepChunks } from '../../src/session/chunks.ts'
+import { CHUNKS_FLUSH, createChunks, readSpoken, sweepChunks } from '../../src/session/chunks.ts'
 import { createLive, stopTopic, TICK_MS } from '../../src/session/live.ts'
+import { reportedIn } from '../../src/session/reported-usage.ts'
 import { createTurnView } from '../../src/session/turn-view.ts'
 import type { Database } from '../../src/store/database.ts'
 import type { HintListener } from '../../src/store/hints.ts'
@@ -388,6 +389,26 @@ test('E1: chunks of an attempt that is not current are rejected; mutant, a flush
 const shown = (length: number) => ({ type: 'data-x' as const, transient: true, data: 'y'.repeat(length) })
 const MOST = 8 * 1024 * 1024
 const SMALL = { openTurnBytes: '524288', openBytes: `${MOST}` } // 1/8 of the first and 1/4 of the second may be unwritten
+
+test('E9: `data-usage` chunks that are transient stay in the table, for the case that their pod dies', async (t) => {
+  const { tick, streams, run, key, turns } = await streaming(t, 1)
+  const step = (id: string, inputTokens: number) => ({
+    type: 'data-usage' as const,
+    transient: true,
+    id,
+    data: { usage: { inputTokens } },
+  })
+  const chunks = [step('1', 10), shown(10), delta('word'), shown(10), step('2', 20), step('3', 3)]
+  for (const chunk of chunks) void streams[0]!.push(chunk)
+  await tick()
+  await tick(2_500)
+  await tick() // readers have seen the transient data by now
+  const attempt = { tenant: key.tenant, turn: turns[0]!.turn, attempt: 1 }
+  const [batches] = await run((query) => readSpoken(query, [attempt]))
+  const left = batches!.flatMap(({ body }) => JSON.parse(body) as unknown[])
+  assert.deepEqual(left, [step('1', 10), delta('word'), step('2', 20), step('3', 3)])
+  assert.equal(reportedIn(batches!)[0]!.inputTokens, 33)
+})
 
 const heapBytes = () => {
   collect()

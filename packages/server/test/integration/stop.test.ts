@@ -6,7 +6,9 @@ import type { AgentDefinition } from '../../src/agent/agent.ts'
 import { SESSION_LOCK } from '../../src/session/append.ts'
 import type { Database } from '../../src/store/database.ts'
 import { HALTING } from '../../src/turn/halts.ts'
+import { createUsageList } from '../../src/usage/list.ts'
 import { eventually } from '../support/eventually.ts'
+import { textDraft } from '../support/history.ts'
 import { call } from '../support/http.ts'
 import { explaining } from '../support/plan.ts'
 import { openText, type Reader } from '../support/reader.ts'
@@ -198,6 +200,70 @@ test('D4 E8: a stop keeps what the current attempt has said, in whole characters
   }
   await driversOf(mutant, wrong.key).stopTurn(wrong.stop)
   assert.notEqual(await wrong.replyText(), 'so far')
+})
+
+/** A turn that no pod has, after the pods of these attempts have died. Each had reported ten tokens more than the one before. */
+async function lostOn(t: TestContext, attempts: readonly number[]) {
+  const talk = await conversationOn(t)
+  await talk.ask('a')
+  const { ofTurn } = createUsageList(talk)
+  let turn = ''
+  for (const attempt of attempts) {
+    turn = (await talk.claimTurn()).id
+    const usage = { type: 'data-usage', data: { usage: { inputTokens: 10 * attempt } } }
+    const lost = `fleetline.fault(error, jsonb_build_object('code', 'pod_lost', 'attempt', attempt))`
+    await talk.run(async (query) => {
+      await query(
+        'insert into fleetline.chunks (tenant, turn, attempt, index, count, body) values ($1, $2, $3, 0, 1, $4)',
+        [talk.key.tenant, turn, attempt, JSON.stringify([usage])],
+      )
+      await query(`update fleetline.tasks set state = 'ready', pod = null, error = ${lost}`)
+    })
+  }
+  const used = async () =>
+    (await ofTurn(talk.key.tenant, turn)).map(({ attempt, outcome, inputTokens }) => [
+      attempt,
+      outcome,
+      inputTokens,
+    ])
+  return { ...talk, stop: { ...talk.key, turn, epoch: 1 }, used }
+}
+const DEADLINE = { code: 'deadline', message: 'too late' }
+
+test('E9: what an attempt had used when its pod died is counted if the turn is stopped or expires before the next attempt', async (t) => {
+  const [stopped, expired] = [await lostOn(t, [1]), await lostOn(t, [1])]
+  await stopped.stopTurn(stopped.stop)
+  assert.deepEqual(await stopped.used(), [[1, 'lost', 10]])
+  await expired.expireTurn({ ...expired.stop, error: DEADLINE })
+  assert.deepEqual(await expired.used(), [[1, 'lost', 10]])
+})
+
+test('L11 E9: two stops and an expiry of one turn, in one batch, count its lost attempts once, and a message in that batch is stored', async (t) => {
+  const { stop, stopTurn, expireTurn, append, key, used } = await lostOn(t, [1, 2])
+  const results = await Promise.all([
+    stopTurn(stop),
+    stopTurn(stop),
+    expireTurn({ ...stop, error: DEADLINE }),
+    append({ ...key, draft: textDraft('b') }),
+  ])
+  assert.deepEqual(
+    results.map(({ type }) => type),
+    ['stopped', 'stopped', 'fenced', 'stored'],
+  )
+  assert.deepEqual(await used(), [
+    [1, 'lost', 10],
+    [2, 'lost', 20],
+  ])
+})
+
+test('a turn that started in a month without a partition for its usage is stopped, without a row', async (t) => {
+  const { ask, claimTurn, stopTurn, run, database, key } = await conversationOn(t)
+  await ask('a')
+  const { id: turn } = await claimTurn()
+  await run((query) => query(`update fleetline.turns set started_at = now() - interval '200 days'`))
+  const stopped = await stopTurn({ ...key, turn, epoch: 1 })
+  assert.equal(stopped.type, 'stopped')
+  assert.deepEqual(await createUsageList({ database }).ofTurn(key.tenant, turn), [])
 })
 
 test('the query for turns that are halting does not read turns that are over', async (t) => {

@@ -126,7 +126,7 @@ test('E9: an attempt that was overtaken reports late what it has used', async (t
   free.resolve()
   assert.deepEqual(await zombie.ended, { type: 'done', answer: 'fenced' })
   assert.deepEqual(await usage(), [
-    [1, 'lost', 30],
+    [1, 'fenced', 30],
     [2, 'done', 5],
   ])
 })

@@ -1,13 +1,13 @@
 // What attempts have used: reported, cut off, tried again; summed by day, agent, model and session.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import type { Turn } from '@fleetline/protocol'
+import type { AttemptTokens, Turn } from '@fleetline/protocol'
 import { agent, type AgentAnswer } from '../../src/agent/agent.ts'
 import { valueOf, type Database, type Query } from '../../src/store/database.ts'
 import type { UsageAnswer } from '../../src/gateway/usage-routes.ts'
 import { createUsageList, usageStatement, USAGE_KEYS } from '../../src/usage/list.ts'
-import { createUsageRecorder } from '../../src/usage/record.ts'
-import { sumNextTenants } from '../../src/usage/sums.ts'
+import { createUsageRecorder, recordUsage, type UsedAttempt } from '../../src/usage/record.ts'
+import { sumAgainFrom, sumNextTenants } from '../../src/usage/sums.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
@@ -164,12 +164,12 @@ async function recordTwice(
 
 test('E9: repeated writes count once, with the highest numbers; an attempt that reports late is not unreported', async (t) => {
   const store = await storeOn(t)
-  const once = [{ attempt: 1, outcome: 'lost', ...small(30) }]
+  const once = [{ attempt: 1, outcome: 'fenced', ...small(30) }]
   assert.deepEqual(await recordTwice(store, store.database), once)
   const [late] = await store.run((query) => turnsOn(query, [0], '01980000-0000-7000-8000-00000000000b'))
   await store.record({ ...ROW, turn: late!, outcome: 'stopped', models: [] })
   await store.record({ ...ROW, turn: late!, outcome: 'fenced', models: [small(5)] })
-  assert.deepEqual(await store.ofTurn(1, late!), [{ attempt: 1, outcome: 'fenced', ...small(5) }])
+  assert.deepEqual(await store.ofTurn(1, late!), [{ attempt: 1, outcome: 'stopped', ...small(5) }])
   const [{ unreported, attempts, inputTokens } = {}] = await store.list(1, { ...WHOLE, by: 'agent' })
   assert.deepEqual([unreported, attempts, inputTokens], [0, 2, 35])
 
@@ -188,6 +188,82 @@ test('E9: repeated writes count once, with the highest numbers; an attempt that 
   )
 })
 const GREATEST = 'greatest(usage.input_tokens, excluded.input_tokens)'
+
+const tokens = (model: string, inputTokens: number) => ({ ...small(inputTokens), model })
+const SHORT = ({ outcome, model, inputTokens }: AttemptTokens) => [outcome, model, inputTokens]
+/** What an attempt has said in the table: two steps. */
+const STEPS = [tokens('a', 100), tokens('b', 50)]
+/** What its own pod knows: the total, from the metadata of its message. */
+const TOTAL = [tokens('a', 150)]
+
+test('E9: what the pod of an attempt has counted itself takes the place of what others read from its chunks', async (t) => {
+  const { run, record, ofTurn } = await storeOn(t)
+  for (const [writes, left] of [
+    [['lost', 'fenced'], 'fenced'],
+    [['lost', 'fenced', 'lost'], 'fenced'],
+    [['stopped', 'fenced'], 'stopped'],
+    [['failed', 'stopped'], 'failed'],
+    [['returned', 'lost'], 'returned'],
+  ] as const) {
+    const [turn] = await run((query) => turnsOn(query, [0], SESSION))
+    for (const outcome of writes) {
+      const models = outcome === 'lost' || outcome === 'stopped' ? STEPS : TOTAL
+      await record({ ...ROW, turn: turn!, outcome, models })
+      await record({ ...ROW, turn: turn!, attempt: 2, outcome: 'lost', models: [small(7)] })
+    }
+    assert.deepEqual(
+      (await ofTurn(1, turn!)).map(SHORT),
+      [
+        [left, 'a', 150],
+        ['lost', 'small', 7],
+      ],
+      String(writes),
+    )
+  }
+})
+
+test('E9: the pod of an attempt waits for the stop that writes the same attempt, and takes the place of its rows', async (t) => {
+  const { run, record, ofTurn } = await storeOn(t)
+  const [turn] = (await run((query) => turnsOn(query, [0], SESSION))) as [string]
+  const waits = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+  const recorded = await run(async (query) => {
+    await query('update fleetline.turns set halting = 1 where id = $1', [turn])
+    await recordUsage(query, [{ ...ROW, turn, outcome: 'stopped', models: STEPS }])
+    const own = record({ ...ROW, turn, outcome: 'failed', models: TOTAL })
+    await eventually(
+      async () => assert.equal((await run((other) => other(waits))).length, 1, 'it waits for the lock'),
+      { what: 'the pod to wait' },
+    )
+    return { own }
+  })
+  await recorded.own
+  assert.deepEqual((await ofTurn(1, turn)).map(SHORT), [['stopped', 'a', 150]])
+})
+
+test('L11: an attempt that a batch names twice is written once, with the highest numbers', async (t) => {
+  const { run, ofTurn } = await storeOn(t)
+  const [turn] = (await run((query) => turnsOn(query, [0], SESSION))) as [string]
+  const lost = (models: UsedAttempt['models']): UsedAttempt => ({ ...ROW, turn, outcome: 'lost', models })
+  const more = { ...small(10), outputTokens: null, reasoningTokens: 3 }
+  await run((query) => recordUsage(query, [lost([small(30)]), lost([more]), lost([]), lost([])]))
+  const [first, ...others] = await ofTurn(1, turn)
+  assert.deepEqual(first, { attempt: 1, outcome: 'lost', ...small(30), reasoningTokens: 3 })
+  assert.deepEqual(others, [])
+})
+
+test('a month that is over and has no partition costs its rows; a missing partition of this month is made', async (t) => {
+  const { run, record, ofTurn } = await storeOn(t)
+  const [old, current] = (await run((query) => turnsOn(query, [200, 0], SESSION))) as [string, string]
+  await record({ ...ROW, turn: old, models: [small(1)] })
+  assert.deepEqual(await ofTurn(1, old), [])
+  await run((query) =>
+    query(
+      `do $$ begin execute 'drop table fleetline.usage_' || to_char(now() at time zone 'UTC', 'YYYYMM'); end $$`,
+    ),
+  )
+  await record({ ...ROW, turn: current, models: [small(1)] })
+  assert.deepEqual((await ofTurn(1, current)).map(SHORT), [['done', 'small', 1]])
+})
 
 const today = new Date().toISOString().slice(0, 10)
 const WHOLE = {
@@ -255,7 +331,103 @@ test('days that are over are summed once, in steps; sums and rows give the same 
   assert.equal(days, 3, 'today and yesterday are not summed yet')
 })
 
-test('a question about usage reads the rows of its tenant and days', async (t) => {
+/** Sums all that is left to sum. */
+async function sumAll({ run, database }: Awaited<ReturnType<typeof storeOn>>): Promise<void> {
+  await run((query) => query('update fleetline.leader set term = 1, pod = 1'))
+  while (await sumNextTenants(database, { term: 1, pod: 1 }));
+}
+const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000).toISOString().slice(0, 10)
+
+test('sums of the largest numbers do not overflow', async (t) => {
+  const store = await storeOn(t)
+  const turns = await store.run((query) => turnsOn(query, [5, 5], SESSION))
+  for (const turn of turns)
+    await store.record({ ...ROW, turn, models: [{ ...small(2_147_483_647), outputTokens: 2_147_483_647 }] })
+  const total = async () =>
+    (await store.list(1, WHOLE)).map(({ inputTokens, outputTokens }) => [inputTokens, outputTokens])
+  const expected = [[4_294_967_294, 4_294_967_294]]
+  assert.deepEqual(await total(), expected)
+  await sumAll(store)
+  assert.deepEqual(await total(), expected)
+})
+
+test('rows that come late are summed, too; a day whose rows were dropped keeps its sums', async (t) => {
+  const store = await storeOn(t)
+  const { run, record, list } = store
+  const [first, late] = (await run((query) => turnsOn(query, [5, 5], SESSION))) as [string, string]
+  const sums = async () =>
+    (await list(1, { ...WHOLE, by: 'model' })).map(({ key, attempts, inputTokens }) => [
+      key,
+      attempts,
+      inputTokens,
+    ])
+  const summed = `select model, input_tokens::int as tokens from fleetline.usage_days order by model`
+  const stored = () => run((query) => query(summed))
+  await record({ ...ROW, turn: first, outcome: 'lost', models: STEPS })
+  await sumAll(store)
+  assert.deepEqual(await stored(), [
+    { model: 'a', tokens: 100 },
+    { model: 'b', tokens: 50 },
+  ])
+  await record({ ...ROW, turn: late, outcome: 'lost', models: [] })
+  await record({ ...ROW, turn: first, outcome: 'fenced', models: TOTAL })
+  const expected = [
+    ['a', 1, 150],
+    ['', 1, 0],
+  ]
+  assert.deepEqual(await sums(), expected)
+  await sumAll(store)
+  assert.deepEqual(await sums(), expected)
+  const after = [
+    { model: '', tokens: 0 },
+    { model: 'a', tokens: 150 },
+  ]
+  assert.deepEqual(await stored(), after, 'the replaced model has no sum any more')
+
+  await run((query) => query('truncate fleetline.usage'))
+  await run((query) => sumAgainFrom(query, daysAgo(6)))
+  await sumAll(store)
+  assert.deepEqual(await stored(), after)
+})
+
+test('a row of today does not wait for the leader, which sums; a row that comes late does, and its day is summed once more', async (t) => {
+  const store = await storeOn(t)
+  const { run, record } = store
+  const [now, late] = (await run((query) => turnsOn(query, [0, 5], SESSION))) as [string, string]
+  await run((query) => query('update fleetline.usage_progress set day = $1, last_tenant = 7', [daysAgo(5)]))
+  const waits = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+  const { written } = await run(async (query) => {
+    await query('select from fleetline.usage_progress for update')
+    await record({ ...ROW, turn: now, models: [small(1)] })
+    const waiting = record({ ...ROW, turn: late, models: [small(1)] })
+    await eventually(async () => assert.equal((await run((other) => other(waits))).length, 1), {
+      what: 'the late row to wait',
+    })
+    await query('update fleetline.usage_progress set day = day + 1, last_tenant = 0')
+    return { written: waiting }
+  })
+  await written
+  const progress = () =>
+    run((query) => query('select day::text, last_tenant as tenant from fleetline.usage_progress'))
+  assert.deepEqual(await progress(), [{ day: daysAgo(5), tenant: 0 }])
+  await run((query) => query('update fleetline.usage_progress set day = $1, last_tenant = 7', [daysAgo(6)]))
+  await record({ ...ROW, turn: late, models: [small(2)] })
+  assert.deepEqual(await progress(), [{ day: daysAgo(6), tenant: 7 }], 'it comes to that day by itself')
+})
+
+test('a row that another of its attempt has superseded makes no group', async (t) => {
+  const { run, record, list } = await storeOn(t)
+  const [turn] = (await run((query) => turnsOn(query, [0], SESSION))) as [string]
+  await record({ ...ROW, turn, outcome: 'lost', models: [] })
+  await record({ ...ROW, turn, outcome: 'lost', models: [small(5)] })
+  const rows = await list(1, { ...WHOLE, by: 'model' })
+  assert.deepEqual(
+    rows.map(({ key, attempts }) => [key, attempts]),
+    [['small', 1]],
+  )
+})
+
+test('a question about usage reads the rows of its tenant and days, and an attempt is written without reading others', async (t) => {
   const { run } = await storeOn(t)
   await run((query) =>
     query(`insert into fleetline.usage (turn, session, day, tenant, attempt, input_tokens, outcome, agent, model)
@@ -271,4 +443,11 @@ test('a question about usage reads the rows of its tenant and days', async (t) =
     })
     assert.ok(plans[0]!.buffers < 100, `${by}: ${plans[0]!.buffers} buffers`)
   }
+  const [turn] = (await run((query) => turnsOn(query, [0], SESSION))) as [string]
+  const { plans } = await run(async (plain) => {
+    const explained = explaining(plain)
+    await recordUsage(explained.query, [{ ...ROW, turn, outcome: 'failed', models: STEPS }])
+    return explained
+  })
+  assert.ok(plans[0]!.buffers < 100, `a write: ${plans[0]!.buffers} buffers`)
 })
