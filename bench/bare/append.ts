@@ -72,6 +72,7 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     sessions.map(() => null),
     // epoch, asked, answered, replied, failedEpoch, compacting, summarised, nextTrySeq, version
     ...[0, 0, 0, 0, null, null, 0, 0, 0].map((value) => sessions.map(() => value)),
+    sessions.map(() => false), // not archived
     tenants(batch),
     names,
     seqs,

@@ -6,6 +6,7 @@ import type { Tokens } from './tokens.ts'
 export type Http = {
   readonly get: <T>(path: string, signal: AbortSignal) => Promise<T>
   readonly post: <T>(path: string, body: unknown, signal: AbortSignal) => Promise<T>
+  readonly patch: <T>(path: string, body: unknown, signal: AbortSignal) => Promise<T>
   /** Resolves when the stream is open. */
   readonly events: (path: string, lastId: string | undefined, signal: AbortSignal) => Promise<Opened>
 }
@@ -54,17 +55,21 @@ export function createHttp({ url, fetch, clock, tokens }: Deps): Http {
     })
     return told as T
   }
+  const sendWith =
+    (method: string) =>
+    <T>(path: string, body: unknown, signal: AbortSignal) =>
+      within(clock, signal, async (signal) => {
+        const headers = { 'content-type': 'application/json' }
+        const { answer } = await reach(path, { method, headers, body: JSON.stringify(body), signal })
+        return jsonOf<T>(answer, signal)
+      })
   return {
     get: <T>(path: string, signal: AbortSignal) =>
       within(clock, signal, async (signal) =>
         jsonOf<T>((await reach(path, { cache: 'no-store', signal })).answer, signal),
       ),
-    post: <T>(path: string, body: unknown, signal: AbortSignal) =>
-      within(clock, signal, async (signal) => {
-        const headers = { 'content-type': 'application/json' }
-        const { answer } = await reach(path, { method: 'POST', headers, body: JSON.stringify(body), signal })
-        return jsonOf<T>(answer, signal)
-      }),
+    post: sendWith('POST'),
+    patch: sendWith('PATCH'),
     events: (path, lastId, signal) =>
       within(clock, signal, async (signal) => {
         const headers: Record<string, string> = lastId === undefined ? {} : { 'last-event-id': lastId }

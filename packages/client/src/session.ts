@@ -45,8 +45,12 @@ export type Session = {
   readonly discard: (id: string) => void
   /** Stops the live turn. Resolves when the turn can write no more. `stopped: false`: it had ended, or no turn is live. */
   readonly stop: () => Promise<StopAck>
+  /** Changes the title, or archives the session for all members. What is left out stays. Rejects if the change was rejected; if its outcome
+   *  is unknown, it may be repeated. The inbox shows the change. */
+  readonly change: (change: SessionChange) => Promise<SessionFacts>
   readonly close: () => void
 }
+export type SessionChange = { readonly title?: string | null; readonly archived?: boolean }
 export type Waking = { readonly wake: () => void }
 
 type SessionDeps = {
@@ -66,7 +70,7 @@ type Receipt = {
 /** The most messages that are not stored yet or were rejected. */
 export const OUTBOX_LIMIT = 1_000
 const ACK_MS = 1_000 // the message is stored already: only its turn is waited for
-const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 'chunks', 'gap'])
+const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 'chunks', 'gap', 'erased'])
 
 export function createSession(deps: SessionDeps): Session & Waking {
   const { id, clock, mintId } = deps
@@ -106,6 +110,7 @@ export function createSession(deps: SessionDeps): Session & Waking {
     },
     discard: (id) => void store.take({ type: 'discard', id }),
     stop: () => stopTurn(deps, { view: store.view(), nap, signal: closing.signal }),
+    change: (change) => deps.http.patch(pathOf(id), change, closing.signal),
     wake: () => {
       stream.wake()
       outbox.hurry()

@@ -52,7 +52,9 @@ export function createStream(deps: Deps): Stream {
         watch.end()
         if (signal.aborted) return standing.end()
         if (watch.signal.reason === RENEWED) continue
-        if (isRefusal(error) && error.code !== STRANGER) {
+        const isStrange = place.lastId !== undefined && isRefusal(error) && error.code === 'invalid'
+        if (isStrange) place.lastId = undefined // a pod of another release cannot read the position: begin again
+        if (isRefusal(error) && error.code !== STRANGER && !isStrange) {
           standing.end()
           return onConnection('refused', error)
         }

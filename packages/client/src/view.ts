@@ -13,6 +13,7 @@
 //             the next ones                     adds them to the open reply
 //             from the first, with new ones     starts the open reply again
 //             others                            has missed something: asks again
+//   erased                                      forgets what these messages said
 //   gap                                         forgets the log, the turn and the reply: they are of another history
 //
 //   an own message   pending ── acked, or its item came ──▶ sent    acked: its row stays until its item comes
@@ -38,7 +39,7 @@ import type { Refusal } from './failure.ts'
 
 /** A message as a device shows it. */
 export type Message = UiMessage &
-  Pick<Item, 'turn' | 'answers' | 'status'> & {
+  Pick<Item, 'turn' | 'answers' | 'status' | 'erased'> & {
     /** Its position in the log; null if it has none yet. */
     readonly seq: number | null
     /** `pending`: not known to be stored. `sent`: stored. `failed`: rejected. `open`: a reply that is still being said. */
@@ -100,6 +101,8 @@ export function step(view: View, event: Frame | Own): Step {
       return takeChunks(view, event)
     case 'gap':
       return only(forget(view, event))
+    case 'erased':
+      return only(erase(view, new Set(event.seqs)))
     case 'send':
       return only({ ...view, rows: [...view.rows, rowOf(event.message)] })
     case 'acked':
@@ -241,6 +244,17 @@ function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
 
 function forget({ rows }: View, { to }: GapFrame): View {
   return { ...EMPTY, head: to, rows: rows.map((row) => (isFailed(row) ? row : unsent(row))) }
+}
+
+function erase(view: View, seqs: ReadonlySet<number>): View {
+  const erased = ({ metadata: _metadata, ...message }: Message): Message => ({
+    ...message,
+    parts: [],
+    author: { kind: message.author.kind },
+    erased: true,
+  })
+  const log = view.log.map((message) => (seqs.has(message.seq ?? 0) ? erased(message) : message))
+  return { ...view, log }
 }
 
 function retried(view: View, id: string): View {

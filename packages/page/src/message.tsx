@@ -16,6 +16,8 @@ type Props = {
   readonly asked: Message | undefined
 }
 
+const ERASED = 'This message was erased.'
+
 export function MessageRow({ message, trail, device, halt, asked }: Props) {
   return message.role === 'user' ? (
     <div class={`user ${message.delivery}`} id={rowOf(device, message)}>
@@ -25,6 +27,7 @@ export function MessageRow({ message, trail, device, halt, asked }: Props) {
   ) : (
     <div class="reply">
       <Asked message={asked} device={device} />
+      {message.erased && <i>{ERASED}</i>}
       <Parts parts={message.parts} isOpen={message.delivery === 'open' && halt === null} />
       <Attempts trail={trail} message={message} halt={halt} />
     </div>
@@ -79,7 +82,8 @@ export function Attempts({ trail, message, halt, wait }: AttemptsProps) {
   )
 }
 
-function textOf({ parts }: Message): string {
+function textOf({ parts, erased }: Message): string {
+  if (erased) return ERASED
   return parts.map((part) => (typeof part['text'] === 'string' ? part['text'] : `[${part.type}]`)).join('\n')
 }
 

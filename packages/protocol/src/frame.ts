@@ -51,10 +51,17 @@ export type ChunksFrame = {
   readonly chunks: readonly Chunk[]
 }
 
-export type Frame = MessagesFrame | GapFrame | TurnFrame | ChunksFrame
+/** These messages were erased. The reader must forget their parts, their metadata and the ids of their authors. */
+export type ErasedFrame = {
+  readonly type: 'erased'
+  readonly session: Id<'session'>
+  readonly seqs: readonly number[]
+}
+
+export type Frame = MessagesFrame | GapFrame | TurnFrame | ChunksFrame | ErasedFrame
 
 /** The last event of a stream whose reader is not let in any more: its token has expired, its key was revoked, or it is not a
- *  member any more. It has no id. With a valid token, a reader resumes after the event before it. */
+ *  member any more, or the session was erased. It has no id. With a valid token, a reader resumes after the event before it. */
 export type EndedFrame = {
   readonly type: 'ended'
   readonly code: ErrorCode

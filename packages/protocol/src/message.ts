@@ -31,6 +31,8 @@ export type Item = Message & {
   readonly answers?: number
   /** For a reply that was stopped or has failed: it contains what the agent had said by then. */
   readonly status?: ItemStatus
+  /** The message was erased: it has no parts any more, and its author has no id. */
+  readonly erased?: true
 }
 
 export const ITEM_STATUSES = ['stopped', 'failed'] as const

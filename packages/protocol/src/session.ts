@@ -1,11 +1,16 @@
 // A session as it is sent over the API.
 import type { Id } from './ids.ts'
+import type { Metadata } from './message.ts'
 
 export type Session = {
   readonly session: Id<'session'>
   /** May be used wherever the id may be used. */
   readonly alias: string | null
   readonly title: string | null
+  /** Belongs to the application. */
+  readonly metadata: Metadata | null
+  /** Archived sessions have their own part of the inbox. A message that is sent un-archives its session. */
+  readonly archived: boolean
   /** The last seq; 0 in an empty session. */
   readonly head: number
   /** The agent that answers; null for a plain log. */
@@ -32,4 +37,6 @@ export const SESSION_LIMITS = {
   titleLength: 200,
   members: 1_000,
   userIdLength: 128,
+  /** As JSON in UTF-8. */
+  metadataBytes: 4_096,
 } as const

@@ -14,8 +14,12 @@ import { createReadiness } from './admin/readiness.ts'
 import { configOf, type Settings } from './config.ts'
 import { createDoor } from './door/server.ts'
 import { Rejected } from './errors.ts'
+import { erasureDuties } from './erasure/duties.ts'
+import { createErasures } from './erasure/erasures.ts'
+import { createRetention } from './erasure/retention.ts'
 import { createFleet } from './fleet/fleet.ts'
 import { createRouteCaller } from './gateway/in-process.ts'
+import { createPodErasures, type PodErasures, type PodRetention } from './gateway/pod-erasures.ts'
 import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
 import { createPodTokens, type PodTokens } from './gateway/pod-tokens.ts'
 import type { UsageAnswer, UsageAsk } from './gateway/usage-routes.ts'
@@ -112,6 +116,10 @@ export type Pod = Service & {
   readonly audit: OperatorMethods['audit']
   /** How many tokens agents have used, by day, agent, model or session. */
   usage(question?: UsageAsk): Promise<UsageAnswer>
+  /** Erases messages, sessions and users. */
+  readonly erasures: PodErasures
+  /** How long sessions are kept. */
+  readonly retention: PodRetention
   /** Conversations, without HTTP in between. */
   readonly sessions: PodSessions
   /** Tokens for users of the sessions. */
@@ -174,6 +182,15 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     }),
     ...throttleDuties({ database, log }),
     ...usageDuties({ database }),
+    ...erasureDuties({
+      database,
+      metrics,
+      onMembers: (tenant, user) => inbox.membersMoved(tenant, user),
+      sessions: {
+        stopTurn: (stop) => sessions.stopTurn(stop),
+        notifyChanged: (key) => sessions.notifyChanged(key),
+      },
+    }),
     ...identityDuties({ ...pick(config, 'auditDays'), database }),
   ]
   const claimed = () => [...tracks.runners.keys()]
@@ -250,6 +267,19 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     clock,
     metrics,
   }) // what a user sees of all its sessions
+  const erasures = createErasures({
+    ...pick(config, 'cell', 'auditDays'),
+    deadlineMs: config.transactionDeadlineMs,
+    database,
+    audit,
+    cuts,
+    sessions,
+    clock,
+    random,
+    metrics,
+    onMembers: inbox.membersMoved,
+  }) // how messages, sessions and users are erased
+  const retention = createRetention({ database, audit }) //                                and sessions after their time
   const self = () => fleet.self()?.id
   const rounds: Rounds = createRounds({ database, clock, log, reporters: downstreams.inUse, self }) // this pod's shares
   const halts = createHalts({
@@ -330,6 +360,8 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     agents,
     tasks,
     usage: createUsageList({ database }),
+    erasures,
+    retention,
     tokens,
     cuts,
     tenants,
@@ -420,6 +452,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
     downstream: (key, options) => downstreams.get(key, options),
     usage: (question = {}) => call('GET /v1/usage', { query: question }),
+    ...createPodErasures(call),
     sessions: createPodSessions({ call, stopping: stopped.signal }),
     tokens: createPodTokens(call),
     start: async () => {

@@ -40,6 +40,7 @@ async function devicesOn(t: TestContext, answer: Answer) {
     there: device({ url: pods.there }),
     device: (options: ClientOptions, id?: string) => device({ url: pods.here, ...options }, id),
     until,
+    erase: (id: string) => call('DELETE', `${at('there')}/messages/${id}`),
     make: (body: object) => call('POST', `${pods.here}/v1/sessions`, body),
     stored: async () => ((await call('GET', `${at('here')}/messages`)).body as unknown as Page).items,
   }
@@ -283,4 +284,19 @@ test('a device that joins late knows how the last turn ended', async (t) => {
   const late = device({})
   await until([late], 'the failure', ({ get }) => get().status === 'failed')
   assert.deepEqual(late.get().turn, here.get().turn)
+})
+
+test('S35: a device renames its session; what is erased vanishes on every device', async (t) => {
+  const { here, there, until, erase } = await devicesOn(t, silence)
+  await here.ready
+  assert.deepEqual(
+    [(await here.change({ title: 'Rome' })).title, (await here.change({ archived: true })).archived],
+    ['Rome', true],
+  )
+  await assert.rejects(here.change({ title: '' }), { code: 'invalid' })
+  const { id } = here.send('my card is 4000')
+  await until([here, there], 'the message', ({ get }) => get().messages.some(({ seq }) => seq === 1))
+  await erase(id)
+  await until([here, there], 'the erasure', ({ get }) => get().messages[0]?.erased)
+  assert.ok(!JSON.stringify([here.get(), there.get()]).includes('4000'))
 })

@@ -29,7 +29,13 @@ import {
 
 type Stepped = (view: View, event: Parameters<typeof step>[1]) => Step
 /** The position of a connection. */
-type Cursor = { seq: number; ended: number; shown: string; open: { attempt: number; next: number } }
+type Cursor = {
+  seq: number
+  ended: number
+  shown: string
+  open: { attempt: number; next: number }
+  erased: number
+}
 type Happening =
   | (typeof HAPPENINGS)[number]
   | { readonly tell: number; readonly lost: boolean }
@@ -47,6 +53,7 @@ const HAPPENINGS = [
   'fail',
   'stop',
   'halt',
+  'erase', // the first message that is not erased yet
   'restore', // a backup from before the session began
   'cut', // the connection
 ] as const
@@ -87,6 +94,7 @@ const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
 function createServer() {
   let [log, ended, turn, chunks]: [Item[], Turn[], Turn | undefined, Chunk[]] = [[], [], undefined, []]
   let [epoch, count, restores]: [number, number, number] = [0, 0, 0]
+  let [erased, before]: [number[], Map<number, Item>] = [[], new Map()]
 
   const add = (item: Omit<Item, 'seq' | 'author' | 'at'>) => {
     log = [...log, { ...item, seq: log.length + 1, author: { kind: 'user' }, at: `${(count += 1)}` }]
@@ -139,8 +147,19 @@ function createServer() {
       const last = ended.at(-1)
       if (last?.halted === false && !turn) ended = [...ended.slice(0, -1), { ...last, halted: true }]
     },
+    /** A message as it was before it was erased. */
+    before: (seq: number) => before.get(seq),
+    erasures: () => erased.length,
+    erase: () => {
+      const item = log.find((one) => !one.erased)
+      if (!item) return
+      before.set(item.seq, item)
+      erased = [...erased, item.seq]
+      log = log.map((one) => (one === item ? { ...one, parts: [], erased: true } : one))
+    },
     restore: () => {
-      ;[log, ended, turn, chunks, epoch] = [[], [], undefined, [], 0]
+      ;[log, ended, turn, chunks, epoch, erased] = [[], [], undefined, [], 0, []]
+      before = new Map()
       restores += 1
     },
     /** The next frame for a connection at this position, and its position afterwards. */
@@ -150,6 +169,12 @@ function createServer() {
         return [
           { type: 'messages', session: SESSION, items, head: log.length },
           { ...at, seq: at.seq + items.length },
+        ]
+      const seqs = erased.slice(at.erased)
+      if (seqs.length > 0)
+        return [
+          { type: 'erased', session: SESSION, seqs },
+          { ...at, erased: erased.length },
         ]
       const over = ended.find(
         (one) => one.epoch > at.ended || (one === ended.at(-1) && one.epoch === at.ended && !turn),
@@ -209,7 +234,8 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
 
   function fresh(from: View): Cursor {
     const { after, epoch } = beginningOf(from)
-    return { seq: after, ended: epoch - 1, shown: '', open: { attempt: 0, next: 0 } }
+    const erased = after > 0 ? 0 : server.erasures()
+    return { seq: after, ended: epoch - 1, shown: '', open: { attempt: 0, next: 0 }, erased }
   }
   const take = (event: Parameters<typeof step>[1]) => {
     const [next, before] = [stepped(view, event), view]
@@ -222,10 +248,13 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
   /** What must hold at any time. */
   const standing = (): string[] => {
     const ids = messagesOf(view).map(({ id }) => id)
-    const log = server.log().map((item) => ({ ...item, delivery: 'sent' }))
+    const isStored = (shown: View['log'][number], index: number) =>
+      [server.log()[index], server.before(index + 1)].some((item) =>
+        isDeepStrictEqual(shown, item && { ...item, delivery: 'sent' }),
+      )
     return [
       ...(new Set(ids).size === ids.length ? [] : ['shown twice']),
-      ...(isCut || isDeepStrictEqual(view.log, log.slice(0, view.head)) ? [] : ['not what is stored']),
+      ...(isCut || (view.log.length === view.head && view.log.every(isStored)) ? [] : ['not what is stored']),
     ]
   }
   const tell = (most: number, lost: boolean): boolean => {
@@ -274,6 +303,7 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
       case 'fail':
       case 'stop':
       case 'halt':
+      case 'erase':
         return isCut || server[what]()
     }
   }
@@ -311,6 +341,9 @@ function atTheEnd(view: View, server: ReturnType<typeof createServer>): string[]
   const isSaying = turn?.state === 'running' && chunks.length > 0
   return [
     ...(view.head === server.log().length ? [] : ['messages are missing']),
+    ...(view.log.some(({ seq, erased }) => !erased && server.before(seq!))
+      ? ['an erased message is shown']
+      : []),
     ...(view.rows.length === 0 ? [] : ['a stored message has a row of its own']),
     ...((turn ? isDeepStrictEqual(view.turn, turn) : view.turn?.endedAt !== null) ? [] : ['another turn']),
     ...(turn || view.open === null ? [] : ['an open reply without a turn']),
@@ -341,7 +374,7 @@ test('a message that was acknowledged at the seq of another one is sent again, b
   }
 })
 
-test('D1 D3 D4: whatever is repeated, lost, cut or restored, a device ends with what is stored, and shows nothing twice', () => {
+test('D1 D3 D4 S35: whatever is repeated, lost, cut, erased or restored, a device ends with what is stored, and shows nothing twice', () => {
   fc.assert(
     fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])),
     RUNS,
@@ -400,6 +433,8 @@ const mutants: Readonly<Record<string, Stepped>> = {
     const next = step(view, event)
     return event.type === 'gap' ? { ...next, view: { ...next.view, rows: view.rows } } : next
   },
+  'an erasure goes unnoticed': (view, event) =>
+    event.type === 'erased' ? { view, effects: [] } : step(view, event),
   'a gap leaves the log': (view, event) => (event.type === 'gap' ? { view, effects: [] } : step(view, event)),
 }
 

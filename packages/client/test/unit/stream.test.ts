@@ -213,3 +213,25 @@ test('a page is back when it is online, shown again, or visible', () => {
   document.dispatchEvent(new Event('visibilitychange'))
   assert.equal(woken, 3)
 })
+
+test('R3: a position that a pod of another release cannot read is forgotten, and the stream begins again', async (t) => {
+  const { clock, asked, told, links, until } = await streamOn(t, (nth) =>
+    nth === 1
+      ? (_, response) => {
+          response.writeHead(200, { 'content-type': 'text/event-stream' })
+          response.end(event('3.1e1', 'one'))
+        }
+      : nth === 2
+        ? refusing(400, 'invalid', false)
+        : saying(event('4', 'two')),
+  )
+  await until('the first event', () => told.length === 1)
+  for (const count of [2, 3]) {
+    await until('the end', () => clock.sleepers > 0)
+    await clock.advance(1_000)
+    await until('the next request', () => asked.length >= count)
+  }
+  await until('the next event', () => told.length === 2)
+  assert.deepEqual(asked, ['/v1/from-0 -', '/v1/from-1 3.1e1', '/v1/from-1 -'])
+  assert.ok(!links.some((link) => link.startsWith('refused')))
+})

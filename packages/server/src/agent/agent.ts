@@ -9,7 +9,7 @@
 //   place, or too much
 // The handler may also throw. After retryAfter(…) it is called again, and the attempt does not count; abort(…) ends the turn
 // as failed. Every call of a turn has the same turn.id: pass it on to services that must not do something twice.
-import { TASK_NAME, type Id, type Message } from '@fleetline/protocol'
+import { TASK_NAME, type Id, type Message, type Metadata } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Budget } from '../conversation/budget.ts'
 import { keyOf } from '../throttle/definition.ts'
@@ -34,7 +34,12 @@ export type AgentCall = {
     /** The reply starts again: nothing of an earlier attempt is kept. */
     readonly resume: 'restart'
   }
-  readonly session: { readonly id: Id<'session'>; readonly title: string | null }
+  readonly session: {
+    readonly id: Id<'session'>
+    readonly title: string | null
+    /** Of the application. */
+    readonly metadata: Metadata | null
+  }
   /** The author of the last user message, if the application has named one. */
   readonly user?: { readonly id: string }
   readonly agent: { readonly id: string }

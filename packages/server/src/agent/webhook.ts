@@ -167,9 +167,8 @@ function faultOf(error: unknown, isAnswered: boolean): unknown {
 }
 
 function unopened(name: string): AgentFault {
-  const how =
-    'give every pod the FLEETLINE_SECRETS_KEY that it was added with, or give it a new secret with fleetline agents set NAME --secret-file FILE'
-  return new AgentFault('agent_unopened', `The secret of the agent ${name} does not open: ${how}`, {
+  const how = `restore the FLEETLINE_SECRETS_KEY from when it was added, or run fleetline agents set ${name} --secret-file FILE`
+  return new AgentFault('agent_unopened', `Pods cannot decrypt the secret of the agent ${name}: ${how}`, {
     isFinal: false,
   })
 }

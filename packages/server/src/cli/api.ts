@@ -22,10 +22,12 @@ export type Api = {
     lastId: string | undefined,
     signal: AbortSignal,
   ) => Promise<AsyncIterable<EventSourceMessage>>
+  /** Yields the lines of an answer. */
+  readonly lines: (path: string) => AsyncIterable<string>
 }
 
 type Asked<T> = {
-  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Relative to /v1. */
   readonly path: string
   readonly body?: unknown
@@ -81,6 +83,11 @@ export function createApi(
       if (!body) throw stranger(url)
       return eventsOf(body, clock)
     },
+    lines: async function* (path) {
+      const { body } = await reach(path, {})
+      if (!body) throw stranger(url)
+      yield* linesOf(body, clock)
+    },
   }
 }
 
@@ -131,6 +138,26 @@ async function* eventsOf(
   }
 }
 
+async function* linesOf(body: ReadableStream<Uint8Array<ArrayBuffer>>, clock: Clock): AsyncGenerator<string> {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  try {
+    for (;;) {
+      const { done, value } = await within(clock, SILENCE_MS, reader.read(), SILENT).catch(brokenOff)
+      if (done) return
+      const lines = (rest + value).split('\n')
+      rest = lines.pop()!
+      yield* lines
+    }
+  } finally {
+    reader.cancel().catch(() => undefined) // fails if the stream was already lost
+  }
+}
+
+function brokenOff(cause: unknown): never {
+  throw new Retry('unavailable', 'The answer broke off', { cause })
+}
+
 function stranger(url: string): Abort {
   return new Abort('internal', `${url} does not answer as this release of Fleetline does`)
 }
@@ -151,9 +178,7 @@ async function failureOf(answer: Response, request: string): Promise<Error> {
 }
 
 async function jsonOf(answer: Response): Promise<unknown> {
-  const text = await answer.text().catch((cause: unknown) => {
-    throw new Retry('unavailable', 'The answer broke off', { cause })
-  })
+  const text = await answer.text().catch(brokenOff)
   try {
     return JSON.parse(text)
   } catch {

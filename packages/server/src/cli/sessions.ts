@@ -1,10 +1,13 @@
-// fleetline sessions create | ls | get | send | read | stop | tail. Their code is loaded on demand, because other commands start in
+// fleetline sessions create | ls | get | set | archive | unarchive | export | erase | send | read | stop | tail. Their code is loaded on demand, because other commands start in
 // half the time without it.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { CommandCall, Command } from './command.ts'
+import { SURE } from './erasures.ts'
 
-const verb = (name: 'create' | 'list' | 'get' | 'read' | 'stop') => async (call: CommandCall) =>
-  (await import('./sessions/verbs.ts'))[name](call)
+const verb =
+  (name: 'create' | 'list' | 'get' | 'set' | 'archive' | 'unarchive' | 'erase' | 'read' | 'stop') =>
+  async (call: CommandCall) =>
+    (await import('./sessions/verbs.ts'))[name](call)
 
 const SESSION = ['<session>', 'the id or the alias of the session'] as const
 
@@ -19,6 +22,7 @@ export const SESSIONS: readonly Command[] = [
         'a name to use instead of the id; if a session with this alias and agent exists, it is shown',
       ],
       ['--title <title>', 'a title for people'],
+      ['--metadata <json>', 'a JSON object that belongs to the application'],
       ['--agent <agent>', 'the agent that replies (default: none, the session is a plain log)'],
     ],
     run: verb('create'),
@@ -39,6 +43,48 @@ export const SESSIONS: readonly Command[] = [
     args: [SESSION],
     settings: ['apiUrl', 'apiKey'],
     run: verb('get'),
+  },
+  {
+    name: 'sessions set',
+    summary: 'Change the title or the metadata of a session. What you leave out stays.',
+    args: [SESSION],
+    settings: ['apiUrl', 'apiKey'],
+    options: [
+      ['--title <title>', 'a title for people'],
+      ['--no-title', 'remove the title'],
+      ['--metadata <json>', 'a JSON object that belongs to the application'],
+      ['--no-metadata', 'remove the metadata'],
+    ],
+    run: verb('set'),
+  },
+  {
+    name: 'sessions archive',
+    summary: 'Archive a session for all its members. A message that is sent un-archives it.',
+    args: [SESSION],
+    settings: ['apiUrl', 'apiKey'],
+    run: verb('archive'),
+  },
+  {
+    name: 'sessions unarchive',
+    summary: 'Move a session out of the archive, for all its members.',
+    args: [SESSION],
+    settings: ['apiUrl', 'apiKey'],
+    run: verb('unarchive'),
+  },
+  {
+    name: 'sessions export',
+    summary: 'Print a session and all its messages, as one JSON object per line.',
+    args: [SESSION],
+    settings: ['apiUrl', 'apiKey'],
+    run: async (call) => (await import('./sessions/export.ts')).exportSession(call),
+  },
+  {
+    name: 'sessions erase',
+    summary: 'Erase a session with all its messages, or one message. It cannot be undone.',
+    args: [SESSION],
+    settings: ['apiUrl', 'apiKey'],
+    options: [['--message <id>', 'only the message with this id'], SURE],
+    run: verb('erase'),
   },
   {
     name: 'sessions send',

@@ -25,9 +25,9 @@ export function addressOf({ socket, headers }: Request, trusted: Addresses): str
   return address
 }
 
-/** Whether a program or a page of this machine sent it, and no proxy passed it on, as far as that shows. By default nginx writes no
- *  header: releases before 1.29.7 are recognized because they speak HTTP/1.0 to pods, later ones speak HTTP/1.1 and are not.
- *  Programs and browsers speak HTTP/1.1 to a pod. */
+/** Whether the request comes from this machine without a proxy, as far as a pod can tell. By default nginx adds no header: releases before
+ *  1.29.7 are recognized because they speak HTTP/1.0 to pods; later ones speak HTTP/1.1 and are not. Direct clients use HTTP/1.1, so any
+ *  other version means a proxy. */
 export function isLocal({ socket, headers, httpVersion }: Versioned): boolean {
   const isOfProxy = Object.keys(headers).some((name) => WRITTEN_BY_PROXIES.test(name))
   const isHere = isLoopbackAddress(socket.remoteAddress ?? '') && isLoopbackHost(headers.host)

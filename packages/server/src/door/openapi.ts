@@ -1,5 +1,7 @@
 // Makes the OpenAPI 3.1 document of a door from its table of routes, so that document and routes cannot differ. Pure.
 import { z } from 'zod'
+import { EVENTS } from './events.ts'
+import { LINES } from './lines.ts'
 import { refusalSchema } from './refusal.ts'
 import { route, type AnswerShape, type Route, type RouteAccess } from './route.ts'
 
@@ -103,8 +105,9 @@ function answerOf(shape: AnswerShape): JsonObject {
 function contentOf(shape: AnswerShape): JsonObject {
   if ('json' in shape) return { 'application/json': { schema: schemaOf(shape.json) } }
   if ('text' in shape) return { [shape.text]: { schema: { type: 'string' } } }
-  // OpenAPI 3.1 cannot describe a stream, so the schema is that of one event's data.
-  return { 'text/event-stream': { schema: schemaOf(shape.events) } }
+  // OpenAPI 3.1 cannot describe a stream, so the schema is that of one line, or of one event's data.
+  if ('lines' in shape) return { [LINES.contentType]: { schema: schemaOf(shape.lines) } }
+  return { [EVENTS.contentType]: { schema: schemaOf(shape.events) } }
 }
 
 function schemaOf(schema: z.ZodType, io: 'input' | 'output' = 'output'): JsonObject {

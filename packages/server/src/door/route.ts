@@ -35,18 +35,20 @@ export type RouteCall<Params, Query, Body, Headers> = {
   readonly address: string | null
 }
 
-/** What a status means, and the body it comes with: JSON of a schema, text of the named media type, or events of a schema. */
+/** What a status means, and the body it comes with: JSON of a schema, text of the named media type, events of a schema, or lines of JSON of
+ *  a schema. */
 export type AnswerShape = { readonly means: string } & (
   | { readonly json: z.ZodType }
   | { readonly text: string }
   | { readonly events: z.ZodType<SentEvent['data']> }
+  | { readonly lines: z.ZodType<object> }
 )
 
-/** The body of an answer with events is an `Events`. */
+/** The body of an answer with events is an `Events`, that of one with lines a `Lines`. */
 export type RouteAnswer = {
   readonly status: number
   readonly body: unknown
-  /** Asked every 2 s while events are sent. Throws a `Rejected` if the caller may not see them any more. */
+  /** Asked every 2 s while events or lines are sent. Throws a `Rejected` if the caller may not see them any more. */
   readonly recheck?: () => Promise<unknown>
 }
 

@@ -23,6 +23,7 @@ import type { RefusedRequest } from '../identity/refused-requests.ts'
 import { within, type Clock } from '../lib/clock.ts'
 import type { Addresses } from '../lib/hosts.ts'
 import type { Service } from '../lib/lifecycle.ts'
+import { mapped } from '../lib/mapped.ts'
 import type { Origins } from '../lib/origins.ts'
 import type { Random } from '../lib/random.ts'
 import { SETTINGS } from '../settings.ts'
@@ -30,9 +31,11 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { addressOf, isLocal } from './address.ts'
 import { corsHeaders, isPreflight, PREFLIGHT_HEADERS } from './cors.ts'
-import { sendEvents, type SentEvent, type Events } from './events.ts'
+import { EVENTS, type Events } from './events.ts'
+import { LINES, type Lines } from './lines.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
 import { refusedRequest } from './audited-refusals.ts'
+import { sendStream, type StreamFormat, type StreamSource } from './stream.ts'
 import {
   brokenRules,
   nameOf,
@@ -248,12 +251,15 @@ function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
       const shape = answers[answer.status]
       if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
       reply.code(answer.status)
-      if ('events' in shape)
-        return stream(reply, answer.body as Events, {
-          ...opened,
-          shape: shape.events,
-          recheck: () => recheck(deps, principal, answer),
-        })
+      const streamed = { ...opened, recheck: () => recheck(deps, principal, answer) }
+      if ('events' in shape) {
+        const parse: ParserOf<Events> = ({ id, data }) => ({ id, data: shape.events.parse(data) })
+        return stream(reply, answer.body as Events, { ...streamed, format: EVENTS, parse })
+      }
+      if ('lines' in shape) {
+        const parse: ParserOf<Lines> = (lines) => lines.map((line) => shape.lines.parse(line))
+        return stream(reply, answer.body as Lines, { ...streamed, format: LINES, parse })
+      }
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
       return sendJson(reply, shape.json.parse(answer.body)) // removes fields that the route does not declare
     },
@@ -318,17 +324,25 @@ type Opened = {
   readonly stopping: AbortSignal
   readonly principals: WeakMap<FastifyRequest, { readonly principal: Principal; readonly atMs: number }>
 }
-type Streamed = Opened & {
-  readonly shape: z.ZodType<SentEvent['data']>
+type Streamed<One> = Opened & {
+  readonly format: StreamFormat<One>
+  /** Removes fields that the route does not declare. */
+  readonly parse: (one: One) => One
   readonly recheck: () => Promise<void>
 }
+type ParserOf<From> = From extends StreamSource<infer One> ? (one: One) => One : never
 
-function stream(reply: FastifyReply, events: Events, { deps, stopping, shape, recheck }: Streamed) {
+function stream<One>(
+  reply: FastifyReply,
+  source: StreamSource<One>,
+  { deps, stopping, format, parse, recheck }: Streamed<One>,
+) {
   reply.hijack() // takes away the library's time limit: a stream lasts
   // Fastify reports only responses that finish; most streams end when the reader leaves, so they are recorded here.
   reply.raw.once('close', () => reply.raw.writableFinished || record(deps, reply.request, reply))
-  void sendEvents(reply.raw, {
-    events: (listener) => declared(events(listener), shape),
+  void sendStream(reply.raw, {
+    source: (listener) => mapped(source(listener), parse),
+    format,
     headers: reply.getHeaders(),
     stopping,
     recheck,
@@ -338,13 +352,6 @@ function stream(reply: FastifyReply, events: Events, { deps, stopping, shape, re
       deps.log.error('stream failed', { service: deps.name, request_id: reply.request.id, error }),
   })
   return reply
-}
-
-async function* declared(
-  events: AsyncIterable<SentEvent>,
-  shape: z.ZodType<SentEvent['data']>,
-): AsyncGenerator<SentEvent> {
-  for await (const { id, data } of events) yield { id, data: shape.parse(data) }
 }
 
 /** Translates Fastify's name for a part of a request into ours. */

@@ -1,6 +1,7 @@
 // Routes for the inbox of a user: a page of it, its changes as events, and how far the user has read.
 import type { InboxFrame } from '@fleetline/protocol'
-import type { Listener, SentEvent } from '../door/events.ts'
+import type { SentEvent } from '../door/events.ts'
+import type { Listener } from '../door/stream.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
@@ -18,7 +19,7 @@ import {
   readSchema,
 } from './inbox-schemas.ts'
 import { inboxItemsFor } from './seen.ts'
-import { notFound, type SessionKeys } from './session-key.ts'
+import type { SessionKeys } from './session-key.ts'
 import { sessionParams } from './session-schemas.ts'
 
 type Deps = SessionKeys & {
@@ -70,7 +71,7 @@ function eventsRoute({ inbox }: Deps): Route {
   })
 }
 
-function readRoute({ sessions, keyOf }: Deps): Route {
+function readRoute({ sessions, keyOf, explainMissing }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/sessions/:session/read',
@@ -84,7 +85,7 @@ function readRoute({ sessions, keyOf }: Deps): Route {
       const key = await keyOf(principal, params.session)
       const { user } = inboxOf(principal, named, 'body')
       const read = await sessions.markRead({ ...key, user, seq })
-      if (read.type === 'not-found') throw notFound()
+      if (read.type === 'not-found') throw await explainMissing(key)
       return { status: 200, body: { read: read.read, unread: read.unread } }
     },
   })

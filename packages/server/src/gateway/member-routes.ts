@@ -3,14 +3,23 @@ import { SESSION_LIMITS } from '@fleetline/protocol'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { MemberChange } from '../session/members.ts'
+import type { SessionKey } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { accessWith, openToUsers } from './caller.ts'
-import { notFound, type SessionKeys } from './session-key.ts'
+import type { SessionKeys } from './session-key.ts'
 import { memberParams, memberSchema, membersSchema, sessionParams } from './session-schemas.ts'
 
 type Deps = SessionKeys & { readonly sessions: Pick<Sessions, 'members' | 'addMember' | 'removeMember'> }
 
-export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
+export function memberRoutes({ sessions, keyOf, explainMissing }: Deps): Route[] {
+  const answerTo = async (user: string, key: SessionKey, change: MemberChange) => {
+    if (change === 'not-found') throw await explainMissing(key)
+    if (change === 'done') return { status: 200, body: { user } }
+    throw new Rejected(
+      'too_many',
+      `A session has at most ${SESSION_LIMITS.members} members: remove one first.`,
+    )
+  }
   return [
     route({
       method: 'GET',
@@ -20,8 +29,9 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
       params: sessionParams,
       answers: { 200: { means: 'All members, in the order of their ids.', json: membersSchema } },
       handle: async ({ principal, params }) => {
-        const users = await sessions.members(await keyOf(principal, params.session))
-        if (!users) throw notFound()
+        const key = await keyOf(principal, params.session)
+        const users = await sessions.members(key)
+        if (!users) throw await explainMissing(key)
         return { status: 200, body: { members: users.map((user) => ({ user })) } }
       },
     }),
@@ -33,7 +43,8 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
       params: memberParams,
       answers: { 200: { means: 'The user is a member.', json: memberSchema } },
       handle: async ({ principal, params: { session, user } }) => {
-        return answerOf(user, await sessions.addMember(await keyOf(principal, session), user))
+        const key = await keyOf(principal, session)
+        return answerTo(user, key, await sessions.addMember(key, user))
       },
     }),
     route({
@@ -44,22 +55,9 @@ export function memberRoutes({ sessions, keyOf }: Deps): Route[] {
       params: memberParams,
       answers: { 200: { means: 'The user is not a member.', json: memberSchema } },
       handle: async ({ principal, params: { session, user } }) => {
-        return answerOf(user, await sessions.removeMember(await keyOf(principal, session), user))
+        const key = await keyOf(principal, session)
+        return answerTo(user, key, await sessions.removeMember(key, user))
       },
     }),
   ]
-}
-
-function answerOf(user: string, change: MemberChange) {
-  switch (change) {
-    case 'done':
-      return { status: 200, body: { user } }
-    case 'full':
-      throw new Rejected(
-        'too_many',
-        `A session has at most ${SESSION_LIMITS.members} members: remove one first.`,
-      )
-    case 'not-found':
-      throw notFound()
-  }
 }

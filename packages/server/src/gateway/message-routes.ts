@@ -8,7 +8,8 @@ import {
   type Message,
   type Role,
 } from '@fleetline/protocol'
-import type { SentEvent, Listener } from '../door/events.ts'
+import type { SentEvent } from '../door/events.ts'
+import type { Listener } from '../door/stream.ts'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
@@ -54,7 +55,7 @@ export function messageRoutes(deps: Deps): Route[] {
   return [sendRoute(deps), pageRoute(deps), eventsRoute(deps)]
 }
 
-function sendRoute({ sessions, rateLimits, keyOf, clock, random, cell }: Deps): Route {
+function sendRoute({ sessions, rateLimits, keyOf, explainMissing, clock, random, cell }: Deps): Route {
   const mintId = () => formatId('message', cell, uuidV7(clock.now(), random.bytes(10)))
   return route({
     method: 'POST',
@@ -82,12 +83,14 @@ function sendRoute({ sessions, rateLimits, keyOf, clock, random, cell }: Deps): 
         ...(body.ifHead === undefined ? {} : { ifHead: body.ifHead }),
         asks: message.role === 'user' && body.reply !== false,
       })
+      if (appended.type === 'not-found' || (appended.type === 'gone' && appended.seq === undefined))
+        throw await explainMissing(key)
       return { status: 200, body: ackOf(message.id, appended, cell) }
     },
   })
 }
 
-function pageRoute({ sessions, keyOf }: Deps): Route {
+function pageRoute({ sessions, keyOf, explainMissing }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/sessions/:session/messages',
@@ -100,15 +103,16 @@ function pageRoute({ sessions, keyOf }: Deps): Route {
     handle: async ({ principal, params, query }) => {
       const { after, before = PAGE_LIMITS.seq, limit } = query
       const range = after === undefined ? { before, limit } : { after, limit }
-      const page = await sessions.read(await keyOf(principal, params.session), range)
-      if (!page) throw notFound()
+      const key = await keyOf(principal, params.session)
+      const page = await sessions.read(key, range)
+      if (!page) throw await explainMissing(key)
       const { items, head } = page
       return { status: 200, body: { items: itemsFor(principal, items), head } }
     },
   })
 }
 
-function eventsRoute({ sessions, keyOf, maySee, cell }: Deps): Route {
+function eventsRoute({ sessions, keyOf, maySee, explainMissing, cell }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/sessions/:session/events',
@@ -124,7 +128,7 @@ function eventsRoute({ sessions, keyOf, maySee, cell }: Deps): Route {
       const from = headers['last-event-id'] ?? { seq, ...(epoch === undefined ? {} : { ended: epoch - 1 }) }
       const key = await keyOf(principal, params.session)
       const following = await sessions.follow(key, from)
-      if (!following) throw notFound()
+      if (!following) throw await explainMissing(key)
       const session = formatId('session', cell, key.session)
       const eventOf = ({ frame, at }: ToldFrame): SentEvent => {
         const data = { ...frameFor(principal, frame), session }
@@ -147,15 +151,15 @@ function authorOf(principal: Principal | null, { role }: Message, named: string 
   return { kind: AUTHOR_KINDS[role], ...(id === undefined ? {} : { id }) }
 }
 
-function ackOf(id: string, appended: Appended, cell: number): Ack {
+function ackOf(id: string, appended: Exclude<Appended, { readonly type: 'not-found' }>, cell: number): Ack {
   switch (appended.type) {
     case 'stored': {
       const { seq, deduped, live, nextEpoch } = appended
       const turn = live && { turn: formatId('turn', cell, live.turn), epoch: live.epoch }
       return { id, seq, deduped, ...turn, ...(nextEpoch !== undefined && { epoch: nextEpoch }) }
     }
-    case 'not-found':
-      throw notFound()
+    case 'gone':
+      throw new Rejected('gone', `The message ${id}, at seq ${appended.seq}, was erased: use a new id.`)
     case 'conflict':
       throw new Rejected('conflict', `The id ${id} is taken by ${holderAt(appended.seq)}: choose another id.`)
     case 'stale': {

@@ -1,6 +1,7 @@
 // Sessions for a program that has the pod in its own process.
 import type {
   Ack,
+  ExportLine,
   Frame,
   InboxFrame,
   InboxPage,
@@ -15,7 +16,10 @@ import type {
   Turn,
 } from '@fleetline/protocol'
 import type { Events } from '../door/events.ts'
+import type { Lines } from '../door/lines.ts'
+import type { StreamSource } from '../door/stream.ts'
 import { kindOf, Retry, type Rejected } from '../errors.ts'
+import type { SessionChange } from '../session/changes.ts'
 import type { RouteCaller } from './in-process.ts'
 
 export type PodSessions = {
@@ -23,6 +27,9 @@ export type PodSessions = {
   create(wanted?: NewSession): Promise<Session>
   /** Takes an id or an alias. */
   get(session: string): Promise<Session | undefined>
+  /** Changes the title or the metadata, archives the session or un-archives it. What is left out stays. Undefined: there is no such
+   *  session. */
+  change(session: string, change: SessionChange): Promise<Session | undefined>
   /** The newest first. */
   list(range?: { readonly before?: string; readonly limit?: number }): Promise<readonly Session[]>
   /** Resolves when the message is committed. In a session with an agent, the acknowledgement names the turn that replies. */
@@ -35,6 +42,8 @@ export type PodSessions = {
   /** Yields what is stored after a seq and then everything new, until the signal is aborted or the pod stops. A reader that is
    *  too slow gets a `Retry`. */
   follow(session: string, options?: FollowOptions): AsyncIterable<Frame>
+  /** Yields the session, its summary and its messages, and then the end. Without an `end`, something is missing. */
+  export(session: string, options?: { readonly signal?: AbortSignal }): AsyncIterable<ExportLine>
   /** A page of the user's inbox, the newest sessions first. */
   inbox(user: string, range?: InboxListRange): Promise<InboxPage>
   /** Yields the newest sessions of the user and then each one when it changes, until the signal is aborted or the pod stops. A
@@ -48,6 +57,7 @@ type InboxFollowOptions = Omit<InboxListRange, 'cursor'> & { readonly signal?: A
 type NewSession = {
   readonly alias?: string
   readonly title?: string
+  readonly metadata?: Metadata
   readonly agent?: string
   /** Ids of users. */
   readonly members?: readonly string[]
@@ -79,6 +89,8 @@ export function createPodSessions({ call, stopping }: Deps): PodSessions {
   return {
     create: (wanted = {}) => call('POST /v1/sessions', { body: wanted }),
     get: (session) => orUndefined(call<Session>('GET /v1/sessions/:session', { params: { session } })),
+    change: (session, change) =>
+      orUndefined(call<Session>('PATCH /v1/sessions/:session', { params: { session }, body: change })),
     list: async (range = {}) =>
       (await call<{ sessions: Session[] }>('GET /v1/sessions', { query: range })).sessions,
     send: (session, content, options = {}) => {
@@ -94,12 +106,16 @@ export function createPodSessions({ call, stopping }: Deps): PodSessions {
     stop: (session, turn) => call('POST /v1/sessions/:session/stop', { params: { session }, body: turn }),
     follow: async function* (session, { signal, ...query } = {}) {
       const events = await call<Events>('GET /v1/sessions/:session/events', { params: { session }, query })
-      yield* followed<Frame>(events, stopping, signal)
+      for await (const { data } of followed(events, stopping, signal)) yield data as unknown as Frame
+    },
+    export: async function* (session, { signal } = {}) {
+      const lines = await call<Lines>('GET /v1/sessions/:session/export', { params: { session } })
+      for await (const page of followed(lines, stopping, signal)) yield* page as readonly ExportLine[]
     },
     inbox: (user, range = {}) => call('GET /v1/inbox', { query: { ...range, user } }),
     followInbox: async function* (user, { signal, ...query } = {}) {
       const events = await call<Events>('GET /v1/inbox/events', { query: { ...query, user } })
-      yield* followed<InboxFrame>(events, stopping, signal)
+      for await (const { data } of followed(events, stopping, signal)) yield data as unknown as InboxFrame
     },
     markRead: (session, user, seq) =>
       call('POST /v1/sessions/:session/read', { params: { session }, body: { user, seq } }),
@@ -107,7 +123,7 @@ export function createPodSessions({ call, stopping }: Deps): PodSessions {
 }
 
 async function* followed<One>(
-  events: Events,
+  from: StreamSource<One>,
   stopping: AbortSignal,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<One> {
@@ -118,9 +134,9 @@ async function* followed<One>(
     over.abort(slow)
     void source.return?.() // frees what it holds, also while the reader is busy elsewhere
   }
-  const source = events({ signal: ended, cut })[Symbol.asyncIterator]()
+  const source = from({ signal: ended, cut })[Symbol.asyncIterator]()
   try {
-    for await (const { data } of { [Symbol.asyncIterator]: () => source }) yield data as unknown as One
+    yield* { [Symbol.asyncIterator]: () => source }
     if (over.signal.aborted) throw slow
   } finally {
     over.abort()

@@ -2,6 +2,8 @@
 import type { Agents } from '../agent/agents.ts'
 import { withOpenapi } from '../door/openapi.ts'
 import type { Route } from '../door/route.ts'
+import type { Erasures } from '../erasure/erasures.ts'
+import type { Retention } from '../erasure/retention.ts'
 import type { Cuts } from '../identity/cuts.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
 import type { Tenants } from '../identity/tenants.ts'
@@ -13,10 +15,13 @@ import type { Sessions } from '../session/sessions.ts'
 import type { Tasks } from '../task/tasks.ts'
 import type { UsageList } from '../usage/list.ts'
 import { agentRoutes } from './agent-routes.ts'
+import { erasureRoutes } from './erasure-routes.ts'
+import { exportRoutes } from './export-routes.ts'
 import { inboxRoutes } from './inbox-routes.ts'
 import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
 import { createSessionKeys } from './session-key.ts'
+import { retentionRoutes } from './retention-routes.ts'
 import { sessionRoutes } from './session-routes.ts'
 import { tenantRoutes } from './tenant-routes.ts'
 import { taskRoutes } from './task-routes.ts'
@@ -31,6 +36,8 @@ type Deps = {
   readonly agents: Agents
   readonly tasks: Tasks
   readonly usage: UsageList
+  readonly erasures: Erasures
+  readonly retention: Retention
   readonly tokens: Tokens
   readonly cuts: Cuts
   readonly tenants: Tenants
@@ -47,6 +54,9 @@ export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
     ...inboxRoutes(keyed),
     ...memberRoutes(keyed),
     ...messageRoutes(keyed),
+    ...exportRoutes(keyed),
+    ...erasureRoutes(keyed),
+    ...retentionRoutes(keyed),
   ]
   const others = [
     ...agentRoutes(keyed),

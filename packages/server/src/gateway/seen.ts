@@ -1,7 +1,7 @@
 // What a user sees of a session (S23). A key sees everything. A user does not see what an application has told the agent in
 // system messages, the names of pods, or why an agent failed: that text may name URLs. A system message stays in its place,
 // empty, because seqs have no gaps.
-import { ERROR_CODES, type InboxItem, type Item, type Turn } from '@fleetline/protocol'
+import { ERROR_CODES, type ExportLine, type InboxItem, type Item, type Turn } from '@fleetline/protocol'
 import type { Principal } from '../identity/principal.ts'
 import type { Nameless } from '../session/follow.ts'
 
@@ -44,6 +44,18 @@ export function turnFor(principal: Principal | null, turn: Turn): Turn {
 /** Code of an app may throw any code, such as `ECONNREFUSED`. */
 function codeFor(code: string): string {
   return Object.hasOwn(ERROR_CODES, code) || OWN_CODE.test(code) ? code : 'failed'
+}
+
+/** A summary may say what the application has told the agent. */
+export function exportLinesFor(
+  principal: Principal | null,
+  lines: readonly ExportLine[],
+): readonly ExportLine[] {
+  if (!principal?.user) return lines
+  return lines.flatMap((line) => {
+    if (line.type === 'summary') return []
+    return line.type === 'message' && line.role === 'system' ? [emptied(line)] : [line]
+  })
 }
 
 export function frameFor(principal: Principal | null, frame: Nameless): Nameless {

@@ -1,6 +1,7 @@
 // Finds the session that a request names by id or alias, for a caller that may see it: any session of its tenant for a key; for
 // a user, the sessions of which it is a member and, if its token names sessions, only those (S3). All others get the same
-// answer as a session that does not exist: identical bytes, except for the request id. Every such answer comes from `notFound`.
+// answer as a session that does not exist: identical bytes, except for the request id. Every such answer comes from `notFound`. An erased
+// session has no members, so only a key is told that it existed.
 import { parseId, SESSION_ALIAS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
@@ -10,12 +11,14 @@ import { tenantOf } from './caller.ts'
 
 export type SessionKeys = {
   readonly keyOf: (principal: Principal | null, idOrAlias: string) => Promise<SessionKey>
+  /** Why the caller does not get a session: it does not exist, or it was erased. */
+  readonly explainMissing: (key: SessionKey) => Promise<Rejected>
   /** Whether the caller may see this session of its tenant. */
   readonly maySee: (principal: Principal | null, key: SessionKey) => Promise<boolean>
 }
 
 type Deps = {
-  readonly sessions: Pick<Sessions, 'named' | 'isMember'>
+  readonly sessions: Pick<Sessions, 'named' | 'isMember' | 'isErased'>
   readonly cell: number
 }
 
@@ -32,6 +35,7 @@ export function createSessionKeys({ sessions, cell }: Deps): SessionKeys {
   }
   return {
     maySee,
+    explainMissing: async (key) => ((await sessions.isErased(key)) ? gone() : notFound()),
     keyOf: async (principal, text) => {
       const tenant = tenantOf(principal)
       const session = await uuidOf(tenant, text)
@@ -39,6 +43,10 @@ export function createSessionKeys({ sessions, cell }: Deps): SessionKeys {
       return { tenant, session }
     },
   }
+}
+
+export function gone(): Rejected {
+  return new Rejected('gone', 'The session was erased.')
 }
 
 export function notFound(): Rejected {

@@ -1,4 +1,4 @@
-// Routes for sessions: create one, list them, get one. Messages: message-routes.ts.
+// Routes for sessions: create one, list them, get one, change one. Messages: message-routes.ts.
 import type { Session } from '@fleetline/protocol'
 import type { z } from 'zod'
 import type { Agents } from '../agent/agents.ts'
@@ -9,9 +9,10 @@ import type { Tenants } from '../identity/tenants.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { noSuchAgent } from './agent-routes.ts'
 import { accessWith, openToUsers, tenantOf } from './caller.ts'
-import { notFound, type SessionKeys } from './session-key.ts'
+import type { SessionKeys } from './session-key.ts'
 import {
   newSessionSchema,
+  sessionChangeSchema,
   sessionParams,
   sessionSchema,
   sessionsQuery,
@@ -19,14 +20,14 @@ import {
 } from './session-schemas.ts'
 
 type Deps = SessionKeys & {
-  readonly sessions: Pick<Sessions, 'create' | 'find' | 'list'>
+  readonly sessions: Pick<Sessions, 'create' | 'find' | 'list' | 'change'>
   readonly agents: Pick<Agents, 'has'>
   readonly tenants: Pick<Tenants, 'defaultAgent'>
 }
 type NewSession = z.infer<typeof newSessionSchema>
 
 export function sessionRoutes(deps: Deps): Route[] {
-  const { sessions, agents, tenants, keyOf } = deps
+  const { sessions, agents, tenants, keyOf, explainMissing } = deps
   return [
     route({
       method: 'POST',
@@ -76,12 +77,38 @@ export function sessionRoutes(deps: Deps): Route[] {
       params: sessionParams,
       answers: { 200: { means: 'The session.', json: sessionSchema } },
       handle: async ({ principal, params }) => {
-        const found = await sessions.find(await keyOf(principal, params.session))
-        if (!found) throw notFound()
+        const key = await keyOf(principal, params.session)
+        const found = await sessions.find(key)
+        if (!found) throw await explainMissing(key)
         return { status: 200, body: found }
       },
     }),
+    changeRoute(deps),
   ]
+}
+
+function changeRoute({ sessions, keyOf, explainMissing }: Deps): Route {
+  return route({
+    method: 'PATCH',
+    path: '/v1/sessions/:session',
+    summary:
+      'Changes the title or the metadata of a session, archives it, or un-archives it, for all its members. What is left out stays; null removes a title or the metadata. A user may change all but the metadata.',
+    access: openToUsers('sessions:write', 'send'),
+    params: sessionParams,
+    body: sessionChangeSchema,
+    answers: { 200: { means: 'The session as it is now.', json: sessionSchema } },
+    handle: async ({ principal, params, body }) => {
+      if (principal?.user && body.metadata !== undefined)
+        throw new Rejected(
+          'forbidden',
+          'A user may change the title and archive the session, but not change its metadata',
+        )
+      const key = await keyOf(principal, params.session)
+      const changed = await sessions.change(key, body)
+      if (!changed) throw await explainMissing(key)
+      return { status: 200, body: changed }
+    },
+  })
 }
 
 /** A user chooses the title and nothing else: aliases, agents and members are the application's. */
@@ -92,15 +119,15 @@ async function wantedBy(
 ): Promise<NewSession> {
   const user = principal?.user
   if (!user) return body
-  const { alias, title, agent: named, members } = body
-  if (alias !== null || named !== null || members.length > 0)
+  const { alias, title, metadata, agent: named, members } = body
+  if (alias !== null || metadata !== null || named !== null || members.length > 0)
     throw new Rejected(
       'forbidden',
-      'A user may choose the title of a session, not its alias, agent or members',
+      'A user may choose the title of a session, not its alias, metadata, agent or members',
     )
   const agent = await defaultAgent()
   if (agent === null) throw noDefault()
-  return { alias, title, agent, members: [user.id] }
+  return { alias, title, metadata, agent, members: [user.id] }
 }
 
 function noDefault(): Rejected {

@@ -1,6 +1,7 @@
 // Schemas of sessions and messages in requests and answers. Requests are parsed here and trusted afterwards.
 import {
   ITEM_STATUSES,
+  jsonFault,
   MESSAGE_ID,
   MESSAGE_LIMITS,
   messageFault,
@@ -28,20 +29,44 @@ function line(maxLength: number) {
 
 export const userId = line(SESSION_LIMITS.userIdLength)
 
+const title = line(SESSION_LIMITS.titleLength)
+const fieldsSchema = z.record(z.string(), z.unknown())
+const sessionMetadata = fieldsSchema.superRefine((value, context) => {
+  const fault = jsonFault(value)
+  const isTooLarge = Buffer.byteLength(JSON.stringify(value)) > SESSION_LIMITS.metadataBytes
+  const message = fault ?? (isTooLarge ? `over ${SESSION_LIMITS.metadataBytes} bytes of JSON` : undefined)
+  if (message !== undefined) context.addIssue({ code: 'custom', message })
+})
+
 export const sessionParams = z.object({ session: z.string() })
 export const memberParams = z.object({ session: z.string(), user: userId })
 
 export const newSessionSchema = z.object({
   alias: z.string().regex(SESSION_ALIAS, '1 to 128 of A-Z a-z 0-9 . _ : @ -, no id').nullable().default(null),
-  title: line(SESSION_LIMITS.titleLength).nullable().default(null),
+  title: title.nullable().default(null),
+  metadata: sessionMetadata.nullable().default(null),
   agent: agentName.nullable().default(null),
   members: z.array(userId).max(SESSION_LIMITS.members).default([]),
 })
+
+/** What is left out stays. */
+export const sessionChangeSchema = z
+  .object({
+    title: title.nullable().optional(),
+    metadata: sessionMetadata.nullable().optional(),
+    archived: z.boolean().optional(),
+  })
+  .refine(
+    (change) => Object.values(change).some((value) => value !== undefined),
+    'give title, metadata or archived',
+  )
 
 export const sessionSchema = z.object({
   session: z.string(),
   alias: z.string().nullable(),
   title: z.string().nullable(),
+  metadata: fieldsSchema.nullable(),
+  archived: z.boolean(),
   head: z.int(),
   agent: z.string().nullable(),
   state: z.enum(SESSION_STATES),
@@ -55,8 +80,6 @@ export const sessionsSchema = z.object({ sessions: z.array(sessionSchema) })
 
 export const memberSchema = z.object({ user: z.string() })
 export const membersSchema = z.object({ members: z.array(memberSchema) })
-
-const fieldsSchema = z.record(z.string(), z.unknown())
 
 const messageSchema = z.object({
   id: z.string().regex(MESSAGE_ID, '1 to 64 of A-Z a-z 0-9 _ -').optional(),
@@ -115,7 +138,23 @@ const itemSchema = z.object({
   turn: z.string().optional(),
   answers: z.int().optional(),
   status: z.enum(ITEM_STATUSES).optional(),
+  erased: z.literal(true).optional().describe('the message was erased'),
 })
+
+/** A line of an export. */
+export const exportLineSchema = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('session'),
+    format: z.int().describe('the format of the messages'),
+    exportedAt: z.string(),
+    session: sessionSchema,
+    members: z.array(z.string()),
+  }),
+  z.object({ type: z.literal('summary'), upto: z.int(), text: z.string() }),
+  z.object({ type: z.literal('message'), ...itemSchema.shape }),
+  z.object({ type: z.literal('end'), session: z.string(), messages: z.int() }),
+  z.object({ type: z.literal('cut-off'), code: z.string(), text: z.string() }),
+])
 
 export const pageSchema = z.object({ items: z.array(itemSchema), head: z.int() })
 
@@ -138,6 +177,7 @@ export const frameSchema = z.discriminatedUnion('type', [
     count: z.int(),
     chunks: z.array(z.looseObject({ type: z.string() })),
   }),
+  z.object({ type: z.literal('erased'), session: z.string(), seqs: z.array(z.int()) }),
   z.object({ type: z.literal('ended'), code: z.string(), text: z.string() }),
 ])
 

@@ -7,7 +7,7 @@ import type { Sessions } from '../session/sessions.ts'
 import type { UsageList } from '../usage/list.ts'
 import { openToUsers, tenantOf } from './caller.ts'
 import { turnFor } from './seen.ts'
-import { notFound, type SessionKeys } from './session-key.ts'
+import type { SessionKeys } from './session-key.ts'
 import { sessionParams } from './session-schemas.ts'
 import { stopAckSchema, stopSchema, turnSchema } from './turn-schemas.ts'
 
@@ -44,7 +44,7 @@ function getRoute({ sessions, usage, maySee }: Deps): Route {
   })
 }
 
-function stopRoute({ keyOf, sessions, cell }: Deps): Route {
+function stopRoute({ keyOf, explainMissing, sessions, cell }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/sessions/:session/stop',
@@ -66,7 +66,7 @@ function stopRoute({ keyOf, sessions, cell }: Deps): Route {
       const key = await keyOf(principal, params.session)
       if (turn.cell !== cell) return { status: 200, body: STALE }
       const stopped = await sessions.stopTurn({ ...key, turn: turn.uuid, epoch: body.epoch })
-      if (stopped.type === 'not-found') throw notFound()
+      if (stopped.type === 'not-found') throw await explainMissing(key)
       return { status: 200, body: stopped.type === 'stale' ? STALE : { stopped: true, seq: stopped.seq } }
     },
   })

@@ -12,6 +12,10 @@ export const AUDIT_ACTIONS = [
   'agent.add',
   'agent.change',
   'agent.remove',
+  'message.erase',
+  'session.erase',
+  'user.erase',
+  'retention.set',
   'request',
 ] as const
 export type AuditAction = (typeof AUDIT_ACTIONS)[number]

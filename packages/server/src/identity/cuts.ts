@@ -2,11 +2,13 @@
 // valid. A cut is read for every request of a user, so it works at once on every pod (S9). Requests at the same time share one
 // read. A cut is deleted when every token before it has expired.
 import { createLoader } from '../lib/loader.ts'
-import { valueOf, type Transactions } from '../store/database.ts'
+import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Actor } from './actor.ts'
 import type { Audit } from './audit.ts'
 
 export type Cuts = {
+  /** Like `cut`, in the caller's transaction. The caller writes the row of the audit log. */
+  cutWithin(query: Query, tenant: number, user: string): Promise<Date>
   /** Resolves to the time of the cut. */
   cut(tenant: number, user: string, actor: Actor): Promise<Date>
   /** Whether a token that was issued to this user at this time has been cut. */
@@ -47,15 +49,19 @@ export function createCuts({ database, audit }: Deps): Cuts {
       return all.map((_, index) => found.has(index + 1))
     },
   })
+  const cutWithin = async (query: Query, tenant: number, user: string) => {
+    await query(FORGET)
+    const [row] = await query<{ cut_at: Date }>(CUT, [tenant, user])
+    return row!.cut_at
+  }
   return {
+    cutWithin,
     cut: async (tenant, user, actor) => {
       const outcome = await database.transaction(async (query) => {
-        await query(FORGET)
         await audit.record(query, { actor, action: 'token.revoke', tenant, target: user })
-        return query<{ cut_at: Date }>(CUT, [tenant, user])
+        return cutWithin(query, tenant, user)
       })
-      const [row] = valueOf(outcome, 'Whether the tokens were revoked is not known: revoke them again')
-      return row!.cut_at
+      return valueOf(outcome, 'Whether the tokens were revoked is not known: revoke them again')
     },
     isCut: (tenant, user, issuedMs) => isCut({ tenant, user, issuedMs }),
   }

@@ -3,9 +3,11 @@
 
 /** For keys of a tenant. */
 export const TENANT_SCOPES = {
-  'sessions:read': 'reads sessions, messages and turns with the tokens that each has used, and follows them',
+  'sessions:read': 'reads and follows sessions and messages; reads turns and their usage of tokens',
   'sessions:write':
     'creates sessions, sends messages as anybody, changes members and what they have read, stops turns; an answer shows what it changed',
+  'sessions:erase':
+    'erases messages, sessions and users, reads the receipts, and sets how long sessions are kept; what is erased cannot be restored',
   'tasks:read': 'reads tasks, with their inputs and results',
   'tasks:write': 'enqueues and retries tasks; a retry shows the task',
   'agents:read': 'lists agents behind URLs, and shows the default agent',

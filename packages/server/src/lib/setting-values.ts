@@ -58,7 +58,7 @@ export function hidden(text: string): string {
   return text === '' ? '' : 'hidden'
 }
 
-const SECRET_PARAMETERS = ['password', 'sslpassword'] // the second one of libpq opens `sslkey`
+const SECRET_PARAMETERS = ['password', 'sslpassword'] // libpq decrypts `sslkey` with the second one
 
 /** Shows nothing of a URL in which an `@` behind the host may be the end of a password. */
 export function withoutPassword(text: string): string {

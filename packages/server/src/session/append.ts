@@ -9,6 +9,7 @@
 //        lock in the transaction that writes the message.
 //   E8   a stop moves the epoch and ends the claim, whichever pod has it, in the transaction that stores what the agent has
 //        said so far. Later writes of that attempt are rejected.
+//   S35  nothing is written into an erased session: its turn and its compaction end without a message
 //   I2   a member's cursor moves in the transaction of its message, or of its read
 //   E4   a message that wakes an agent is committed together with the conversation's step, the turn and its task
 // Locks are taken in one order: sessions, then tasks. If a lock or a deadlock keeps a transaction from committing, it is
@@ -51,8 +52,10 @@ import {
   type TurnEnd,
   type TurnEnded,
 } from './place.ts'
+import { setArchived, type ChangedInbox } from './archive.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
 import { endCompactions, findWritableEnds, startCompactions } from './compactions.ts'
+import { MESSAGE_FORMAT } from './message-format.ts'
 import { findCursors, moveCursors } from './read-cursors.ts'
 import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
@@ -84,6 +87,8 @@ type Deps = {
   readonly onEnded: (turns: readonly Closed[]) => void
   /** Called after a commit that moved cursors. */
   readonly onRead: (cursors: readonly CursorMove[]) => void
+  /** Called after a commit that un-archived a session, for each of its members. */
+  readonly onMembers: (tenant: number, user: string) => void
 }
 
 const STOP_BYTES = 256 * 1024 // assumed weight of a stop: its batch also reads and writes what its turn has said
@@ -95,7 +100,8 @@ const WAITING = { maxWaiting: 4_096, maxWaitingWeight: 64 * 1024 * 1024 }
 // locked; a plain read then tells these from sessions that do not exist.
 const SESSION_WAIT = `
   select s.tenant, s.id as session, s.head, s.agent, s.turn, s.epoch, s.asked, s.answered, s.replied,
-         s.failed_epoch as "failedEpoch", s.compacting, s.summarised, s.next_try_seq as "nextTrySeq", s.version
+         s.failed_epoch as "failedEpoch", s.compacting, s.summarised, s.next_try_seq as "nextTrySeq", s.version,
+         s.archived_at is not null as "isArchived", s.erased_at is not null as "isErased", s.erase_count as "eraseCount"
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id
    order by s.id for update of s`
@@ -108,10 +114,10 @@ const SESSION_THERE = `
 // A separate statement, so that its snapshot is taken after the locks. With three equalities the planner may scan the whole
 // session by the primary key; the row comparison with a limit can only use the index of keys.
 export const SESSION_SEEN = `
-  select k.n::int as n, m.seq, m.digest
+  select k.n::int as n, m.seq, m.digest, m.erased as "isErased"
     from unnest($1::int[], $2::uuid[], $3::uuid[]) with ordinality k(tenant, session, key, n)
    cross join lateral (
-     select seq, digest, session, key from fleetline.messages
+     select seq, digest, erased, session, key from fleetline.messages
       where tenant = k.tenant and (session, key) >= (k.session, k.key)
       order by tenant, session, key limit 1) m
    where m.session = k.session and m.key = k.key`
@@ -124,18 +130,20 @@ export const SESSION_WRITE = `
        set head = v.head, turn = v.turn, epoch = v.epoch, asked = v.asked, answered = v.answered, replied = v.replied,
            failed_epoch = v.failed_epoch, compacting = v.compacting, summarised = v.summarised,
            next_try_seq = v.next_try_seq, version = v.version,
+           archived_at = case when v.is_archived then s.archived_at end,
            updated_at = case when v.head > s.head or v.failed_epoch > coalesce(s.failed_epoch, 0)
                              then statement_timestamp() else s.updated_at end
       from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[],
-                  $10::uuid[], $11::int[], $12::int[], $13::int[])
-           v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch, compacting, summarised, next_try_seq, version)
+                  $10::uuid[], $11::int[], $12::int[], $13::int[], $14::boolean[])
+           v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch, compacting, summarised, next_try_seq, version,
+             is_archived)
      where s.tenant = v.tenant and s.id = v.id)
   insert into fleetline.messages
-    (at, tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)
+    (at, tenant, session, seq, key, digest, role, author_kind, id, author, format, body, turn, answers, status)
   select statement_timestamp(), v.tenant, v.session, v.seq, v.key, v.digest, v.role, v.author_kind, v.id, v.author,
-         v.body::jsonb, v.turn, v.answers, v.status
-    from unnest($14::int[], $15::uuid[], $16::int[], $17::uuid[], $18::bigint[], $19::smallint[], $20::smallint[],
-                $21::text[], $22::text[], $23::text[], $24::uuid[], $25::int[], $26::smallint[])
+         ${MESSAGE_FORMAT}, v.body::jsonb, v.turn, v.answers, v.status
+    from unnest($15::int[], $16::uuid[], $17::int[], $18::uuid[], $19::bigint[], $20::smallint[], $21::smallint[],
+                $22::text[], $23::text[], $24::text[], $25::uuid[], $26::int[], $27::smallint[])
          v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)`
 
 export function createAppender(deps: Deps): Appender {
@@ -158,12 +166,13 @@ export function createAppender(deps: Deps): Appender {
     keyOf: nameOf,
     commit: async (items, isAlone) => {
       const placed = await withPartitions(deps.database, () => commit(items, isAlone))
-      const { results, changed, started, closed, cursors, startedCompactions } = placed
+      const { results, changed, started, closed, cursors, startedCompactions, members } = placed
       await crashPoint('append.committed')
       deps.onGrown(changed)
       if (started.length + startedCompactions.length > 0) deps.onTurns()
       if (closed.length > 0) deps.onEnded(closed)
       if (cursors.length > 0) deps.onRead(cursors)
+      for (const { tenant, user } of members) deps.onMembers(tenant, user)
       return results
     },
     isRefusal: isDataFault,
@@ -233,12 +242,15 @@ function committed<T>(outcome: Outcome<T>): T {
 
 type Locked = ReadonlyMap<string, SessionState>
 
+/** What a batch has done, and the members of sessions that it has un-archived. */
+type Done = Placed & { readonly members: readonly ChangedInbox[] }
+
 /** Returns HELD for items whose session another transaction has locked; stores the others. */
 async function appendFree(
   deps: Deps,
   query: Query,
   items: readonly Item[],
-): Promise<Omit<Placed, 'results'> & { readonly results: readonly (Result | typeof HELD)[] }> {
+): Promise<Omit<Done, 'results'> & { readonly results: readonly (Result | typeof HELD)[] }> {
   const locked = await lockSessions(query, items, SESSION_LOCK)
   const there = await findHeld(query, items, locked)
   const isFree = (item: Item) => !there.has(nameOf(item))
@@ -253,7 +265,7 @@ async function appendAll(
   query: Query,
   items: readonly Item[],
   sessions: Locked,
-): Promise<Placed> {
+): Promise<Done> {
   const ends = placesOf(items, 'end')
   const stops = new Map<number, Stop>([...placesOf(items, 'stop'), ...placesOf(items, 'expire')])
   const stored = await findStored(query, items, cell)
@@ -275,9 +287,10 @@ async function appendAll(
   await endCompactions(query, placed.endedCompactions)
   if (placed.changed.length > 0) await write(query, placed)
   await moveCursors(query, placed.cursors)
+  const unarchived = await setArchived(query, placed.unarchived, false)
   await startTurns(query, placed.started, cell)
   await startCompactions(query, placed.startedCompactions, cell)
-  return placed
+  return { ...placed, members: unarchived }
 }
 
 /** The items of one type, by their index in the batch. */
@@ -329,7 +342,7 @@ async function findStored(
     SESSION_SEEN,
     columnsOf(list, 'tenant', 'session', 'key'),
   )
-  return new Map(rows.map(({ n, seq, digest }) => [places[n - 1]!, { seq, digest }]))
+  return new Map(rows.map(({ n, ...message }) => [places[n - 1]!, message]))
 }
 
 async function write(query: Query, { changed, written }: Placed): Promise<void> {
@@ -350,6 +363,7 @@ async function write(query: Query, { changed, written }: Placed): Promise<void> 
       'summarised',
       'nextTrySeq',
       'version',
+      'isArchived',
     ),
     ...columnsOf(written, 'tenant', 'session', 'seq'),
     ...columnsOf(drafts, 'key', 'digest'),

@@ -2,7 +2,7 @@
 // that ends a turn, and ends in the transaction that stores the summary. Guarantees:
 //   E1  a compaction ends under the claim of its task, or, if no pod has it, when its time is over
 //   E7  a summary covers exactly the messages from 1 to `upto`; the messages stay as they are
-import { formatId } from '@fleetline/protocol'
+import { formatId, type Metadata } from '@fleetline/protocol'
 import { Bug } from '../errors.ts'
 import type { ContextSize } from '../conversation/budget.ts'
 import { columnsOf } from '../store/columns.ts'
@@ -42,7 +42,7 @@ const STORE = `
 
 // The WHERE checks both fences.
 const OPEN = `
-  select s.id as session, s.epoch, s.agent, s.title, s.summarised, c.text as summary,
+  select s.id as session, s.epoch, s.agent, s.title, s.metadata, s.summarised, s.erase_count as "eraseCount", c.text as summary,
          (extract(epoch from statement_timestamp() - k.created_at) * 1000)::float8 as "ageMs"
     from fleetline.tasks k
     join fleetline.sessions s on s.tenant = k.tenant and s.id = $5 and s.compacting = k.id
@@ -55,7 +55,9 @@ export type OpenCompaction = {
   readonly epoch: number
   readonly agent: string
   readonly title: string | null
+  readonly metadata: Metadata | null
   readonly summarised: number
+  readonly eraseCount: number
   readonly summary: string | null
   /** Time since it started, by the database's clock. */
   readonly ageMs: number

@@ -52,8 +52,9 @@ export const OVERDUE = `
    where u.ended_at is null and u.started_at < now() - $1 * interval '1 ms' and t.pod is null
    order by u.started_at limit ${STEP}`
 
-// Reads only tasks that no pod has: ready ones and suspects of the tracks of compactions, and all tasks that are due. These become ready at
-// once, so they are many only while no pod runs tasks. A compaction that waits is due before its time is over, or a second later.
+// Reads only tasks that no pod has: ready ones and suspects of the tracks of compactions, and all tasks that are due. Due tasks
+// become ready at once while any pod runs tasks, so they are many only without such a pod. A waiting compaction is due at most a second after
+// its deadline.
 export const OVERDUE_COMPACTIONS = `
   with compact as materialized (
     select k.id from fleetline.tracks k join fleetline.queues q on q.id = k.queue

@@ -1,4 +1,4 @@
-// Wakes the followers of a session when its log has grown or its turn has changed. A wake-up carries no message: followers
+// Wakes the followers of a session when its log has grown, its turn has changed, or messages were erased. A wake-up carries no message: followers
 // read from replay.ts, so they never report anything as stored that is not committed. An extra or late wake-up does no harm.
 // Guarantees:
 //   D2  a follower whose session has moved is woken by the next poll, even if every hint is lost
@@ -6,9 +6,9 @@
 //
 //   what happens                           who is woken
 //   this pod commits                       followers on this pod, at once; other pods are sent a hint
-//   a hint, a poll, a new follower         one statement looks up head and phase of all sessions in question; a higher
-//                                          head or phase wakes the followers that have not seen it
-//   a lookup finds a lower head or phase   all. Either the log is another one (after a restore, or a failover that lost the
+//   a hint, a poll, a new follower         one statement looks up head, phase and version of all sessions in question; a
+//                                          higher one wakes the followers that have not seen it
+//   a lookup finds a lower one             all. Either the log is another one (after a restore, or a failover that lost the
 //                                          end of the log), or the lookup is older than a commit of this pod. Followers
 //                                          find out which when they read; one more lookup settles it.
 //   a lookup fails                         nobody: the next poll looks again
@@ -22,8 +22,8 @@ import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { nameOf, type SessionKey } from './place.ts'
 
-/** How far a session has come. Both numbers only grow. */
-export type Progress = { readonly head: number; readonly phase: number }
+/** How far a session has come. All numbers only grow. The version counts changes that move neither head nor phase. */
+export type Progress = { readonly head: number; readonly phase: number; readonly version: number }
 type Head = SessionKey & Progress
 
 /** Resolves when the session may have moved away from `seen`, or the signal is aborted. */
@@ -40,6 +40,8 @@ export type Feed = {
   readonly reserve: () => FeedPlace
   /** Call it after the commit only. */
   readonly grown: (sessions: Iterable<SessionKey & Moving>) => void
+  /** Call it after a commit that raised the session's version, but neither its head nor its phase. */
+  readonly notifyChanged: (key: SessionKey) => void
 }
 
 type Deps = {
@@ -50,7 +52,7 @@ type Deps = {
   readonly maxFollowers: number
 }
 
-type Moving = { readonly head: number; readonly epoch: number; readonly turn: string | null }
+type Moving = Pick<Progress, 'head' | 'version'> & { readonly epoch: number; readonly turn: string | null }
 type Waiting = { readonly seen: Progress; readonly wake: () => void }
 type Joined = SessionKey & {
   stands: Progress
@@ -60,23 +62,24 @@ type Joined = SessionKey & {
 }
 
 const HEADS = `
-  select s.tenant, s.id as session, s.head, s.epoch, s.turn
+  select s.tenant, s.id as session, s.head, s.epoch, s.turn, s.version
     from unnest($1::int[], $2::uuid[]) k(tenant, id)
     join fleetline.sessions s on s.tenant = k.tenant and s.id = k.id`
 
 export function createFeed(deps: Deps): Feed {
   const sessions = new Map<string, Joined>()
   let followers = 0
-  const grow = ({ head, phase, ...key }: Head) => {
+  const grow = ({ head, phase, version, ...key }: Head) => {
     const joined = sessions.get(nameOf(key))
-    if (!joined || !isBeyond({ head, phase }, joined.stands)) return
-    joined.stands = { head, phase }
+    if (!joined || !isBeyond({ head, phase, version }, joined.stands)) return
+    joined.stands = { head, phase, version }
     joined.waiting.forEach(({ seen, wake }) => isBeyond(joined.stands, seen) && wake())
   }
-  const find = ({ head, phase, ...key }: Head) => {
+  const find = (found: Head) => {
+    const { head, phase, version, ...key } = found
     const joined = sessions.get(nameOf(key))
-    if (!joined || !isBeyond(joined.stands, { head, phase })) return grow({ head, phase, ...key })
-    joined.stands = { head, phase }
+    if (!joined || !isBeyond(joined.stands, found)) return grow(found)
+    joined.stands = { head, phase, version }
     joined.waiting.forEach(({ wake }) => wake())
     look(key)
   }
@@ -84,7 +87,7 @@ export function createFeed(deps: Deps): Feed {
   const enter = (key: SessionKey): Joined => {
     const { tenant, session } = key
     const unlisten = deps.hints.listen(topicOf(key), () => look(key))
-    const stands = { head: 0, phase: 0 }
+    const stands = { head: 0, phase: 0, version: 0 }
     const joined = { tenant, session, stands, followers: 0, waiting: new Set<Waiting>(), unlisten }
     sessions.set(nameOf(key), joined)
     return joined
@@ -103,6 +106,10 @@ export function createFeed(deps: Deps): Feed {
         grow(headOf(session))
         deps.hints.send(topicOf(session))
       }
+    },
+    notifyChanged: (key) => {
+      if (sessions.has(nameOf(key))) look(key)
+      deps.hints.send(topicOf(key))
     },
     reserve: () => {
       if (followers >= deps.maxFollowers)
@@ -130,17 +137,17 @@ function topicOf({ tenant, session }: SessionKey): string {
 }
 
 /** Even while no turn is live, odd while one is. Each turn has a higher phase than the turn before. */
-export function phaseOf({ epoch, turn }: Omit<Moving, 'head'>): number {
+export function phaseOf({ epoch, turn }: Pick<Moving, 'epoch' | 'turn'>): number {
   return 2 * epoch - (turn === null ? 0 : 1)
 }
 
-function headOf({ tenant, session, head, ...conversation }: SessionKey & Moving): Head {
-  return { tenant, session, head, phase: phaseOf(conversation) }
+function headOf({ tenant, session, head, version, ...conversation }: SessionKey & Moving): Head {
+  return { tenant, session, head, version, phase: phaseOf(conversation) }
 }
 
 /** One higher number is enough: what raises one never lowers the other. */
 function isBeyond(a: Progress, b: Progress): boolean {
-  return a.head > b.head || a.phase > b.phase
+  return a.head > b.head || a.phase > b.phase || a.version > b.version
 }
 
 async function beyond(joined: Joined, seen: Progress, signal: AbortSignal): Promise<void> {

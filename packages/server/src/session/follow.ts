@@ -6,6 +6,7 @@
 //   D1  after seq k a follower gets k+1, k+2, … and nothing else; a gap in the log is a bug and ends the stream with an error
 //   D3  a follower whose seq is beyond the head, from the start or because the log was cut, is told so and starts again at
 //       the beginning
+//   S35 a follower is told which messages were erased, also while it was away; the follower of an erased session ends
 //   D4  a follower is told how turns ended, after the messages that they wrote: turns that were live since it came, and those
 //       that its cursor asks for, even if it was away meanwhile. Limit: the last 20. If the last turn was stopped, the
 //       follower is also told when it has halted.
@@ -19,6 +20,7 @@ import {
   formatId,
   parseId,
   type ChunksFrame,
+  type ErasedFrame,
   type GapFrame,
   type MessagesFrame,
   type Turn,
@@ -41,6 +43,7 @@ export type Nameless =
   | Omit<GapFrame, 'session'>
   | Omit<TurnFrame, 'session'>
   | Omit<ChunksFrame, 'session'>
+  | Omit<ErasedFrame, 'session'>
 
 /** A reader's position. */
 export type Cursor = {
@@ -50,6 +53,9 @@ export type Cursor = {
   readonly ended?: number | undefined
   /** How much of the next epoch's reply the reader has. */
   readonly open?: Spot | undefined
+  /** The last batch of erased messages that the reader knows. Undefined: none, if it has messages; a reader that starts at 0 reads erased
+   *  messages as they are now. */
+  readonly erased?: number | undefined
 }
 export type ToldFrame = { readonly frame: Nameless; /** After the frame. */ readonly at: Cursor }
 
@@ -89,17 +95,18 @@ export function createFollow(deps: Deps): Follow {
       }
       if (!found) return undefined
       const ended = from.ended ?? endedEpoch(found)
-      return (listener) => tell({ ...deps, ...listener, place, key }, { ...from, ended })
+      const erased = from.erased ?? (from.seq > 0 ? 0 : found.eraseCount)
+      return (listener) => tell({ ...deps, ...listener, place, key }, { ...from, ended, erased })
     },
   }
 }
 
 type Start = Deps & FollowListener & { readonly place: FeedPlace; readonly key: SessionKey }
 
-async function* tell(start: Start, { seq, ended, open }: Cursor): ReturnType<Following> {
+async function* tell(start: Start, { seq, ended, open, erased }: Cursor): ReturnType<Following> {
   const { place, key, signal } = start
   const share = start.budget.open(start.cut)
-  const at = { seq, ended, open, watched: undefined, halting: undefined, shown: '' }
+  const at = { seq, ended, open, erased, watched: undefined, halting: undefined, shown: '' }
   const reader: Reader = { ...start, share, ...at }
   try {
     const beyond = place.join(key)
@@ -123,6 +130,7 @@ type Reader = Start & {
   seq: number
   ended: Cursor['ended']
   open: Cursor['open']
+  erased: Cursor['erased']
   watched: Watched | undefined
   /** The last turn that has ended, while its agent may still be working. */
   halting: string | undefined
@@ -133,8 +141,8 @@ type Reader = Start & {
 type Standpoint = Omit<LogPage, 'items' | 'bytes'>
 type Watched = { readonly watch: Watch; version: number; shown: string }
 
-function told({ seq, ended, open }: Reader, frame: Nameless): ToldFrame {
-  return { frame, at: { seq, ended, open } }
+function told({ seq, ended, open, erased }: Reader, frame: Nameless): ToldFrame {
+  return { frame, at: { seq, ended, open, erased } }
 }
 
 /** Sends nothing more about the open turn. */
@@ -143,14 +151,15 @@ function close(reader: Reader): void {
   reader.watched = reader.open = undefined
 }
 
-/** Undefined: the session does not exist any more. */
+/** Undefined: the session does not exist any more, or was erased. */
 async function* tellLog(reader: Reader): AsyncGenerator<ToldFrame, Standpoint | undefined> {
   const page = await readPage(reader)
   if (!page) return undefined
-  const { head, epoch, turn } = page
+  const { head, epoch, turn, version, eraseCount } = page
+  reader.erased = Math.min(reader.erased ?? eraseCount, eraseCount) // a restored backup may have fewer
   yield* tellPage(reader, page)
   reader.share.done()
-  return { head, epoch, turn }
+  return { head, epoch, turn, version, eraseCount }
 }
 
 /** Reads as much as there is room for. If one message needs more, gives everything back and waits until that much is free. */
@@ -182,7 +191,7 @@ function* tellPage(reader: Reader, page: LogPage): Generator<ToldFrame> {
     const from = reader.seq + 1
     close(reader)
     reader.seq = 0
-    reader.ended = undefined
+    reader.ended = reader.erased = undefined
     yield told(reader, { type: 'gap', reason: 'diverged', from, to: 0 })
     return
   }
@@ -194,10 +203,20 @@ function* tellPage(reader: Reader, page: LogPage): Generator<ToldFrame> {
 
 /** Sends everything at the head until the session moves. */
 async function* tellHead(reader: Reader, page: Standpoint, beyond: Beyond): AsyncGenerator<ToldFrame> {
+  yield* tellErased(reader, page)
   yield* tellEnds(reader, page)
   if (page.turn !== null) yield* tellOpen(reader, { ...page, turn: page.turn }, beyond)
   else if (reader.halting === undefined) await beyond(standingOf(page), reader.signal)
   else await untilHalted(reader, { ...page, turn: reader.halting }, beyond)
+}
+
+/** The reader has every message up to the head, so it needs every batch. */
+async function* tellErased(reader: Reader, { eraseCount: to }: Standpoint): AsyncGenerator<ToldFrame> {
+  while (reader.erased! < to) {
+    const { seqs, upto } = await reader.readErased(reader.key, { after: reader.erased!, to })
+    reader.erased = upto
+    if (seqs.length > 0) yield told(reader, { type: 'erased', seqs })
+  }
 }
 
 /** The messages that these turns wrote were sent before. */
@@ -307,8 +326,8 @@ async function standingTold(watched: Watched): Promise<Turn | 'ended' | undefine
   return turn
 }
 
-function standingOf({ head, ...conversation }: Standpoint): Progress {
-  return { head, phase: phaseOf(conversation) }
+function standingOf({ head, version, ...conversation }: Standpoint): Progress {
+  return { head, version, phase: phaseOf(conversation) }
 }
 
 function mustBeDense({ items, head }: LogPage, last: number): void {

@@ -29,7 +29,7 @@ type Deps = {
 
 const LIST = `
   select array(select user_id from fleetline.members where tenant = $1 and session = $2 order by user_id) as users
-    from fleetline.sessions where tenant = $1 and id = $2`
+    from fleetline.sessions where tenant = $1 and id = $2 and erased_at is null`
 
 // The numbers, from 1, of those that are members.
 const AMONG = `
@@ -39,7 +39,8 @@ const AMONG = `
                   where m.tenant = w.tenant and m.session = w.session and m.user_id = w.user_id)`
 const MOST_ASKED = 500
 
-const LOCK = `select from fleetline.sessions where tenant = $1 and id = $2 for no key update`
+const LOCK = `
+  select from fleetline.sessions where tenant = $1 and id = $2 and erased_at is null for no key update`
 
 // A separate statement, so that its snapshot is taken after the lock.
 const COUNT = `

@@ -4,13 +4,15 @@
 //   a message whose
 //   session       id                              ifHead            becomes
 //   is not found                                                    not-found
+//   was erased                                                      gone
+//   exists        is stored, and was erased       (ignored)         gone
 //   exists        is stored, same content         (ignored)         stored at its seq, deduped
 //   exists        is stored, other content                          conflict
 //   exists        belongs to the reply of the                       conflict
 //                 live turn
 //   exists        is new                          is not the head   stale
-//   exists        is new                          is the head, or   stored at head + 1, and the head moves
-//                                                 was not given
+//   exists        is new                          is the head, or   stored at head + 1, and the head moves; an
+//                                                 was not given     archived session is un-archived
 //
 //   the end of a turn that                                          becomes
 //   this attempt has ended before                                   ended
@@ -18,15 +20,19 @@
 //   is done, and has read nothing                                   fenced: nobody knows what it answers
 //   this attempt has claimed, and that is live                      ended: its message, or what it said before it failed, is
 //                                                                   stored at head + 1; then the next step
+//   the same, in an erased session                                  ended as failed (`gone`): without a message or a next step
 //
 //   the stop of a turn that                                         becomes
 //   was stopped before, in this epoch                               stopped, with the seq of what it said
 //   is not live, or is of another epoch                             stale
-//   is live, even if a pod runs it                                  stopped: what it has said is stored at head + 1
+//   is live, even if a pod runs it                                  stopped: what it has said is stored at head + 1; in an
+//                                                                   erased session (`gone`), nothing is stored
 //
 //   the end of a compaction that                                    becomes
 //   is under way, and whose attempt has its claim, or that is       ended: with a summary, or without one if it failed; then
 //   past its time limit and that no pod has                         the next step, which may be another compaction
+//   is under way, but a message or the session was erased since     ended without a summary
+//   the agent read it
 //   any other                                                       fenced
 //
 //   the expiry of a turn, past its time limit, that                 becomes
@@ -70,6 +76,8 @@ type Waiting = { readonly live?: LiveTurn; readonly nextEpoch?: number }
 export type Appended =
   | ({ readonly type: 'stored'; readonly seq: number; readonly deduped: boolean } & Waiting)
   | { readonly type: 'not-found' }
+  /** The message was erased; without a seq, the whole session. */
+  | { readonly type: 'gone'; readonly seq: number | undefined }
   /** No seq: the id belongs to a reply that is not in the log yet. */
   | { readonly type: 'conflict'; readonly seq: number | undefined }
   | { readonly type: 'stale'; readonly head: number }
@@ -79,6 +87,8 @@ export type TurnEnd = SessionKey &
   LiveTurn & {
     readonly attempt: number
     readonly pod: number
+    /** Of the session, when the agent's messages were read. Undefined: they were not read. */
+    readonly eraseCount?: number | undefined
     /** Undefined if its agent was not called. */
     readonly used?: AttemptUsage | undefined
   } & (
@@ -118,6 +128,8 @@ export type CompactionEnd = SessionKey & {
         readonly outcome: 'done'
         readonly upto: number
         readonly text: string
+        /** Of the session, when the messages were read. */
+        readonly eraseCount: number
         /** It could not cover all messages: for the compaction that follows. */
         readonly more?: ContextSize | undefined
       }
@@ -153,10 +165,14 @@ export type SessionState = SessionKey &
     readonly nextTrySeq: number
     /** Counts changes that move neither head nor phase. */
     readonly version: number
+    readonly isArchived: boolean
+    readonly isErased: boolean
+    /** How many batches of its messages were erased. */
+    readonly eraseCount: number
   }
 /** How far a member has read, and the last epoch whose end it has seen. */
 export type ReadCursor = { readonly read: number; readonly seenEpoch: number }
-export type StoredMessage = { readonly seq: number; readonly digest: string }
+export type StoredMessage = { readonly seq: number; readonly digest: string; readonly isErased: boolean }
 /** A turn: how far it has read, which attempt ended it or was stopped, and how. */
 export type TurnRow = Pick<SessionKey, 'session'> & {
   readonly epoch: number
@@ -200,7 +216,7 @@ export type Closed = SessionKey & {
 } & (
     | { readonly outcome: 'done'; readonly pod: number }
     | { readonly outcome: 'failed'; readonly pod: number | null; readonly error: TurnError }
-    | { readonly outcome: 'stopped'; readonly pod: number | null }
+    | { readonly outcome: 'stopped'; readonly pod: number | null; readonly error?: TurnError }
   )
 
 /** A cursor that moves. A user who is no member has none. */
@@ -217,6 +233,8 @@ export type Placed = {
   readonly cursors: readonly CursorMove[]
   readonly startedCompactions: readonly StartedCompaction[]
   readonly endedCompactions: readonly CompactionEnd[]
+  /** Sessions that were archived, and are not any more. */
+  readonly unarchived: readonly SessionKey[]
 }
 
 export type BatchFindings = {
@@ -233,6 +251,9 @@ export type BatchFindings = {
   /** By the index of a read: the cursor of its member. */
   readonly cursors: ReadonlyMap<number, ReadCursor>
 }
+
+/** The end of a turn whose session was erased. */
+export const SESSION_ERASED: TurnError = { code: 'gone', message: 'The session was erased' }
 
 export function nameOf({ tenant, session }: SessionKey): string {
   return `${tenant}/${session}`
@@ -259,7 +280,20 @@ export function place(items: readonly Item[], found: BatchFindings, newId: () =>
   })
   const { written, started, closed, startedCompactions, endedCompactions } = batch
   const [changed, cursors] = [[...batch.changed.values()], [...batch.cursors.values()]]
-  return { results, changed, written, started, closed, cursors, startedCompactions, endedCompactions }
+  const unarchived = changed.filter(
+    (state) => !state.isArchived && found.sessions.get(nameOf(state))?.isArchived,
+  )
+  return {
+    results,
+    changed,
+    written,
+    started,
+    closed,
+    cursors,
+    startedCompactions,
+    endedCompactions,
+    unarchived,
+  }
 }
 
 type PlacingBatch = ReturnType<typeof createBatch>
@@ -291,7 +325,7 @@ function createBatch(found: BatchFindings, newId: () => string) {
       const { tenant, session, head } = state
       const seq = head + 1
       written.push({ tenant, session, seq, ...message })
-      inBatch.set(nameIn(state, message.draft), { seq, digest: message.draft.digest })
+      inBatch.set(nameIn(state, message.draft), { seq, digest: message.draft.digest, isErased: false })
       return { ...state, head: seq, ...(message.draft.role === 'assistant' && { replied: seq }) }
     },
     /** Undefined: the user is no member. */
@@ -330,12 +364,14 @@ function placeMessage(batch: PlacingBatch, item: Append, index: number): Appende
   const { draft, ifHead, asks = false } = item
   const state = batch.session(item)
   if (!state) return { type: 'not-found' }
+  if (state.isErased) return { type: 'gone', seq: undefined }
   const before = batch.storedAs(item, draft, index)
+  if (before?.isErased) return { type: 'gone', seq: before.seq }
   if (before && before.digest !== draft.digest) return { type: 'conflict', seq: before.seq }
   if (before) return { type: 'stored', seq: before.seq, deduped: true, ...waitingFor(before.seq, state) }
   if (state.turn !== null && isReplyOf(state.turn, draft)) return { type: 'conflict', seq: undefined }
   if (ifHead !== undefined && ifHead !== state.head) return { type: 'stale', head: state.head }
-  const grown = batch.write(state, { draft })
+  const grown = batch.write({ ...state, isArchived: false }, { draft })
   const wakes = asks && grown.agent !== null
   const stepped = wakes ? batch.step(grown, { type: 'asked', seq: grown.head })! : grown
   batch.put(stepped)
@@ -354,6 +390,7 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   if (!state || !row || !batch.found.held.has(index)) return { type: 'fenced' }
   if (end.outcome === 'done' && row.readTo === null) return { type: 'fenced' }
   const readTo = row.readTo ?? state.head // it failed before it read: the failure counts for all messages up to the head
+  if (state.isErased) return endTurnOfErased(batch, end, state, readTo)
   const size = end.outcome === 'done' ? end.size : undefined
   const isLong = size !== undefined && state.head >= state.nextTrySeq && isOverBudget(size)
   const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo, isLong })
@@ -370,15 +407,35 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   batch.closed.push(
     end.outcome === 'done'
       ? { ...closed, outcome: 'done' }
-      : { ...closed, outcome: 'failed', error: end.error },
+      : { ...closed, outcome: 'failed', error: errorAfter(end, state) },
   )
+  return { type: 'ended' }
+}
+
+/** An error may quote a message that was erased since the agent got it. */
+function errorAfter(
+  { error, eraseCount }: Extract<TurnEnd, { readonly outcome: 'failed' }>,
+  state: SessionState,
+): TurnError {
+  const isQuoting = eraseCount !== undefined && eraseCount !== state.eraseCount
+  return isQuoting ? { code: error.code, message: 'Erased' } : error
+}
+
+/** Ends the turn like a stop, so that no next turn starts. */
+function endTurnOfErased(batch: PlacingBatch, end: TurnEnd, state: SessionState, readTo: number): TurnEnded {
+  const { tenant, session, turn, epoch, attempt, pod, used } = end
+  const stepped = batch.step(state, { type: 'stopped', turn, epoch, head: state.head })
+  if (!stepped) return { type: 'fenced' }
+  batch.put(stepped)
+  const closed = { tenant, session, turn, attempt, pod, readTo, used: used ? [used] : [] }
+  batch.closed.push({ ...closed, outcome: 'failed', error: SESSION_ERASED })
   return { type: 'ended' }
 }
 
 function placeStop(batch: PlacingBatch, stop: Stop, index: number): Stopped {
   const { tenant, session, turn, epoch } = stop
   const state = batch.session(stop)
-  if (!state) return { type: 'not-found' }
+  if (!state || (state.isErased && state.turn !== turn)) return { type: 'not-found' }
   const [row, open] = [batch.found.turns.get(index), batch.found.open.get(index)]
   if (row?.session !== session || row.epoch !== epoch) return { type: 'stale' }
   if (batch.endOf(stop, index)?.outcome === 'stopped') {
@@ -389,12 +446,15 @@ function placeStop(batch: PlacingBatch, stop: Stop, index: number): Stopped {
   const stepped =
     open && isLive ? batch.step(state, { type: 'stopped', turn, epoch, head: state.head }) : undefined
   if (!open || !stepped) return { type: 'stale' }
-  const { attempt, pod, said: draft, used } = open
+  const { attempt, pod, used } = open
+  const draft = state.isErased ? undefined : open.said
   const answers = row.readTo ?? state.head
   const ended = { ...stepped, failedEpoch: null }
   const stopped = draft ? batch.write(ended, { draft, turn, answers, status: 'stopped' }) : ended
   batch.put(stopped)
-  batch.closed.push({ tenant, session, turn, attempt, pod, readTo: state.head, used, outcome: 'stopped' })
+  const error = state.isErased ? { error: SESSION_ERASED } : {}
+  const closed = { tenant, session, turn, attempt, pod, readTo: state.head, used, ...error }
+  batch.closed.push({ ...closed, outcome: 'stopped' })
   return { type: 'stopped', seq: draft ? stopped.head : null, isRepeat: false }
 }
 
@@ -408,7 +468,12 @@ function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEn
   const isLive = state?.turn === turn // includes earlier items of the batch
   if (!state || !row || !isLive || open?.pod !== null) return { type: 'fenced' }
   const readTo = row.readTo ?? state.head
-  const stepped = batch.step(state, { type: 'ended', turn, epoch, readTo })
+  const stepped = batch.step(
+    state,
+    state.isErased
+      ? { type: 'stopped', turn, epoch, head: state.head }
+      : { type: 'ended', turn, epoch, readTo },
+  )
   if (!stepped) return { type: 'fenced' }
   batch.put({ ...stepped, failedEpoch: epoch })
   const closed = { tenant, session, turn, attempt: 0, pod: null, readTo, used: open.used }
@@ -416,9 +481,10 @@ function placeExpiry(batch: PlacingBatch, expiry: Expiry, index: number): TurnEn
   return { type: 'ended' }
 }
 
-function placeCompaction(batch: PlacingBatch, end: CompactionEnd, index: number): TurnEnded {
-  const state = batch.session(end)
+function placeCompaction(batch: PlacingBatch, given: CompactionEnd, index: number): TurnEnded {
+  const state = batch.session(given)
   if (!state || !batch.found.held.has(index)) return { type: 'fenced' }
+  const end = failIfErased(given, state)
   const more = end.outcome === 'done' ? end.more : undefined
   const { compaction } = end
   const stepped = batch.step(state, { type: 'compacted', compaction, isPartial: more !== undefined })
@@ -430,6 +496,13 @@ function placeCompaction(batch: PlacingBatch, end: CompactionEnd, index: number)
   batch.endedCompactions.push(end)
   batch.startCompaction(state, ended, more)
   return { type: 'ended' }
+}
+
+/** A summary may say what the erased messages said. */
+function failIfErased(end: CompactionEnd, { isErased, eraseCount }: SessionState): CompactionEnd {
+  if (end.outcome === 'failed' || (!isErased && end.eraseCount === eraseCount)) return end
+  const { tenant, session, compaction, attempt, pod } = end
+  return { tenant, session, compaction, attempt, pod, outcome: 'failed', code: SESSION_ERASED.code }
 }
 
 function placeRead(batch: PlacingBatch, item: MarkRead, index: number): MarkedRead {

@@ -4,6 +4,7 @@ import { formatId, jsonEntries, PAGE_LIMITS, type Item, type Page } from '@fleet
 import { Bug } from '../errors.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
+import { parseBody } from './message-format.ts'
 import type { SessionKey } from './place.ts'
 
 /** The items after a seq, or the last ones before it. */
@@ -13,27 +14,54 @@ type Range = ({ readonly after: number } | { readonly before: number }) & {
 }
 
 /** A page with the state of the conversation at the same moment, and roughly what its items take in memory. */
-export type LogPage = Page & { readonly epoch: number; readonly turn: string | null; readonly bytes: number }
+export type LogPage = Page & {
+  readonly epoch: number
+  readonly turn: string | null
+  readonly version: number
+  /** How many batches of its messages were erased. */
+  readonly eraseCount: number
+  readonly bytes: number
+}
+
+/** Messages that were erased, up to a batch. */
+export type ErasedSeqs = { readonly seqs: readonly number[]; readonly upto: number }
 
 export type Replay = {
-  /** Undefined: there is no such session. */
+  /** Undefined: there is no such session, or it was erased. */
   readonly read: (key: SessionKey, range: Range) => Promise<LogPage | undefined>
+  /** The erased messages of the batches after `after` up to `to`, or of the first of them. */
+  readonly readErased: (key: SessionKey, range: { after: number; to: number }) => Promise<ErasedSeqs>
 }
 
 // Unpacks only the bodies of the page: 100 of the largest would be 25 MiB.
 const pageOf = (beyond: '>' | '<', order: 'asc' | 'desc') => `
-  with s as (select head, epoch, turn from fleetline.sessions where tenant = $1 and id = $2)
-  select s.head, s.epoch, s.turn as live, p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.body::text, p.turn, p.answers, p.status
+  with s as (
+    select head, epoch, turn, version, erase_count from fleetline.sessions
+     where tenant = $1 and id = $2 and erased_at is null)
+  select s.head, s.epoch, s.turn as live, s.version, s.erase_count as "eraseCount", p.seq, p.id, p.role, p.author_kind, p.author, p.at, p.format, p.body::text, p.turn, p.answers, p.status, p.erased
     from s left join lateral (
       select *, sum(bytes) over (order by seq ${order}) - bytes as bytes_before from (
-        select seq, id, role, author_kind, author, at, body, bytes, turn, answers, status from fleetline.messages
+        select seq, id, role, author_kind, author, at, format, body, bytes, turn, answers, status, erased from fleetline.messages
          where tenant = $1 and session = $2 and seq ${beyond} $3 order by seq ${order} limit $4) m
     ) p on p.bytes_before < $5
    order by p.seq`
 const AFTER = pageOf('>', 'asc')
 const BEFORE = pageOf('<', 'desc')
 
-type ReplayRow = { readonly head: number; readonly epoch: number; readonly live: string | null } & (
+// A batch has at most 500 messages, so these rows have at least one whole batch.
+const ERASED_ROWS = 1_000
+export const ERASED_SEQS = `
+  select seq, batch from fleetline.erased_messages
+   where tenant = $1 and session = $2 and batch > $3 and batch <= $4 order by batch limit ${ERASED_ROWS}`
+type ErasedRow = { readonly seq: number; readonly batch: number }
+
+type ReplayRow = {
+  readonly head: number
+  readonly epoch: number
+  readonly live: string | null
+  readonly version: number
+  readonly eraseCount: number
+} & (
   | { readonly seq: null }
   | {
       readonly seq: number
@@ -42,10 +70,12 @@ type ReplayRow = { readonly head: number; readonly epoch: number; readonly live:
       readonly author_kind: number
       readonly author: string | null
       readonly at: Date
+      readonly format: number
       readonly body: string
       readonly turn: string | null
       readonly answers: number | null
       readonly status: number | null
+      readonly erased: boolean
     }
 )
 
@@ -64,9 +94,26 @@ export function createReplay({ database, cell }: Deps): Replay {
       )
       const rows = valueOf(outcome, 'The session cannot be read')
       if (!rows[0]) return undefined
-      const { head, epoch, live } = rows[0]
+      const { head, epoch, live, version, eraseCount } = rows[0]
       const bytes = rows.reduce((sum, row) => sum + (row.seq === null ? 0 : bytesOf(row.body)), 0)
-      return { items: rows.flatMap((row) => itemOf(row, cell)), head, epoch, turn: live, bytes }
+      return {
+        items: rows.flatMap((row) => itemOf(row, cell)),
+        head,
+        epoch,
+        turn: live,
+        version,
+        eraseCount,
+        bytes,
+      }
+    },
+    readErased: async ({ tenant, session }, { after, to }) => {
+      const outcome = await database.transaction(
+        (query) => query<ErasedRow>(ERASED_SEQS, [tenant, session, after, to]),
+        { access: 'read' },
+      )
+      const rows = valueOf(outcome, 'The session cannot be read')
+      const upto = rows.length < ERASED_ROWS ? to : rows.at(-1)!.batch - 1
+      return { seqs: rows.filter(({ batch }) => batch <= upto).map(({ seq }) => seq), upto }
     },
   }
 }
@@ -82,18 +129,18 @@ function itemOf(row: ReplayRow, cell: number): Item[] {
   const status = row.status === null ? undefined : STATUSES[row.status]
   if (!role || !kind || (row.status !== null && !status))
     throw new Bug('A message is stored with a role, an author or a status that this release does not know')
-  const body = JSON.parse(row.body) as Pick<Item, 'parts' | 'metadata'>
   return [
     {
       seq,
       id,
       role,
-      ...body,
+      ...parseBody(row.format, row.body),
       author: { kind, ...(author === null ? {} : { id: author }) },
       at: at.toISOString(),
       ...(turn === null ? {} : { turn: formatId('turn', cell, turn) }),
       ...(answers === null ? {} : { answers }),
       ...(status === undefined ? {} : { status }),
+      ...(row.erased && { erased: true }),
     },
   ]
 }

@@ -10,8 +10,10 @@ import type { Hints } from '../store/hints.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { createAppender, type Appender } from './append.ts'
+import { createChanges, type SessionChanges } from './changes.ts'
 import { deleteChunks } from './chunks.ts'
 import { createDirectory, type SessionDirectory } from './directory.ts'
+import { createExports, type Exports } from './export.ts'
 import { createFeed, type Feed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
 import { createLive, stopTopic, type Live } from './live.ts'
@@ -22,13 +24,17 @@ import { createTurnView, type TurnView } from './turn-view.ts'
 
 export type Sessions = Service &
   SessionDirectory &
+  SessionChanges &
   Members &
   Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn' | 'endCompaction' | 'markRead'> &
   Replay &
   Follow &
+  Exports &
   TurnView &
   Pick<Live, 'openStream'> &
   Pick<Feed, 'reserve'> & {
+    /** Call it after a commit that raised the session's version, but neither its head nor its phase. */
+    readonly notifyChanged: (key: SessionKey) => void
     /** What all followers of this pod hold in memory. */
     readonly budget: ByteBudget
   }
@@ -55,7 +61,7 @@ type Deps = Pick<
   readonly onRead: (cursors: readonly CursorMove[]) => void
   /** Called after a commit that changed sessions. */
   readonly onMoved: (sessions: Iterable<SessionKey>) => void
-  /** Called after a commit that added a user to a session, or removed it. */
+  /** Called after a commit that added a user to a session, removed it, or archived or un-archived the session. */
   readonly onMembers: (tenant: number, user: string) => void
 }
 
@@ -65,6 +71,10 @@ export function createSessions(deps: Deps): Sessions {
   const budget = createByteBudget({ clock, most, holdMs: stallMs / 4, onCut })
   metrics.gauge('followBytes', () => [[{}, budget.bytes()]])
   const feed = createFeed(deps)
+  const onChanged = (key: SessionKey) => {
+    feed.notifyChanged(key)
+    deps.onMoved([key])
+  }
   const replay = createReplay(deps)
   const deadlineMs = deps.transactionDeadlineMs
   const onEnded = (turns: readonly Closed[]) => {
@@ -80,10 +90,13 @@ export function createSessions(deps: Deps): Sessions {
   const live = createLive({ ...deps, ...turnView })
   const { append, endTurn, stopTurn, expireTurn, endCompaction, markRead } = appender
   const { openStream } = live
+  const directory = createDirectory(deps)
+  const members = createMembers({ ...deps, deadlineMs })
   return {
     ...compose('sessions', [appender, live]),
-    ...createDirectory(deps),
-    ...createMembers({ ...deps, deadlineMs }),
+    ...directory,
+    ...createChanges({ ...deps, deadlineMs, onChanged }),
+    ...members,
     append,
     endTurn,
     stopTurn,
@@ -92,9 +105,11 @@ export function createSessions(deps: Deps): Sessions {
     markRead,
     ...replay,
     ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView, budget }),
+    ...createExports({ ...deps, ...replay, ...directory, ...members, reserve: feed.reserve, budget }),
     ...turnView,
     openStream,
     reserve: feed.reserve,
+    notifyChanged: onChanged,
     budget,
   }
 }

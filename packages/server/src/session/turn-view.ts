@@ -19,14 +19,17 @@ type Deps = { readonly database: Transactions; readonly cell: number }
 
 const VIEW = `
   select t.id, t.session, t.epoch, t.agent, t.read_from as from, t.read_to as to, t.started_at as "startedAt",
-         t.ended_at as "endedAt", t.error, coalesce(k.attempt, t.ended_by, 0) as attempt,
+         t.ended_at as "endedAt", coalesce(k.attempt, t.ended_by, 0) as attempt,
          coalesce(t.outcome, case when k.state = 'claimed' then 'running' else 'queued' end) as state,
+         case when s.erased_at is null or t.error is null then t.error
+              else jsonb_build_object('code', t.error -> 'code', 'message', 'Erased') end as error,
          p.name as pod, case when k.state = 'waiting' then k.run_at end as "retryAt",
          case when k.state = 'waiting' then k.error ->> 'code'
               when k.state = 'ready' and not exists (select from fleetline.pods l where l.state = 'live' and k.track = any (l.tracks))
               then 'agent_unknown' end as "waitsFor",
          case when t.outcome = 'stopped' then t.halting is null end as halted
     from fleetline.turns t
+    join fleetline.sessions s on s.tenant = t.tenant and s.id = t.session
     left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant
     left join fleetline.pods p on p.id = k.pod`
 const FIND = `${VIEW} where t.tenant = $1 and t.id = $2`

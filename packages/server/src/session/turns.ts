@@ -1,6 +1,6 @@
 // A turn's row and its task. They share an id and are written in one transaction, together with the step of the session. Only
 // a session ends a turn (E1): the task may have more attempts than recovery will ever count, and it ends with its turn.
-import { formatId } from '@fleetline/protocol'
+import { formatId, type Metadata } from '@fleetline/protocol'
 import { MOST_SENT } from '../conversation/budget.ts'
 import { Bug } from '../errors.ts'
 import { columnsOf } from '../store/columns.ts'
@@ -73,8 +73,8 @@ const TURN_PASS_ON = `
   returning t.id`
 
 // The first attempt fixes how far its turn reads: up to the current head, but only as many messages that may ask as one call carries. The
-// next turn answers all others. Limit: more than 500 notes, or 2 MiB, that come during a turn and before the next question are answered in
-// several turns. A turn without `asked_from` was started by a pod of the release before: nobody knows which message asks, so it reads up to
+// next turn answers all others. Limit: a call carries 500 messages or 2 MiB, so several turns answer if more messages that do not ask come
+// during a turn, before the next question. A turn without `asked_from` was started by a pod of the release before: nobody knows which message asks, so it reads up to
 // the head. The WHERE checks the fences. The head is from the statement's snapshot.
 export const TURN_OPEN = `
   update fleetline.turns t
@@ -91,7 +91,7 @@ export const TURN_OPEN = `
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
      and k.tenant = t.tenant and k.id = t.id and k.attempt = $3 and k.pod = $4
   returning t.session, t.epoch, t.agent, t.read_from as "readFrom",
-            coalesce(t.asked_from, t.read_from) as "askedFrom", t.read_to as "readTo", s.title, s.summarised,
+            coalesce(t.asked_from, t.read_from) as "askedFrom", t.read_to as "readTo", s.title, s.metadata, s.summarised, s.erase_count as "eraseCount",
             (select c.text from fleetline.summaries c
               where c.tenant = s.tenant and c.session = s.id and c.upto = s.summarised) as summary,
             (extract(epoch from statement_timestamp() - t.started_at) * 1000)::float8 as "ageMs"`
@@ -107,8 +107,11 @@ export type OpenTurn = {
   readonly askedFrom: number
   readonly readTo: number
   readonly title: string | null
+  readonly metadata: Metadata | null
   /** The summary stands for the messages up to this seq; 0 without one. */
   readonly summarised: number
+  /** How many batches of messages were erased. */
+  readonly eraseCount: number
   readonly summary: string | null
   /** Time since the turn started, by the database's clock. */
   readonly ageMs: number
@@ -198,7 +201,7 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
   if (closed.length === 0) return
   const rows = await query(TURN_CLOSE, [
     ...columnsOf(closed, 'tenant', 'turn', 'attempt', 'readTo', 'outcome'),
-    closed.map((one) => (one.outcome === 'failed' ? JSON.stringify(one.error) : null)),
+    closed.map((one) => ('error' in one && one.error ? JSON.stringify(one.error) : null)),
     closed.map((one) => (one.outcome === 'stopped' ? one.pod : null)),
   ])
   const ends = closed.filter(isByItsClaim)

@@ -324,6 +324,18 @@ export const METRICS = {
     help: 'Followers that were disconnected because they read too slowly while others waited for memory.',
     labels: [],
   },
+  erasedMessages: {
+    kind: 'counter',
+    name: 'fleetline_erased_messages_total',
+    help: 'Messages that were erased by a request for them, or for their author.',
+    labels: [],
+  },
+  erasedSessions: {
+    kind: 'counter',
+    name: 'fleetline_erased_sessions_total',
+    help: 'Sessions that were erased, by cause: request, or retention (their time is over).',
+    labels: ['cause'],
+  },
   inboxFollowers: {
     kind: 'gauge',
     name: 'fleetline_inbox_followers',

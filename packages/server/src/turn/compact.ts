@@ -8,6 +8,8 @@
 //   there are more messages than one call may have           the summary covers the oldest messages; if the conversation is still
 //                                                            too long, the end of the next turn starts another compaction
 //   the agent returned a summary                             done
+//   all messages up to `upto` were erased                    done: the summary says so, and the agent is not asked
+//   messages were erased since they were read                failed: the summary is not stored
 //   the agent failed, its pod stops, it has no permit        the task waits and is tried again; an attempt that did not call the
 //                                                            agent does not count
 //   four attempts failed, three minutes passed, the agent    failed: the conversation goes on without a summary, and the next try
@@ -41,7 +43,7 @@ import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
 import type { Runner, SettledEnd, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
-import { inOrder, messageOf, summaryMessage } from './gather.ts'
+import { inOrder, isNotErased, messageOf, summaryMessage } from './gather.ts'
 import { underPermit } from './under-permit.ts'
 import { whyFailed } from './why-failed.ts'
 
@@ -56,7 +58,8 @@ type Deps = {
 
 const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
-const PATIENCE = 5 // retries of an end that is rejected for another reason than its data; then the compaction fails
+const PATIENCE = 5 // if PostgreSQL rejects the end this often, and not because of its data, the compaction fails
+const NOTHING = 'All messages were erased.'
 const LATE = new AgentFault('timeout', 'The agent took too long to summarise', { isFinal: false })
 
 type Attempt = Surroundings & { readonly claim: Claim; readonly deps: Deps; readonly input: CompactionInput }
@@ -103,39 +106,45 @@ async function compact(work: Work): Promise<Settlement | SettledEnd> {
   const agent = await deps.agents.agentFor(claim.tenant, open.agent)
   if (!agent?.compact) return fail(work, 'agent_unknown')
   const call = await gather(work)
+  if (!call) return fail(work, 'gone')
   if (work.isFenced()) return { type: 'back' }
   try {
-    const text = await summarise(work, agent, call)
+    const text = call.messages.length === 0 ? NOTHING : await summarise(work, agent, call)
     await crashPoint('compact.ending')
     const { through, ...size } = work.input
     const more = call.through < through ? size : undefined
-    return await end(work, { outcome: 'done', upto: call.through, text, more })
+    return await end(work, { outcome: 'done', upto: call.through, text, more, eraseCount: open.eraseCount })
   } catch (error) {
     return afterFault(work, error)
   }
 }
 
+/** Undefined: the session was erased. */
 async function gather({
   claim,
   open,
   input,
   deps,
-}: Work): Promise<Omit<CompactCall, 'deadlineMs' | 'signal'>> {
+}: Work): Promise<Omit<CompactCall, 'deadlineMs' | 'signal'> | undefined> {
   const key = { tenant: claim.tenant, session: open.session }
   const most = { limit: MOST_SENT.messages, maxBytes: MOST_SENT.bytes }
   const page = await deps.sessions.read(key, { after: open.summarised, ...most })
-  const items = page?.items.filter(({ seq }) => seq <= input.through) ?? []
+  if (!page) return undefined
+  const items = page.items.filter(({ seq }) => seq <= input.through)
   const last = items.at(-1)
   if (!last) throw new Bug('A compaction has no messages')
   const id = formatId('session', deps.cell, open.session)
   return {
     id,
     trigger: 'compact',
-    messages: [...summaryMessage(open.summary, open.summarised), ...inOrder(items).map(messageOf)],
+    messages: [
+      ...summaryMessage(open.summary, open.summarised),
+      ...inOrder(items.filter(isNotErased)).map(messageOf),
+    ],
     through: last.seq,
     maxTokens: mostSummaryTokens(input.budget),
     turn: { id: formatId('turn', deps.cell, claim.id), epoch: open.epoch, attempt: claim.spent },
-    session: { id, title: open.title },
+    session: { id, title: open.title, metadata: open.metadata },
     agent: { id: open.agent },
   }
 }
@@ -188,7 +197,7 @@ function fail(work: Work, code: string): Promise<SettledEnd> {
 }
 
 type Ending =
-  | Pick<Extract<CompactionEnd, { outcome: 'done' }>, 'outcome' | 'upto' | 'text' | 'more'>
+  | Pick<Extract<CompactionEnd, { outcome: 'done' }>, 'outcome' | 'upto' | 'text' | 'more' | 'eraseCount'>
   | Pick<Extract<CompactionEnd, { outcome: 'failed' }>, 'outcome' | 'code'>
 
 /** Sent until PostgreSQL answers. A repeat after an unknown outcome is fenced if the first one was stored. A summary that PostgreSQL

@@ -5,36 +5,38 @@
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
 import type { HistoryWindow } from '../agent/settings.ts'
-import { Bug } from '../errors.ts'
 import type { Replay } from '../session/replay.ts'
 import type { OpenTurn } from '../session/turns.ts'
 import type { Claim } from '../task/claim.ts'
 
 const SUMMARY = 'Summary of this conversation so far:'
 
-type Deps = Replay & { readonly cell: number; readonly window: HistoryWindow }
+type Deps = Pick<Replay, 'read'> & { readonly cell: number; readonly window: HistoryWindow }
 
 export type Gathered = {
   /** Without its deadline and its signal. */
   readonly call: Omit<AgentCall, 'signal' | 'deadlineMs'>
+  /** False: all messages that asked for the reply were erased. */
+  readonly isAsked: boolean
   /** Messages were left out that no summary covers. */
   readonly isCut: boolean
 }
 
+/** Undefined: the session was erased. */
 export async function gather(
   { read, cell, window }: Deps,
   { id, tenant, spent }: Claim,
-  { session, epoch, agent, readFrom, askedFrom, readTo, title, summarised, summary }: OpenTurn,
-): Promise<Gathered> {
+  { session, epoch, agent, readFrom, askedFrom, readTo, title, metadata, summarised, summary }: OpenTurn,
+): Promise<Gathered | undefined> {
   const key = { tenant, session }
   const [before, isAsked] = [readTo + 1, ({ seq }: Item) => seq >= askedFrom]
   const limit = Math.max(window.messages, before - askedFrom) // `TURN_OPEN` sees to it that a call can carry so many
   let page = await read(key, { before, limit, maxBytes: window.bytes })
   if (page && !page.items.some(({ seq }) => seq <= askedFrom)) page = await read(key, { before, limit })
-  if (!page) throw new Bug('The session of a live turn is not there')
+  if (!page) return undefined
   const unsummarised = page.items.filter(({ seq }) => seq > summarised)
   const kept = cutToWindow(unsummarised, window, isAsked)
-  const items = inOrder(kept)
+  const items = inOrder(kept.filter(isNotErased))
   const user = items.findLast(({ role }) => role === 'user')?.author.id
   const sessionId = formatId('session', cell, session)
   const call: Gathered['call'] = {
@@ -49,11 +51,15 @@ export async function gather(
       answers: { from: readFrom, to: readTo },
       resume: 'restart',
     },
-    session: { id: sessionId, title },
+    session: { id: sessionId, title, metadata },
     ...(user === undefined ? {} : { user: { id: user } }),
     agent: { id: agent },
   }
-  return { call, isCut: (kept[0]?.seq ?? 0) > summarised + 1 }
+  return {
+    call,
+    isAsked: items.some((item) => item.role === 'user' && isAsked(item)),
+    isCut: (kept[0]?.seq ?? 0) > summarised + 1,
+  }
 }
 
 /** The last items that fit into the window. Of `items`, those that ask for the reply are kept even if they do not fit. */
@@ -69,6 +75,10 @@ export function cutToWindow(
     return !isAsked(item) && (count > messages || size > bytes)
   })
   return items.slice(first + 1)
+}
+
+export function isNotErased({ erased }: Item): boolean {
+  return !erased
 }
 
 export function inOrder(items: readonly Item[]): Item[] {

@@ -14,6 +14,8 @@
 //   only other pods have its agent in their code                 waits for those pods; does not count
 //   its agent is neither in the directory nor in any pod's       waits; does not count; at its deadline failed:
 //   code                                                         `agent_unknown`
+//   all messages that asked for the reply were erased            done, with no message
+//   the session was erased                                       failed: `gone`
 //   the agent replied                                            done, with its message, or with none if that is empty
 //   the agent failed                                             waits, then its agent is called again; at the fourth attempt
 //                                                                failed, with what it said so far
@@ -36,7 +38,7 @@ import { retryUntilAnswered } from '../lib/retry-until-answered.ts'
 import type { Random } from '../lib/random.ts'
 import { draftOf, type MessageDraft } from '../session/draft.ts'
 import { draftOfSaid } from '../session/partial.ts'
-import type { TurnEnd, TurnError } from '../session/place.ts'
+import { SESSION_ERASED, type TurnEnd, type TurnError } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { openTurn, passOnTurn, TURN_DEADLINE_MS, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
@@ -75,7 +77,7 @@ type Deps = {
 const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
 const UNKNOWN_MS = 5_000 // until the next look for an agent that nobody has
-const PATIENCE = 5 // retries of an end that is rejected for another reason than its data; then the turn fails
+const PATIENCE = 5 // if PostgreSQL rejects the end this often, and not because of its data, the turn fails
 
 const USED_UP: TurnError = {
   code: 'attempts_used_up',
@@ -153,7 +155,10 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   const agent = await deps.agents.agentFor(claim.tenant, turn.agent)
   if (!agent) return withoutAgent(work)
   const { window } = agent.settings
-  const { call, isCut } = await gather({ ...deps.sessions, cell: deps.cell, window }, claim, turn)
+  const gathered = await gather({ ...deps.sessions, cell: deps.cell, window }, claim, turn)
+  if (!gathered) return endFailed(work, SESSION_ERASED)
+  const { call, isCut, isAsked } = gathered
+  if (!isAsked) return end(work, { outcome: 'done', draft: undefined, size: undefined, used: undefined })
   await crashPoint('turn.gathered')
   if (work.isFenced()) return { type: 'back' }
   const called = { said: createAssembler(call.turn.messageId), spending: createSpending(claim) }
@@ -165,7 +170,7 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
 async function reply(
   work: CalledWork,
   agent: Callable,
-  { call, isCut }: Gathered,
+  { call, isCut }: CallWithin,
 ): Promise<Settlement | SettledEnd> {
   const { ending, spending } = work
   try {
@@ -209,7 +214,8 @@ function outcomeFor(ended: Settlement | SettledEnd): UsageOutcome {
   return ended.type === 'back' || ended.type === 'later' ? 'returned' : 'failed'
 }
 
-type Said = Pick<CalledWork, 'turn' | 'spending'> & Gathered
+type CallWithin = Pick<Gathered, 'call' | 'isCut'>
+type Said = Pick<CalledWork, 'turn' | 'spending'> & CallWithin
 
 /** Undefined if the agent does not compact its conversations. */
 function sizeAfter(
@@ -344,8 +350,16 @@ async function end(
   { claim, pod, log, gaveUp: signal, turn, deps }: Work,
   ending: Ending,
 ): Promise<SettledEnd> {
-  const { session, epoch } = turn
-  const key = { tenant: claim.tenant, session, turn: claim.id, epoch, attempt: claim.attempt, pod }
+  const { session, epoch, eraseCount } = turn
+  const key = {
+    tenant: claim.tenant,
+    session,
+    turn: claim.id,
+    epoch,
+    attempt: claim.attempt,
+    pod,
+    eraseCount,
+  }
   const { used } = ending
   let sent = ending
   const onFailure = (error: unknown, failures: number) => {

@@ -76,7 +76,7 @@ const OF_TURN = `
    where u.place = 1 or coalesce(u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens) is not null
    order by attempt, model`
 
-// A group without attempts and tokens has only rows that another of its attempt has superseded.
+// A group without attempts and tokens contains only superseded rows: it is left out.
 export const usageStatement = (by: UsageKey): string => `
   select r.key, ${NAMES}
     from (select ${KEY_COLUMNS[by]} as key, ${NUMBERS.map((name) => `sum(${name}) as ${name}`).join(', ')}

@@ -37,13 +37,13 @@ export type AttemptUsage = {
 /** An attempt and its turn. */
 export type UsedAttempt = AttemptUsage & { readonly tenant: number; readonly turn: string }
 
-// Writers of one attempt take turns, so that each sees the rows of the one before.
+// The lock makes the writers of one attempt follow each other, so that each sees the rows of the one before.
 const LOCK = 'select from fleetline.turns where tenant = $1 and id = $2 for update'
 
-// The turn's row says the rest. A row without numbers is left out if the attempt has others. So is a row of an earlier month without a
-// partition: nobody makes it any more, and the turn has to end. If the partition of this month is missing, the statement fails, and the
-// caller makes it; the month is that of an hour ago, as in `make_partitions`. Returns the first day of which rows came late, counted from
-// an hour before midnight on, because the transaction may last over it.
+// The turn's row says the rest. A row without numbers is left out if the attempt has others. Rows of a past month without a partition are left
+// out, so that the turn can end. If the partition of this month is missing, the statement fails and the caller makes it; the month is that of
+// an hour ago, as in `make_partitions`. Returns the first day that must be summed again; it is an hour ahead, in case the transaction crosses
+// midnight.
 const RECORD = `
   with given as materialized (
     select t.tenant, d.day, t.id as turn, g.attempt, g.model, t.session, t.agent,

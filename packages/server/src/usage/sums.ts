@@ -1,6 +1,5 @@
 // Sums days that are over, so that a question about a year reads a row per day, agent and model instead of one per attempt. A day is
-// summed a whole day after its end: by then hardly any attempt of its turns writes any more. One that does so sends the sums back to its
-// day. Tenants are summed in steps; a step that is repeated writes the same numbers again.
+// summed a whole day after its end. Few attempts write later; a late row makes the leader sum that day and all later days again. Tenants are summed in steps; a step that is repeated writes the same numbers again.
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import { IS_LEADER, type Term } from '../store/leader.ts'
 
@@ -38,8 +37,7 @@ const NEXT = `
     from fleetline.usage_progress p
    where p.day < (now() at time zone 'UTC')::date - 1 and ${IS_LEADER}
      for update of p`
-// A sum that has no rows any more belonged to a model that another has replaced, or is part of '' now. But a tenant without any rows keeps
-// its sums: its rows may have been dropped with their partition.
+// Deletes sums whose model was replaced, or is grouped under '' now. A tenant without rows keeps its sums: its partition may have been dropped.
 const SUM = `
   with ranked as (
     select a.tenant, a.agent, a.model, ${SUMS},

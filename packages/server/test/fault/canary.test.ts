@@ -2,7 +2,6 @@
 // error or dump of the database, nor in the command line of a pod. A pod that logs everything gets canaries as its settings and in
 // requests; commands get them as settings and arguments. Then everything that they print is searched.
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,13 +11,13 @@ import { SignJWT } from 'jose'
 import type { CommandOptions } from '../../src/cli/command.ts'
 import { ISSUERS } from '../../src/cli/issuers.ts'
 import { KEYS } from '../../src/cli/keys.ts'
-import { binariesOf } from '../support/binaries.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { admin, databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { OF_CLUSTER } from '../support/pod.ts'
 import { startPod } from '../support/pods.ts'
 import { runCli } from '../support/program.ts'
+import { dumpOf } from '../support/search.ts'
 import { typing } from '../support/terminal.ts'
 
 type Texts = Readonly<Record<string, string>>
@@ -343,13 +342,4 @@ async function outputsOf(t: TestContext, url: string, typed: Texts): Promise<Tex
   const outputs = Object.fromEntries([...said, ...(await Promise.all(ended))])
   for (const [name, text] of Object.entries(outputs)) assert.notEqual(text, '', name)
   return outputs
-}
-
-function dumpOf(url: string): string {
-  const { pathname, hostname, username } = new URL(url)
-  const args = ['-h', decodeURIComponent(hostname), '-U', username, pathname.slice(1)]
-  return execFileSync(join(binariesOf(15, tmpdir()), 'pg_dump'), args, {
-    encoding: 'utf8',
-    maxBuffer: 1 << 28,
-  })
 }

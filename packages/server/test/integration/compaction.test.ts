@@ -312,7 +312,7 @@ test('E1 E7: only the attempt that has the claim ends a compaction; the leader e
   ]
   const key = { tenant: 1, session, compaction: id }
   const { endCompaction } = appenderOn(database)
-  const summary = { outcome: 'done', upto: head, text: 'stale' } as const
+  const summary = { outcome: 'done', upto: head, text: 'stale', eraseCount: 0 } as const
   await expire()
   for (const claim of [
     { attempt: attempt - 1, pod: 77 },

@@ -1,7 +1,7 @@
 // The inbox of a user over HTTP: pages, changes and reads; on two pods in this process.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import type { Ack, Id, InboxFrame, InboxItem, InboxPage, ReadAck } from '@fleetline/protocol'
+import type { Ack, Id, InboxFrame, InboxItem, InboxPage, ReadAck, Session } from '@fleetline/protocol'
 import { agent } from '../../src/index.ts'
 import { Abort } from '../../src/errors.ts'
 import { createInbox } from '../../src/inbox/inbox.ts'
@@ -296,4 +296,44 @@ test('the day of a member follows its session, whichever release writes: the pag
       where m.day <> (s.updated_at at time zone 'UTC')::date`,
   )
   assert.equal(wrong.length, 0)
+})
+
+test('a session is archived for all members, live on every pod; a message brings it back, a reply and a new member do not', async (t) => {
+  const { url, as, api, make, say, page, gateway } = await setUp(t)
+  const there = await podOn(t, url, CLOSED)
+  const [ada, bob] = [await as('ada'), await as('bob')]
+  const session = await make('talk', ['ada', 'bob'], { agent: 'hold' })
+  await make('other', ['ada'])
+  const readers = [await readInbox(t, gateway, '', ada), await readInbox(t, there.gateway, '', bob)]
+  const isArchived = async (wanted: boolean) => {
+    for (const reader of readers)
+      await until('the archive', () => assert.equal(itemIn(reader, session)?.archived, wanted))
+  }
+  const inArchive = async (token: string) =>
+    (await page(token, '?show=archived')).items.map(({ alias }) => alias)
+  const { turn, epoch } = await say('talk', 'one', 'bob')
+  assert.equal((await api<Session>('PATCH', '/sessions/talk', { archived: true }, ada)).archived, true)
+  await isArchived(true)
+  assert.deepEqual([await inArchive(ada), await inArchive(bob)], [['talk'], ['talk']])
+  assert.deepEqual(
+    (await page(ada)).items.map(({ alias }) => alias),
+    ['other'],
+  )
+  await api('POST', '/sessions/talk/stop', { turn, epoch }, ada)
+  await api('PUT', '/sessions/talk/members/eve')
+  assert.deepEqual(await inArchive(await as('eve')), ['talk'])
+  assert.equal((await api<Session>('GET', '/sessions/talk')).archived, true)
+
+  await say('talk', 'two', 'bob')
+  await isArchived(false)
+  assert.equal((await api<Session>('GET', '/sessions/talk')).archived, false)
+  assert.deepEqual(await inArchive(await as('eve')), [])
+  await api('PATCH', '/sessions/talk', { archived: true })
+  await isArchived(true)
+  await api('PATCH', '/sessions/talk', { archived: false, title: 'Back' })
+  await isArchived(false)
+  for (const reader of readers) {
+    await until('the title', () => assert.equal(itemIn(reader, session)?.title, 'Back'))
+    assert.deepEqual(reader.broken, [])
+  }
 })

@@ -32,7 +32,17 @@ import { openDatabase } from '../support/store.ts'
 import { typing } from '../support/terminal.ts'
 
 const CLOSED = { ...NO_LOGIN, loginRate: '1000' } // these tests try many wrong keys
-const KNOWN = { session: 'a', user: 'a', turn: 'a', agent: 'a', task: 'a', key: 'a', issuer: 'a' }
+const KNOWN = {
+  session: 'a',
+  message: 'a',
+  user: 'a',
+  turn: 'a',
+  agent: 'a',
+  task: 'a',
+  erasure: 'a',
+  key: 'a',
+  issuer: 'a',
+}
 const ALL = { tenant: Object.keys(TENANT_SCOPES), operator: Object.keys(OPERATOR_SCOPES) }
 
 test('S2: each route answers 401 to nobody, 403 to a key or a user without its scope or right, and lets in the others', async (t) => {

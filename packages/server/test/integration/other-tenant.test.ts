@@ -16,6 +16,10 @@ import type { Principal } from '../../src/identity/principal.ts'
 import { ALL_RIGHTS } from '../../src/identity/scopes.ts'
 import { task } from '../../src/index.ts'
 import { systemClock } from '../../src/lib/clock.ts'
+import { createErasures } from '../../src/erasure/erasures.ts'
+import { createRetention } from '../../src/erasure/retention.ts'
+import { createAudit } from '../../src/identity/audit.ts'
+import { createCuts } from '../../src/identity/cuts.ts'
 import { pick } from '../../src/lib/pick.ts'
 import { systemRandom } from '../../src/lib/random.ts'
 import { createInbox } from '../../src/inbox/inbox.ts'
@@ -82,17 +86,20 @@ test('S1: every table but the fleet’s has a tenant; it comes first in every ke
 
 /** Two ids of one kind: another tenant has the first, nobody has the second. */
 type Pair = { readonly theirs: string; readonly nobodys: string }
-type Kind = 'session' | 'alias' | 'turn' | 'message' | 'task' | 'agent' | 'downstream' | 'place'
+type Kind = 'session' | 'alias' | 'turn' | 'message' | 'task' | 'agent' | 'downstream' | 'place' | 'erasure'
 
 /** What the fields of a request name. A position is a number in the session that the path names, or several in one text. An
  *  entry with a route wins over one without. */
 const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id' | 'position'>> = {
   'params.session': ['session', 'alias'],
   'params.turn': ['turn'],
+  'params.message': ['message'],
+  'params.erasure': ['erasure'],
   'params.task': ['task'],
   'params.agent': ['agent'],
   'params.user': 'no id', // the application chooses it, for one session
   'GET /v1/sessions query.before': ['session', 'alias'],
+  'GET /v1/erasures query.before': ['erasure'],
   'GET /v1/tasks query.before': ['task'],
   'query.after': 'position',
   'query.before': 'position',
@@ -125,6 +132,10 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id' | 'position'>> =
   'body.reply': 'no id',
   'body.text': 'no id',
   'body.title': 'no id',
+  'body.metadata': 'no id',
+  'body.archived': 'no id',
+  'body.keepDays': 'no id',
+  'query.keepDays': 'no id',
   'body.author': 'no id',
   'body.members[]': 'no id',
   'body.user': 'no id', // the application chooses it
@@ -239,7 +250,11 @@ test('mutant: S3 finds a statement without its tenant, and a membership that nob
     const { differing } = await compare(await bareGateway(t, url, options), kindsOf, ofSessions)
     return [...new Set(differing.map(({ name }) => name))].toSorted()
   }
-  const key: Principal = { tenant: 1, scopes: new Set(['sessions:read', 'sessions:write']), key: 'key' }
+  const key: Principal = {
+    tenant: 1,
+    scopes: new Set(['sessions:read', 'sessions:write', 'sessions:erase']),
+    key: 'key',
+  }
   assert.deepEqual(await namesOf(kinds, { principal: key }), [])
   const withoutTenant = (text: string) =>
     IS_FIND.test(text) ? text.replace('tenant = $1', '$1::int is not null') : text
@@ -268,7 +283,8 @@ test('mutant: S3 finds a statement without its tenant, and a membership that nob
 })
 
 /** The statement that finds a session by its id. */
-const IS_FIND = /^\s*select id, alias,.* from fleetline.sessions where tenant = \$1 and id = \$2$/
+const IS_FIND =
+  /^\s*select id, alias,.* from fleetline.sessions where tenant = \$1 and id = \$2 and erased_at is null$/
 
 type Kinds = Readonly<Partial<Record<Kind, readonly Pair[]>>>
 type Asking = {
@@ -340,13 +356,24 @@ async function bareGateway(
   const listening = { ...hints, listenTo: () => () => undefined }
   const inbox = createInbox({ ...parts, ...pick(sessions, 'reserve', 'budget'), hints: listening, cell: 0 })
   const usage = createUsageList({ database })
+  const audit = createAudit({ database, metrics })
+  const cuts = createCuts({ database, audit })
+  const erasures = createErasures({
+    ...parts,
+    audit,
+    cuts,
+    sessions,
+    deadlineMs: config.transactionDeadlineMs,
+  })
   const others = {
     inbox,
     usage,
+    erasures,
+    retention: createRetention({ database, audit }),
     agents: unused,
     tasks: unused,
     tokens: unused,
-    cuts: unused,
+    cuts,
     tenants: unused,
   }
   const door = createDoor({
@@ -387,6 +414,11 @@ async function twoTenants(t: TestContext) {
   const inHistory = () => run((query) => query('select from fleetline.task_history'))
   await eventually(async () => assert.equal((await inHistory()).length, 1), { what: 'a task to end' })
   await run((query) => query(`update fleetline.sessions set alias = 'theirs'`))
+  const [erasure] = await run((query) =>
+    query<{ id: string }>(
+      `insert into fleetline.erasures (tenant, id, kind, session) select 1, id, 'session', id from fleetline.sessions returning id`,
+    ),
+  )
   const other = await run(giveAll)
   const [session, turn] = [idOf(key), formatId('turn', 0, asked.live.turn)]
   const kinds: Readonly<Record<Kind, readonly Pair[]>> = {
@@ -398,6 +430,7 @@ async function twoTenants(t: TestContext) {
     message: [{ theirs: 'theirs', nobodys: 'nobody' }],
     downstream: [{ theirs: `agent/${other}/theirs`, nobodys: `vendor/${other}/model` }],
     place: [placeOf(pairOf(session))],
+    erasure: [pairOf(formatId('erasure', 0, erasure!.id))],
   }
   const forget = () =>
     run(async (query) => {
@@ -522,7 +555,15 @@ async function answerTo(
   value: string,
   session?: string,
 ) {
-  const known = { session: session ?? (await own()), user: 'ada', turn: 'own', task: 'own', agent: 'own' }
+  const known = {
+    session: session ?? (await own()),
+    user: 'ada',
+    turn: 'own',
+    task: 'own',
+    agent: 'own',
+    message: 'own',
+    erasure: 'own',
+  }
   const isText = namedBy(route, field) !== 'position'
   const given = field.startsWith('body.') && isText ? JSON.stringify(value) : encodeURIComponent(value)
   const { path, init } = requestWith(route, field, given, known)

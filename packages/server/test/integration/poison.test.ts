@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { refusalSchema } from '../../src/door/refusal.ts'
-import { nameOf } from '../../src/door/route.ts'
+import { nameOf, type Route } from '../../src/door/route.ts'
 import { agent, hold, task } from '../../src/index.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
@@ -78,10 +78,10 @@ function valuesFor(field: string): readonly string[] {
 }
 
 test('S15 S18 S21: hostile values in any field of any route never cause a 5xx, and later requests still work', async (t) => {
-  const { ask, known, lines, workAndReply } = await podWithAll(t)
+  const { ask, knownFor, lines, workAndReply } = await podWithAll(t)
   const fields = everyField()
   for (const route of new Set(fields.map((one) => one.route))) {
-    const { path, init } = plainRequest(route, known)
+    const { path, init } = plainRequest(route, knownFor(route))
     assert.ok((await ask(path, init)).ok, `${nameOf(route)} without a hostile value`)
   }
   // Apart from `type`, a part of a message may hold any fields, so its schema does not list `data`.
@@ -97,7 +97,7 @@ test('S15 S18 S21: hostile values in any field of any route never cause a 5xx, a
   let asked = 0
   for (const [what, { route, field }] of cases)
     for (const value of valuesFor(field)) {
-      const { path, init } = requestWith(route, field, value, known)
+      const { path, init } = requestWith(route, field, value, knownFor(route))
       const { status, body } = await ask(path, init)
       assert.ok(status < 500, `${what} = ${value.slice(0, 60)}: ${status} ${body}`)
       if (status >= 400) refusalSchema.parse(JSON.parse(body))
@@ -107,7 +107,7 @@ test('S15 S18 S21: hostile values in any field of any route never cause a 5xx, a
   assert.equal(({} as { isAdmin?: boolean }).isAdmin, undefined)
   await ask('/v1/agents/own', { method: 'DELETE' }) // a hostile request may have added it with another URL
   for (const route of new Set(fields.map((one) => one.route))) {
-    const { path, init } = plainRequest(route, known)
+    const { path, init } = plainRequest(route, knownFor(route))
     assert.ok((await ask(path, init)).ok, `${nameOf(route)} afterwards`)
   }
   await workAndReply()
@@ -130,8 +130,14 @@ async function podWithAll(t: TestContext) {
   const { session } = await makeSession(gateway, { agent: 'bot', members: ['ada'] })
   const { body: sent } = await call('POST', `${gateway}/v1/sessions/${session}/messages`, { text: 'hello' })
   const { body: made } = await call('POST', `${gateway}/v1/tasks`, { machine: 'waits' })
+  const message = { id: 'doomed', parts: [{ type: 'text', text: 'hello' }] }
+  await call('POST', `${gateway}/v1/sessions/${session}/messages`, { message, reply: false })
+  const { session: doomed } = await makeSession(gateway)
+  const { body: erased } = await call('DELETE', `${gateway}/v1/sessions/${doomed}`)
   const known: Known = {
     session,
+    message: message.id,
+    erasure: String(erased['erasure']),
     user: 'ben',
     agent: 'own',
     turn: String(sent['turn']),
@@ -143,8 +149,9 @@ async function podWithAll(t: TestContext) {
     { what: 'a held task' },
   )
   const field = async (path: string, name: string) => (await call('GET', `${gateway}/v1/${path}`)).body[name]
+  const isOfDoomed = (route: Route) => nameOf(route) === 'DELETE /v1/sessions/:session'
   return {
-    known,
+    knownFor: (route: Route): Known => (isOfDoomed(route) ? { ...known, session: doomed } : known),
     lines,
     /** Starts a task, and sends a message to a new session and to the one that got hostile messages. Waits until the task and the
      *  turn that each send returned are done. */

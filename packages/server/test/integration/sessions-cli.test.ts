@@ -48,6 +48,15 @@ test('commands print data to stdout as a table, tabs or JSON, and failures to st
   assert.deepEqual(JSON.parse((await type(json, 'get', ['rome'])).out), made)
   assert.match((await type({ url }, 'send', [session, 'hi'], { id: 'm-1' })).out, /^id\tm-1\nseq\t1\n/)
 
+  const change = async (verb: string, options: object = {}) =>
+    JSON.parse((await type(json, verb, ['rome'], { ...options })).out) as Session
+  assert.equal((await change('set', { title: 'Rome', metadata: '{"project":1}' })).title, 'Rome')
+  const untitled = await change('set', { title: false })
+  assert.deepEqual([untitled.title, untitled.metadata], [null, { project: 1 }])
+  assert.equal((await change('set', { metadata: false })).metadata, null)
+  assert.equal((await change('archive')).archived, true)
+  assert.equal((await change('unarchive')).archived, false)
+
   const absent = session.replace(/.{6}$/, '000000')
   const failures = [
     [
@@ -61,6 +70,8 @@ test('commands print data to stdout as a table, tabs or JSON, and failures to st
       /The id m-1 is taken by another message, at seq 1/,
     ],
     [await type({ url }, 'send', [session, 'hi'], { ifHead: '' }), 2, /--if-head must be a whole number/],
+    [await type({ url }, 'set', ['rome']), 2, /nothing to change: use --title or --metadata/],
+    [await type({ url }, 'set', ['rome'], { metadata: '{x' }), 2, /--metadata is not valid JSON/],
     [await type({ url }, 'ls', [], { limit: '0' }), 2, /query.limit: must be from 1 to 100/],
     [
       await type({ url: 'http://127.0.0.1:1' }, 'tail', [session]),

@@ -187,3 +187,31 @@ test('S15: a message that cannot be stored is rejected, and the error names the 
   assert.equal(raw.status, 400)
   assert.equal((await call('GET', `${gateway}/v1/sessions/${session}`)).body['head'], 0, 'nothing was stored')
 })
+
+test('a session gets another title and other metadata; what is left out stays, and what is too large is refused', async (t) => {
+  const { gateway } = await podOn(t, await databaseFor(t))
+  const made = await makeSession(gateway, { alias: 'rome', metadata: { project: 'p1' } })
+  assert.deepEqual([made.metadata, made.title, made.archived], [{ project: 'p1' }, null, false])
+  const change = (body: object) => call('PATCH', `${gateway}/v1/sessions/rome`, body)
+  const titled = await change({ title: 'Trip to Rome' })
+  assert.deepEqual(titled.body, { ...made, title: 'Trip to Rome' })
+  assert.deepEqual((await change({ metadata: { project: 'p2' } })).body['metadata'], { project: 'p2' })
+  const emptied = await change({ title: null, metadata: null, archived: true })
+  assert.deepEqual(emptied.body, { ...made, metadata: null, archived: true })
+  assert.deepEqual((await call('GET', `${gateway}/v1/sessions/rome`)).body, emptied.body)
+  for (const [body, text] of [
+    [{}, /body: give title, metadata or archived/],
+    [{ title: '' }, /body.title/],
+    [{ archived: 'yes' }, /body.archived/],
+    [
+      { metadata: { text: 'x'.repeat(SESSION_LIMITS.metadataBytes) } },
+      /body.metadata: over 4096 bytes of JSON/,
+    ],
+    [{ metadata: { text: '\u0000' } }, /body.metadata: /],
+  ] as const) {
+    const refused = await change(body)
+    assert.equal(refused.status, 400, JSON.stringify(refused))
+    assert.match(refusalSchema.parse(refused.body).error.text, text)
+  }
+  assert.equal((await call('PATCH', `${gateway}/v1/sessions/nobody`, { title: 'x' })).status, 404)
+})

@@ -92,7 +92,7 @@ test('an agent is called with the conversation, and its reply is stored once', a
       answers: { from: 1, to: 2 },
       resume: 'restart',
     },
-    session: { id: bot.session, title: 'A talk' },
+    session: { id: bot.session, title: 'A talk', metadata: null },
     user: { id: 'ada' },
     agent: { id: 'bot' },
   })

@@ -70,7 +70,14 @@ function createLogs(agent: string | null) {
       replied: 0,
       failedEpoch: null,
     }
-    const whole = { summarised: 0, nextTrySeq: 0, version: 0 }
+    const whole = {
+      summarised: 0,
+      nextTrySeq: 0,
+      version: 0,
+      isArchived: false,
+      isErased: false,
+      eraseCount: 0,
+    }
     sessions.set(nameOf({ tenant: 1, session }), { tenant: 1, session, head: 0, agent, ...idle, ...whole })
     cursors.set(`${session}/ann`, { read: 0, seenEpoch: 0 })
   }
@@ -114,7 +121,14 @@ function createLogs(agent: string | null) {
       return [
         hasFailed
           ? { ...item, outcome: 'failed', code: 'x' }
-          : { ...item, outcome: 'done', upto, text: `up to ${upto}`, more: isPartial ? SIZE : undefined },
+          : {
+              ...item,
+              outcome: 'done',
+              upto,
+              text: `up to ${upto}`,
+              more: isPartial ? SIZE : undefined,
+              eraseCount: 0,
+            },
       ]
     },
     /** The end of a turn that started in an earlier batch, or an end with a wrong epoch or session. */
@@ -145,7 +159,7 @@ function createLogs(agent: string | null) {
     take: (items: readonly Item[]): Placed => {
       const placed = place(items, foundFor(items), () => `t${(started += 1)}`)
       for (const { session, draft, seq } of placed.written)
-        stored.set(`${session}/${draft.id}`, { seq, digest: draft.digest })
+        stored.set(`${session}/${draft.id}`, { seq, digest: draft.digest, isErased: false })
       for (const state of placed.changed) sessions.set(nameOf(state), state)
       for (const { turn: id, session, epoch } of placed.started)
         turns.set(id, { id, session, epoch, agent: 'demo', readTo: null, endedBy: null, outcome: null })

@@ -16,6 +16,7 @@ export const AGENT = {
 /** A valid body for each route that takes one; the tested field is set in it. */
 const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/sessions': {},
+  'PATCH /v1/sessions/:session': { title: 'own' },
   'POST /v1/sessions/:session/messages': { message: { parts: [{ type: 'text', text: 'hello' }] } },
   'POST /v1/sessions/:session/stop': {
     turn: formatId('turn', 0, '01980000-0000-7000-8000-000000000000'),
@@ -26,6 +27,7 @@ const BODIES: Readonly<Record<string, object>> = {
   'PATCH /v1/agents/:agent': { window: { messages: 1 } },
   'POST /v1/tasks': { machine: 'work' },
   'PATCH /v1/tenant': { defaultAgent: null },
+  'PUT /v1/retention': { keepDays: null },
   'POST /v1/tokens': { user: 'ada' },
   'POST /v1/tokens/revoke': { user: 'ada' },
   'POST /v1/tenants': { name: 'own' },

@@ -48,7 +48,7 @@ function callUntil(signal: AbortSignal): AgentCall {
     trigger: 'submit-message',
     messages: [],
     turn: { ...turn, epoch: 1, attempt: 1, answers: { from: 1, to: 1 }, resume: 'restart' },
-    session: { id: session, title: null },
+    session: { id: session, title: null, metadata: null },
     agent: { id: 'afar' },
     deadlineMs: 900_000,
     signal,

@@ -4,14 +4,16 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
-import { sendEvents, type SentEvent } from '../../src/door/events.ts'
+import { EVENTS, type SentEvent } from '../../src/door/events.ts'
+import { LINES } from '../../src/door/lines.ts'
+import { sendStream, type StreamFormat } from '../../src/door/stream.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
 
 test('S9: a stream whose caller nobody could check for 5 s is silent, and goes on when somebody can', async (t) => {
-  const { clock, say, until, answer } = await streamOn(t)
+  const { clock, say, until, answer } = await streamOn(t, EVENTS, eventOf)
   say('one')
   await until('one')
   answer(new Retry('unavailable', 'PostgreSQL does not answer'))
@@ -28,7 +30,7 @@ test('S9: a stream whose caller nobody could check for 5 s is silent, and goes o
 })
 
 test('S9: a stream whose caller is rejected ends with the reason, and sends nothing after it', async (t) => {
-  const { clock, say, until, answer, over } = await streamOn(t)
+  const { clock, say, until, answer, over } = await streamOn(t, EVENTS, eventOf)
   say('one')
   await until('one')
   answer(new Rejected('unauthenticated', 'The token has expired.'))
@@ -38,8 +40,25 @@ test('S9: a stream whose caller is rejected ends with the reason, and sends noth
   assert.equal(await until('ended'), 'one ended unauthenticated: The token has expired.')
 })
 
+test('S9: lines of JSON end with the reason, too, so that nobody takes a part for the whole', async (t) => {
+  const { clock, say, until, answer, over } = await streamOn(t, LINES, (type) => [{ type }])
+  say('one')
+  await until('one')
+  answer(new Rejected('not_found', 'There is no such session.'))
+  await clock.advance(2_000)
+  say('end')
+  await over
+  assert.equal(await until('cut-off'), 'one cut-off not_found: There is no such session.')
+})
+
+const eventOf = (type: string): SentEvent => ({ id: '1', data: { type } })
+
 /** `answer` sets what the next checks of the caller say: undefined lets it in. */
-async function streamOn(t: TestContext) {
+async function streamOn<Piece>(
+  t: TestContext,
+  format: StreamFormat<Piece>,
+  pieceOf: (type: string) => Piece,
+) {
   const [clock, said, waiting]: [ReturnType<typeof manualClock>, string[], (() => void)[]] = [
     manualClock(),
     [],
@@ -49,20 +68,29 @@ async function streamOn(t: TestContext) {
   const recheck = async () => {
     if (fault) throw fault
   }
-  const source = async function* (signal: AbortSignal): AsyncGenerator<SentEvent> {
+  const source = async function* (signal: AbortSignal): AsyncGenerator<Piece> {
     for (let n = 0; !signal.aborted;) {
-      if (n < said.length) yield { id: `${n}`, data: { type: said[n++]! } }
+      if (n < said.length) yield pieceOf(said[n++]!)
       else await new Promise<void>((resolve) => void waiting.push(resolve))
     }
   }
   const { promise: over, resolve } = Promise.withResolvers<void>()
   const server = createServer((_, raw) => {
-    const options = { headers: {}, stopping: new AbortController().signal, recheck, stallMs: 60_000, clock }
-    const events = ({ signal }: { signal: AbortSignal }) => {
+    const options = {
+      format,
+      headers: {},
+      stopping: new AbortController().signal,
+      recheck,
+      stallMs: 60_000,
+      clock,
+    }
+    const from = ({ signal }: { signal: AbortSignal }) => {
       signal.addEventListener('abort', () => waiting.forEach((wake) => wake()))
       return source(signal)
     }
-    void sendEvents(raw, { ...options, events, onError: (error) => assert.fail(String(error)) }).then(resolve)
+    void sendStream(raw, { ...options, source: from, onError: (error) => assert.fail(String(error)) }).then(
+      resolve,
+    )
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -85,7 +113,7 @@ async function streamOn(t: TestContext) {
     until: (type: string) =>
       eventually(
         () => {
-          const data = [...text.matchAll(/^data: (.*)$/gm)].map(
+          const data = [...text.matchAll(/^(?:data: )?(\{.*\})$/gm)].map(
             ([, json]) => JSON.parse(json!) as { type: string; code?: string; text?: string },
           )
           assert.equal(data.at(-1)?.type, type)

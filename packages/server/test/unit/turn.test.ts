@@ -33,7 +33,7 @@ function callWith(text: string, more: Partial<AgentCall['turn']> = {}): AgentCal
       resume: 'restart',
       ...more,
     },
-    session: { id: SESSION, title: null },
+    session: { id: SESSION, title: null, metadata: null },
     agent: { id: 'a' },
     deadlineMs: 900_000,
     signal: new AbortController().signal,

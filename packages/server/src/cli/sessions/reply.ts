@@ -84,6 +84,8 @@ export function createReply(seq: number, paper: Paper): ReplyPrinter {
         print(textSoFar(said.message.message().parts).replace(/[\uD800-\uDBFF]$/, ''), false)
         return undefined
       }
+      case 'erased':
+        return undefined
       case 'gap':
         throw new Rejected('gone', 'The session has another history now: the message may not be in it')
     }

@@ -36,6 +36,10 @@ function show(output: Output, frame: Frame): void {
       else
         output.note(`The session has another history now: what was told up to seq ${frame.from - 1} is void.`)
       return
+    case 'erased':
+      if (output.isJson) output.one(frame)
+      else output.note(`Erased: ${frame.seqs.join(', ')}`)
+      return
     case 'turn':
       return output.note(phraseOf(frame.turn))
     case 'chunks':

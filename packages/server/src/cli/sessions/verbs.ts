@@ -1,15 +1,18 @@
-// fleetline sessions create, ls, get, stop: one or two requests each.
+// fleetline sessions create, ls, get, set, archive, unarchive, erase, read, stop: one or two requests each.
 import { readAckSchema } from '../../gateway/inbox-schemas.ts'
+import { erasureSchema } from '../../gateway/erasure-schemas.ts'
 import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
 import { stopAckSchema } from '../../gateway/turn-schemas.ts'
+import { Rejected } from '../../errors.ts'
 import { apiOf, queryOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
+import { mustBeSure, printReceipt } from '../erasures/receipt.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 
 export async function create({ flags, options, output }: CommandCall): Promise<number> {
   const { alias = null, title = null, agent = null } = options
-  const body = { alias, title, agent }
+  const body = { alias, title, agent, metadata: metadataOf(options['metadata']) ?? null }
   output.one(
     await apiOf({ flags, output }).ask({ method: 'POST', path: '/sessions', body, answer: sessionSchema }),
   )
@@ -26,6 +29,47 @@ export async function list({ flags, options, output }: CommandCall): Promise<num
 export async function get({ flags, args, output }: CommandCall): Promise<number> {
   output.one(await apiOf({ flags, output }).ask({ method: 'GET', path: pathOf(args), answer: sessionSchema }))
   return EXIT.done
+}
+
+/** An option that was given as `--no-…` is false, and removes the value. */
+export async function set({ flags, args, options, output }: CommandCall): Promise<number> {
+  const { title, metadata } = options
+  const body = {
+    title: title === false ? null : title,
+    metadata: metadata === false ? null : metadataOf(metadata),
+  }
+  if (body.title === undefined && body.metadata === undefined)
+    throw new Rejected('invalid', 'There is nothing to change: use --title or --metadata')
+  return change({ flags, args, output }, body)
+}
+
+export function archive(call: CommandCall): Promise<number> {
+  return change(call, { archived: true })
+}
+
+export function unarchive(call: CommandCall): Promise<number> {
+  return change(call, { archived: false })
+}
+
+async function change(
+  { flags, args, output }: Pick<CommandCall, 'flags' | 'args' | 'output'>,
+  body: object,
+): Promise<number> {
+  const path = pathOf(args)
+  output.one(await apiOf({ flags, output }).ask({ method: 'PATCH', path, body, answer: sessionSchema }))
+  return EXIT.done
+}
+
+/** The whole session, or one message of it. */
+export async function erase({ flags, args, options, output }: CommandCall): Promise<number> {
+  const message = options['message']
+  const isMessage = typeof message === 'string'
+  const path = isMessage ? `${pathOf(args)}/messages/${encodeURIComponent(message)}` : pathOf(args)
+  mustBeSure(options, isMessage ? `message ${message}` : `session ${args[0]} with all its messages`)
+  return printReceipt(
+    output,
+    await apiOf({ flags, output }).ask({ method: 'DELETE', path, answer: erasureSchema }),
+  )
 }
 
 /** Without a seq, all that is stored now counts as read. */
@@ -52,6 +96,15 @@ export async function stop({ flags, args, output }: CommandCall): Promise<number
   output.one({ ...ack, turn })
   if (!ack.stopped) output.note('There was nothing to stop: no turn was live, or it had ended by itself.')
   return EXIT.done
+}
+
+function metadataOf(text: CommandCall['options'][string]): unknown {
+  if (text === undefined) return undefined
+  try {
+    return JSON.parse(String(text))
+  } catch {
+    throw new Rejected('invalid', `--metadata is not valid JSON. Example: --metadata '{"project":"p1"}'`)
+  }
 }
 
 function pathOf([session]: CommandCall['args']): string {

@@ -39,7 +39,7 @@ const HEADERS = {
 }
 
 const PAGE_ONLY =
-  'The page accepts only requests of its own machine: to localhost, in HTTP/1.1, from a program or from the page itself, and not through a proxy'
+  'This page accepts only direct HTTP/1.1 requests to localhost, from this machine: open it without a proxy'
 const NO_ROUTE: Refusal = { code: 'not_found', text: 'The page has no such route.' }
 
 type Exchange = {
@@ -80,7 +80,7 @@ async function answer(deps: Deps, request: IncomingMessage, response: ServerResp
   refuse(response, NO_ROUTE)
 }
 
-/** A pod answers every request of a device as local, because the headers of a proxy are not passed on. So they are judged here. */
+/** The page forwards requests without the headers of proxies, so pods would treat all of them as local. This check comes first. */
 function isOwn(request: IncomingMessage): boolean {
   const { host, origin } = request.headers
   return isLocal(request) && (origin === undefined || origin === `http://${host}`)

@@ -1,0 +1,157 @@
+// Sends a stream as an answer: server-sent events (events.ts), or lines of JSON (lines.ts). The door asks for the next piece only when the
+// socket has taken the last one, so a slow reader costs the memory of one piece. A reader that takes no byte for `stallMs` is
+// disconnected. A stream of a format with a comment sends one every 20 s, so that no proxy takes the stream for dead. The stream ends when
+// the reader leaves, when the door stops, when its source ends, or when its source fails, which is logged. It also ends when the caller is
+// not let in any more (S9); its last piece, `ended`, then says why. If the reader has left or got a timeout before the stream could
+// begin, nothing is streamed, but the source is still told to release what it holds.
+import type { ServerResponse } from 'node:http'
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+
+/** Passed to the source. It must stop once the signal is aborted. `cut` closes the stream at once. */
+export type Listener = { readonly signal: AbortSignal; readonly cut: () => void }
+
+/** Where the pieces of a stream come from. */
+export type StreamSource<Piece> = (listener: Listener) => AsyncIterable<Piece>
+
+/** How pieces are written. */
+export type StreamFormat<Piece> = {
+  readonly contentType: string
+  /** Sent at the beginning and while nothing else is sent. Empty: none. */
+  readonly comment: string
+  readonly textOf: (piece: Piece) => string
+  readonly endOf: (refusal: Rejected) => string
+}
+
+type Options<Piece> = {
+  readonly source: StreamSource<Piece>
+  readonly format: StreamFormat<Piece>
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly stopping: AbortSignal
+  /** Throws a `Rejected` if the caller is not let in any more. */
+  readonly recheck: () => Promise<void>
+  readonly stallMs: number
+  readonly clock: Clock
+  readonly onError: (error: unknown) => void
+}
+
+const COMMENT_MS = 20_000
+const RECHECK_MS = 2_000
+const UNKNOWN_MS = 5_000
+const SLOT_MS = 100
+
+/** Takes over the response. Resolves when the stream is over and never rejects. */
+export async function sendStream<Piece>(raw: ServerResponse, options: Options<Piece>): Promise<void> {
+  try {
+    if (raw.headersSent || raw.destroyed) await letGo(options.source)
+    else await streamTo(raw, options)
+  } catch (error) {
+    options.onError(error)
+  }
+}
+
+/** Asks the source once, under an aborted signal, so that it releases what it holds. */
+async function letGo<Piece>(source: StreamSource<Piece>): Promise<void> {
+  const listener = { signal: AbortSignal.abort(), cut: () => undefined }
+  await source(listener)[Symbol.asyncIterator]().next()
+}
+
+async function streamTo<Piece>(raw: ServerResponse, options: Options<Piece>): Promise<void> {
+  const { contentType, comment, textOf, endOf } = options.format
+  const [gone, refused] = [new AbortController(), new AbortController()]
+  let refusal: Rejected | undefined
+  raw.once('close', () => gone.abort())
+  raw.on('error', () => gone.abort()) // 'close' follows; without a listener the error would be thrown
+  const signal = AbortSignal.any([gone.signal, refused.signal, options.stopping])
+  // Node's socket timer: while a write is in progress, every byte that the reader takes restarts it.
+  raw.setTimeout(options.stallMs, () => raw.writableLength > 0 && raw.destroy())
+  const headers = { ...options.headers, 'content-type': contentType, connection: 'close' }
+  raw.writeHead(200, headers as Record<string, string>).flushHeaders()
+  if (comment !== '') void keepAlive(raw, comment, options.clock, signal)
+  const admission = admissionOf(options.clock)
+  void untilRefused(options, admission, signal).then((error) => {
+    refusal = error
+    refused.abort()
+    admission.know(Number.POSITIVE_INFINITY)
+  })
+  try {
+    for await (const piece of options.source({ signal, cut: () => raw.destroy() })) {
+      await admission.known()
+      if (signal.aborted) break
+      await written(raw, textOf(piece), signal)
+    }
+    raw.end(refusal && endOf(refusal))
+  } catch (error) {
+    if (!signal.aborted) options.onError(error)
+    raw.destroy() // cut instead of ended, so that the reader comes back for the rest
+  }
+}
+
+/** Resolves once the socket has taken the text. Text that Node still buffers uses our memory. */
+function written(raw: ServerResponse, text: string, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const onAbort = () => resolve()
+    signal.addEventListener('abort', onAbort, { once: true })
+    raw.write(text, () => {
+      signal.removeEventListener('abort', onAbort)
+      resolve()
+    })
+  })
+}
+
+async function keepAlive(
+  raw: ServerResponse,
+  comment: string,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<void> {
+  raw.write(comment)
+  const pause = () =>
+    clock.sleep(COMMENT_MS, signal).then(
+      () => !raw.writableEnded,
+      () => false, // aborted
+    )
+  while (await pause()) if (!raw.writableNeedDrain) raw.write(comment)
+}
+
+type Admission = ReturnType<typeof admissionOf>
+
+/** When the caller was last known to be let in. */
+function admissionOf(clock: Clock) {
+  let [knownMs, next] = [clock.monotonicMs(), Promise.withResolvers<void>()]
+  return {
+    know: (atMs: number) => {
+      knownMs = atMs
+      next.resolve()
+      next = Promise.withResolvers()
+    },
+    /** Resolves at once if it was known in the last 5 s, or else when it is known. */
+    known: async () => {
+      if (clock.monotonicMs() >= knownMs + UNKNOWN_MS) await next.promise
+    },
+  }
+}
+
+/** Asks every 2 s whether the caller is still let in; resolves to the reason why not. If nobody has known for 5 s, because PostgreSQL
+ *  does not answer, the stream is open and silent until somebody knows. Streams ask in slots of 100 ms, so that many of them
+ *  share one read. */
+async function untilRefused(
+  { recheck, clock }: Pick<Options<never>, 'recheck' | 'clock'>,
+  admission: Admission,
+  signal: AbortSignal,
+): Promise<Rejected | undefined> {
+  try {
+    for (;;) {
+      await clock.sleep(RECHECK_MS - (clock.monotonicMs() % SLOT_MS), signal)
+      const askedMs = clock.monotonicMs()
+      await recheck().then(
+        () => admission.know(askedMs),
+        (error: unknown) => {
+          if (error instanceof Rejected) throw error
+        },
+      )
+    }
+  } catch (error) {
+    return error instanceof Rejected ? error : undefined // otherwise the stream is over
+  }
+}

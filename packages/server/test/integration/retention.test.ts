@@ -1,0 +1,224 @@
+// How long sessions are kept: which ones are erased, in steps, at a time that the test chooses.
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test, type TestContext } from 'node:test'
+import { uuidV7 } from '@fleetline/protocol'
+import { ERASURES } from '../../src/cli/erasures.ts'
+import { claimTenant, LOOK, retainNext, type RetentionRules } from '../../src/erasure/retention.ts'
+import { READ } from '../../src/erasure/user.ts'
+import { eraseMessages } from '../../src/session/erase.ts'
+import { ERASED_SEQS } from '../../src/session/replay.ts'
+import { valueOf, type Query } from '../../src/store/database.ts'
+import { databaseFor } from '../support/database.ts'
+import { call } from '../support/http.ts'
+import { explaining } from '../support/plan.ts'
+import { podOn } from '../support/pod.ts'
+import { openDatabase } from '../support/store.ts'
+import { typing } from '../support/terminal.ts'
+
+const NOW = Date.now()
+const DAY_MS = 86_400_000
+const TERM = { term: 1, pod: 1 }
+
+type Made = {
+  readonly age: number
+  readonly idle?: number
+  readonly agent?: string | null
+  readonly tenant?: number
+}
+
+async function setUp(t: TestContext) {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  const run = async <T>(work: (query: Query) => Promise<T>) =>
+    valueOf(await database.transaction(work), 'not run')
+  const rows = <Row extends object>(text: string, values: unknown[] = []) =>
+    run((query) => query<Row>(text, values))
+  await rows(`insert into fleetline.leader (term, pod) values (1, 1) on conflict do nothing`)
+  await rows('update fleetline.leader set term = 1, pod = 1')
+  /** Sessions that began `age` days ago and had their last message `idle` days ago. */
+  const make = (sessions: readonly Made[]) =>
+    rows(
+      `insert into fleetline.sessions (tenant, id, agent, head, created_at, updated_at)
+       select tenant, id, agent, 1, at, at from unnest($1::int[], $2::uuid[], $3::text[], $4::timestamptz[]) s(tenant, id, agent, at)`,
+      [
+        sessions.map(({ tenant = 1 }) => tenant),
+        sessions.map(({ age }) => uuidV7(NOW - age * DAY_MS, randomBytes(10))),
+        sessions.map(({ agent = null }) => agent),
+        sessions.map(({ age, idle = age }) => new Date(NOW - idle * DAY_MS)),
+      ],
+    )
+  const erased = async (inDays = 0) => {
+    const found = await rows<{ days: number; agent: string | null; tenant: number }>(
+      `select round(extract(epoch from $1::timestamptz - updated_at) / 86400)::int as days, agent, tenant
+         from fleetline.sessions where erased_at is not null order by updated_at, agent`,
+      [new Date(NOW + inDays * DAY_MS)],
+    )
+    return found.map(({ days, agent, tenant }) => [days, agent, tenant])
+  }
+  const claim = async (inDays = 0, term = TERM) => {
+    const now = new Date(NOW + inDays * DAY_MS)
+    const claimed = await run((query) => claimTenant(query, term, now))
+    return claimed && { ...claimed, now }
+  }
+  const step = async (inDays = 0, term = TERM) => {
+    const claimed = await claim(inDays, term)
+    return claimed && run((query) => retainNext(query, term, claimed))
+  }
+  const rule = (keepDays: number, agent = '', tenant = 1) =>
+    rows(
+      `with p as (insert into fleetline.retention_progress (tenant) values ($1) on conflict do nothing)
+       insert into fleetline.retention (tenant, agent, keep_days) values ($1, $2, $3)`,
+      [tenant, agent, keepDays],
+    )
+  return { url, run, rows, make, erased, claim, step, rule }
+}
+
+test('S35: a session is erased when its rule says, and none that is younger, has a message since, or has no rule', async (t) => {
+  const { make, erased, step, rule, rows } = await setUp(t)
+  await rows(`insert into fleetline.tenants (name) values ('other')`)
+  await make([
+    { age: 29 },
+    { age: 31 },
+    { age: 400, idle: 29 },
+    { age: 31, agent: 'clerk' },
+    { age: 91, agent: 'clerk' },
+    { age: 8, agent: 'hasty' },
+    { age: 31, agent: 'other' },
+    { age: 1_000, tenant: 2 },
+  ])
+  assert.equal(await step(), undefined, 'no rule')
+  await rule(30)
+  await rule(90, 'clerk')
+  await rule(7, 'hasty')
+  assert.equal(await step(0, { term: 0, pod: 1 }), undefined, 'a leader that was replaced')
+  await step()
+  assert.deepEqual(await erased(), [
+    [91, 'clerk', 1],
+    [31, 'other', 1],
+    [31, null, 1],
+    [8, 'hasty', 1],
+  ])
+  assert.equal(await step(), undefined, 'the round is over')
+  await rows(
+    `update fleetline.sessions set turn = gen_random_uuid()
+      where id = (select id from fleetline.sessions where erased_at is null and tenant = 1 order by id limit 1)`,
+  )
+  await step(2)
+  const [, , , , ...later] = await erased(2)
+  assert.equal(later.length, 1, 'the one with a live turn stays')
+})
+
+test('S35: a round looks at 1,000 sessions a step, goes on where it was interrupted, and reads by the key', async (t) => {
+  const { make, erased, claim, step, rule, run, rows } = await setUp(t)
+  await make(Array.from({ length: 2_500 }, (_, n) => ({ age: 40 + n / 100, idle: n % 5 === 0 ? 10 : 40 })))
+  await rule(30)
+  assert.equal((await step())!.sessions.length, 800)
+  const claimed = await claim()
+  const cut = run(async (query) => {
+    await retainNext(query, TERM, claimed!)
+    throw new Error('the pod dies')
+  })
+  await assert.rejects(cut, /the pod dies/)
+  assert.equal((await erased()).length, 800)
+  assert.equal(await step(), undefined, 'the tenant rests for a minute, so that it holds up no other')
+  await rows(`update fleetline.retention_progress set next_at = '-infinity'`)
+  assert.equal((await step())!.sessions.length, 800)
+  assert.equal((await step())!.sessions.length, 400)
+  assert.equal(await step(), undefined)
+  assert.equal((await rows('select from fleetline.erased_sessions where erasure is null')).length, 2_000)
+  assert.deepEqual([...new Set((await erased()).map(([days]) => days))], [40])
+
+  await rows('analyze fleetline.sessions')
+  const { query, plans } = explaining((text, values) => run((ask) => ask(text, values)))
+  const [{ id }] = (await rows<{ id: string }>(
+    'select id from fleetline.sessions order by id offset 700 limit 1',
+  )) as [{ id: string }]
+  await query(LOOK, [1, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+  assert.match(plans[0]!.text, /sessions_pkey/)
+  assert.ok(plans[0]!.buffers < 1_100, `${plans[0]!.buffers} buffers`)
+})
+
+test('a session that gets a message between the look and the lock stays', async (t) => {
+  const { make, erased, claim, rule, run } = await setUp(t)
+  await make([{ age: 40 }, { age: 40 }])
+  await rule(30)
+  const claimed = await claim()
+  await run((query) =>
+    retainNext(
+      async (text, values) => {
+        const found = await query(text, values)
+        if (text === LOOK)
+          await query(
+            `update fleetline.sessions set updated_at = now() where id = (select min(id::text)::uuid from fleetline.sessions)`,
+          )
+        return found as never
+      },
+      TERM,
+      claimed!,
+    ),
+  )
+  assert.equal((await erased()).length, 1)
+})
+
+test('rules are set, counted and removed over HTTP and by commands', async (t) => {
+  const { url, make, rows } = await setUp(t)
+  const { gateway, pod } = await podOn(t, url)
+  await make([{ age: 40 }, { age: 100 }, { age: 100, agent: 'clerk' }, { age: 5 }])
+  const terminal = { url: gateway }
+  const type = typing(ERASURES, 'retention')
+  const dry = await type(terminal, 'set', ['30'], { dryRun: true })
+  assert.match(dry.out, /^sessions\t3\nmessages\t3\nfrom\t20\S+\nto\t20\S+\nisComplete\ttrue\n$/)
+  assert.deepEqual(await pod.retention.preview({ agent: 'clerk', keepDays: 30 }), {
+    ...(await pod.retention.preview({ agent: 'clerk', keepDays: 30 })),
+    sessions: 1,
+  })
+  assert.equal((await pod.retention.preview()).sessions, 0)
+  assert.deepEqual(await rows('select from fleetline.erased_sessions'), [])
+  const unsure = await type(terminal, 'set', ['3650'])
+  assert.equal(unsure.code, 2)
+  assert.match(
+    unsure.err,
+    /erases sessions without a message for 3650 days. It cannot be undone. --dry-run counts them. To erase, add --yes/,
+  )
+  assert.equal((await type(terminal, 'set', ['3650'], { yes: true })).out, 'all others\t3650\n')
+  await type(terminal, 'set', ['90'], { agent: 'clerk', yes: true })
+  assert.deepEqual((await call('GET', `${gateway}/v1/retention`)).body, {
+    keepDays: 3_650,
+    agents: [{ agent: 'clerk', keepDays: 90 }],
+  } satisfies RetentionRules)
+  assert.equal((await type(terminal, 'set', ['off'])).out, 'clerk\t90\nall others\toff\n')
+  assert.equal((await type(terminal, 'get')).out, 'clerk\t90\nall others\toff\n')
+  assert.match(
+    (await type(terminal, 'set', ['0'], { yes: true })).err,
+    /must be a whole number from 1 to 36500/,
+  )
+  const audited = await rows<{ target: string | null }>(
+    `select target from fleetline.audit where action = 'retention.set' order by id`,
+  )
+  assert.deepEqual(
+    audited.map(({ target }) => target),
+    [null, 'clerk', null],
+  )
+})
+
+test('the messages of a user, and those that a follower has missed, are found by keys', async (t) => {
+  const { make, run, rows } = await setUp(t)
+  await make(Array.from({ length: 20 }, () => ({ age: 1 })))
+  await rows(
+    `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, author, body)
+     select now(), 1, s.id, n, gen_random_uuid(), n, 0, 0, 'm' || n, 'ada', '{"parts":[]}' from fleetline.sessions s, generate_series(1, 1000) n`,
+  )
+  const [{ id }] = (await rows<{ id: string }>(
+    'select id from fleetline.sessions order by id offset 10 limit 1',
+  )) as [{ id: string }]
+  const all = Array.from({ length: 1_000 }, (_, n) => n + 1)
+  await run((query) => eraseMessages(query, { tenant: 1, session: id }, all))
+  await rows('analyze fleetline.messages, fleetline.erased_messages')
+  const { query, plans } = explaining((text, values) => run((ask) => ask(text, values)))
+  await query(READ, [1, id, 500, 'ada'])
+  await query(ERASED_SEQS, [1, id, 1, 2])
+  assert.match(plans[0]!.text, /messages_pkey/)
+  assert.match(plans[1]!.text, /erased_messages_pkey/)
+  assert.ok(plans[0]!.buffers < 2_500 && plans[1]!.buffers < 20, plans.map(({ buffers }) => buffers).join())
+})
