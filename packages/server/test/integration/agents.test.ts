@@ -623,7 +623,7 @@ test('a pod whose key cannot decrypt an agent’s secret says so and does not ca
   const talk = await talkOn(t, { url, gateway, agent: 'afar' })
   const { error } = await talk.ended((await talk.send('hi')).turn!)
   assert.equal(error!.code, 'agent_unopened')
-  assert.match(error!.message, /or give it a new secret with fleetline agents set NAME --secret-file FILE/)
+  assert.match(error!.message, /or run fleetline agents set afar --secret-file FILE/)
   assert.equal(server.received.length, 0)
   await call('PATCH', `${agentsOn(gateway)}/afar`, { secret: SECRET })
   assert.equal((await talk.ended((await talk.send('hi')).turn!)).error, null)
