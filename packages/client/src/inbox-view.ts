@@ -18,8 +18,14 @@ export type InboxView = {
   readonly totals: InboxTotals
   /** Of the next page; null if there is none. */
   readonly next: string | null
-  /** The last item of the last page that was loaded. What comes behind it is not shown until that page is loaded. */
+  /** Of the loaded pages, the item that comes last on this device. What comes behind it is not shown until its page is loaded. */
   readonly edge: InboxItem | undefined
+  /** How many pages after the first one are loaded. */
+  readonly pages: number
+  /** How many were loaded at most: so many are loaded again when the list begins again. */
+  readonly wanted: number
+  /** What was shown when the list began again. It is shown behind the edge until the wanted pages are loaded. */
+  readonly old: ReadonlyMap<string, InboxItem>
 }
 
 export const EMPTY_INBOX: InboxView = {
@@ -29,24 +35,31 @@ export const EMPTY_INBOX: InboxView = {
   totals: { unreadTotal: 0, attentionTotal: 0 },
   next: null,
   edge: undefined,
+  pages: 0,
+  wanted: 0,
+  old: new Map(),
 }
 
-export function takeFrame(view: InboxView, frame: InboxFrame): InboxView {
+export function takeFrame(view: InboxView, frame: InboxFrame, show: InboxShow): InboxView {
   const { unreadTotal, attentionTotal, next = view.next } = frame
-  const before = frame.reset ? { ...EMPTY_INBOX, reads: view.reads } : view
-  const gone = new Map(before.gone)
-  const items = new Map(before.items)
+  const before = frame.reset ? { ...begunAgain(view, show), edge: lastOf(frame.items, show) } : view
+  const [items, gone, reads] = [new Map(before.items), new Map(before.gone), new Map(before.reads)]
   for (const { session, rev } of frame.removed) {
-    if ((items.get(session)?.rev ?? -1) < rev) items.delete(session)
     gone.set(session, Math.max(rev, gone.get(session) ?? 0))
+    if ((items.get(session)?.rev ?? -1) >= rev) continue // the user was added again
+    items.delete(session)
+    reads.delete(session)
   }
-  const edge = frame.reset ? frame.items.at(-1) : view.edge
-  const known = { ...before, gone, items, totals: { unreadTotal, attentionTotal }, next, edge }
+  const known = { ...before, items, gone, reads, totals: { unreadTotal, attentionTotal }, next }
   return withItems(known, frame.items)
 }
 
-export function takePage(view: InboxView, { items, next }: InboxPage): InboxView {
-  return withItems({ ...view, next, edge: items.at(-1) ?? view.edge }, items)
+export function takePage(view: InboxView, { items, next }: InboxPage, show: InboxShow): InboxView {
+  const edge = lastOf(view.edge ? [view.edge, ...items] : items, show)
+  const pages = view.pages + 1
+  const wanted = Math.max(pages, view.wanted)
+  const old = pages < wanted ? view.old : EMPTY_INBOX.old
+  return withItems({ ...view, next, edge, pages, wanted, old }, items)
 }
 
 /** Shows the session as read, until an item does, or the read is rejected. */
@@ -69,14 +82,33 @@ export function settleRead(view: InboxView, session: string, seq: number, stored
 }
 
 /** The sessions of this part of the inbox, the newest first; those that need attention, by what they need. */
-export function itemsOf({ items, reads, next, edge }: InboxView, show: InboxShow): readonly InboxItem[] {
-  const compare = show === 'attention' ? byAttention : byTime
-  const isLoaded = (item: InboxItem) => next === null || edge === undefined || compare(item, edge) <= 0
-  return Array.from(items.values())
-    .filter(isLoaded)
-    .map((item) => shownOf(item, reads.get(item.session)))
+export function itemsOf(view: InboxView, show: InboxShow): readonly InboxItem[] {
+  return loadedOf(view, show)
+    .map((item) => shownOf(item, view.reads.get(item.session)))
     .filter((item) => fits(item, show))
-    .toSorted(compare)
+    .toSorted(orderOf(show))
+}
+
+function loadedOf({ items, gone, next, edge, old }: InboxView, show: InboxShow): readonly InboxItem[] {
+  const isBehind = (item: InboxItem) => next !== null && edge !== undefined && orderOf(show)(item, edge) > 0
+  return [
+    ...Array.from(items.values()).filter((item) => !isBehind(item) || old.has(item.session)),
+    ...Array.from(old.values()).filter(
+      (item) => isBehind(item) && !items.has(item.session) && !gone.has(item.session),
+    ),
+  ]
+}
+
+/** Before its first page is taken. Without further pages, that page is all that is shown. */
+function begunAgain(view: InboxView, show: InboxShow): InboxView {
+  const { reads, wanted } = view
+  const old = wanted > 0 ? new Map(loadedOf(view, show).map((item) => [item.session, item])) : EMPTY_INBOX.old
+  return { ...EMPTY_INBOX, reads, wanted, old }
+}
+
+/** In the order of this device. The server sorts by microseconds, and an item of its page may have changed since it was sorted. */
+function lastOf(items: readonly InboxItem[], show: InboxShow): InboxItem | undefined {
+  return items.toSorted(orderOf(show)).at(-1)
 }
 
 function withItems(view: InboxView, fresh: readonly InboxItem[]): InboxView {
@@ -101,6 +133,10 @@ function fits({ archived, unread, attention }: InboxItem, show: InboxShow): bool
   if (show === 'archived' || archived) return show === 'archived' && archived
   if (show === 'unread') return unread > 0
   return show === 'all' || attention !== null
+}
+
+function orderOf(show: InboxShow): (a: InboxItem, b: InboxItem) => number {
+  return show === 'attention' ? byAttention : byTime
 }
 
 function byAttention(a: InboxItem, b: InboxItem): number {

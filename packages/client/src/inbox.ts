@@ -52,7 +52,7 @@ export type Inbox = {
 }
 
 type InboxDeps = InboxOptions & {
-  readonly http: Http
+  readonly http: Pick<Http, 'get' | 'post' | 'events'>
   readonly clock: Clock
   readonly random: Random
   readonly onClose: () => void
@@ -83,10 +83,10 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     take: (data) => {
       const frame = JSON.parse(data) as InboxFrame
       if (frame.type !== 'inbox') return true // from a later release
-      become(takeFrame(view, frame), { ...link, loading: false })
+      become(takeFrame(view, frame, show), { ...link, loading: false })
       if (frame.reset) {
         ;[resets, loading] = [resets + 1, undefined]
-        void again(pages).catch(() => undefined) // the person loads them, if it fails
+        reload().catch(() => undefined) // it was refused, or the inbox was closed
       }
       return true
     },
@@ -96,58 +96,70 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     },
   })
   const signal = closing.signal
-  const post = async (session: string, seq: number) => {
-    const path = `/sessions/${encodeURIComponent(session)}/read`
+  /** Repeats the work until it succeeds, is refused, or the inbox is closed. */
+  const insist = async <T>(work: () => Promise<T>): Promise<T> => {
     for (let failures = 0; ; failures += 1) {
       try {
-        return await http.post<ReadAck>(path, { seq, ...(user !== undefined && { user }) }, signal)
+        return await work()
       } catch (error) {
         if (isRefusal(error) || signal.aborted) throw error
         await nap.sleep(Math.max(backoffMs(failures, random), retryAfterMs(error)), signal)
+        signal.throwIfAborted()
       }
     }
   }
-  // `pages`: loaded after the first one. `resets`: how often the list began again; a page requested before a reset is dropped
-  let [pages, resets] = [0, 0]
+  const storeRead = async (session: string, given: number | undefined) => {
+    signal.throwIfAborted()
+    const item = itemNamed(view, session)
+    const [id, seq] = [item?.session ?? session, given ?? item?.head]
+    if (seq === undefined) throw new RangeError(`The inbox has no session ${session} here: give a seq`)
+    become(markRead(view, id, seq))
+    const [path, body] = [
+      `/sessions/${encodeURIComponent(id)}/read`,
+      { seq, ...(user !== undefined && { user }) },
+    ]
+    const { signal: untilAnswered } = new AbortController() // what was sent is stored even if the inbox is closed meanwhile
+    try {
+      const { read } = await insist(() => http.post<ReadAck>(path, body, untilAnswered))
+      become(settleRead(view, id, seq, read))
+    } catch (error) {
+      become(settleRead(view, id, seq))
+      throw error
+    }
+  }
+  let resets = 0 // how often the list began again; a page requested before a reset is dropped
   const load = async (cursor: string) => {
     const path = `/inbox?show=${show}${named}&cursor=${encodeURIComponent(cursor)}`
     const before = resets
     const page = await http.get<InboxPage>(path, signal)
-    if (resets !== before || view.next !== cursor) return // the list has begun anew
-    pages += 1
-    become(takePage(view, page))
+    if (resets === before) become(takePage(view, page, show))
   }
-  const more = async () => {
-    if (view.next === null) return
-    const mine = loading?.cursor === view.next ? loading : { cursor: view.next, page: load(view.next) }
+  const loadNext = async (cursor: string) => {
+    const mine = loading?.cursor === cursor ? loading : { cursor, page: load(cursor) }
     loading = mine
     await mine.page.finally(() => {
       if (loading === mine) loading = undefined
     })
   }
-  /** After a reset, loads what was there before. */
-  const again = async (count: number) => {
-    for (pages = 0; pages < count && view.next !== null;) await more()
+  /** After a reset, loads as many pages as there were before. */
+  const reload = () => {
+    const mine = resets
+    return insist(async () => {
+      while (resets === mine && view.pages < view.wanted && view.next !== null) await loadNext(view.next)
+    })
   }
   void stream.run(signal)
   return {
     get: () => (shown ??= snapshotOf(view, show, link)),
     subscribe: listeners.subscribe,
-    markRead: async (session, given) => {
-      signal.throwIfAborted()
-      const item = itemNamed(view, session)
-      const [id, seq] = [item?.session ?? session, given ?? item?.head]
-      if (seq === undefined) throw new RangeError(`The inbox has no session ${session} here: give a seq`)
-      become(markRead(view, id, seq))
-      try {
-        const { read } = await post(id, seq)
-        become(settleRead(view, id, seq, read))
-      } catch (error) {
-        become(settleRead(view, id, seq))
-        throw error
-      }
+    markRead: (session, seq) => {
+      const stored = storeRead(session, seq)
+      stored.catch(() => undefined) // a page need not wait for it
+      return stored
     },
-    loadMore: more,
+    loadMore: async () => {
+      for (const goal = view.wanted + 1; view.pages < goal && view.next !== null;) await loadNext(view.next)
+    },
     wake: () => {
       stream.wake()
       nap.wake()

@@ -185,7 +185,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...erasureDuties({
       database,
       metrics,
-      onMembers: (tenant, user) => inbox.membersMoved(tenant, user),
+      onMembers: (tenant, user, session) => inbox.membersMoved(tenant, user, session),
       sessions: {
         stopTurn: (stop) => sessions.stopTurn(stop),
         notifyChanged: (key) => sessions.notifyChanged(key),
@@ -257,7 +257,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     onTurns,
     onRead: (cursors) => inbox.cursorsMoved(cursors),
     onMoved: (moved) => inbox.moved(moved),
-    onMembers: (tenant, user) => inbox.membersMoved(tenant, user),
+    onMembers: (tenant, user, session) => inbox.membersMoved(tenant, user, session),
   }) // sessions and their followers
   const inbox: Inbox = createInbox({
     ...pick(config, 'cell'),

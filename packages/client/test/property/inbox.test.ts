@@ -6,12 +6,14 @@ import { test } from 'node:test'
 import type { InboxFrame, InboxItem } from '@fleetline/protocol'
 import * as fc from 'fast-check'
 import { itemOf, sessionRev, type ShownSession } from '../../../server/src/inbox/item.ts'
+import { createPages, parsePlace } from '../../../server/src/inbox/pages.ts'
 import {
   EMPTY_INBOX,
   itemsOf,
   markRead,
   settleRead,
   takeFrame,
+  takePage,
   type InboxView,
 } from '../../src/inbox-view.ts'
 
@@ -102,9 +104,10 @@ function tellAll(history: readonly Happening[]) {
   return { first, told, last: frameOf(items, [], true) }
 }
 
-type Take = typeof takeFrame
+type Take = (view: InboxView, frame: InboxFrame) => InboxView
+const take: Take = (view, frame) => takeFrame(view, frame, 'all')
 
-function holds(take: Take): void {
+function holds(takeOne: Take): void {
   fc.assert(
     fc.property(happenings, fc.infiniteStream(fc.nat(9)), (history, draws) => {
       const draw = () => Number(draws.next().value)
@@ -115,24 +118,24 @@ function holds(take: Take): void {
         .map((frame) => ({ frame, at: draw() * 10 + draw() }))
         .toSorted((a, b) => a.at - b.at)
         .map(({ frame }) => frame)
-      const view = [first, ...shuffled].reduce<InboxView>(take, EMPTY_INBOX)
-      assert.deepEqual(itemsOf(view, 'all'), itemsOf(takeFrame(EMPTY_INBOX, last), 'all'))
+      const view = [first, ...shuffled].reduce<InboxView>(takeOne, EMPTY_INBOX)
+      assert.deepEqual(itemsOf(view, 'all'), itemsOf(take(EMPTY_INBOX, last), 'all'))
     }),
     { numRuns: 300 },
   )
 }
 
 test('I2: frames in any order and repeated end as the snapshot; the mutants do not', () => {
-  holds(takeFrame)
+  holds(take)
   const mutants: Record<string, Take> = {
     'the last frame wins': (view, frame) =>
-      takeFrame(
+      take(
         { ...view, items: new Map([...view.items].map(([id, item]) => [id, { ...item, rev: -1 }])) },
         frame,
       ),
-    'a removal is forgotten': (view, frame) => ({ ...takeFrame(view, frame), gone: new Map() }),
+    'a removal is forgotten': (view, frame) => ({ ...take(view, frame), gone: new Map() }),
     'a removal counts less': (view, frame) =>
-      takeFrame(view, { ...frame, removed: frame.removed.map((one) => ({ ...one, rev: one.rev - 1 })) }),
+      take(view, { ...frame, removed: frame.removed.map((one) => ({ ...one, rev: one.rev - 1 })) }),
   }
   for (const [name, mutant] of Object.entries(mutants)) assert.throws(() => holds(mutant), Error, name)
 })
@@ -142,25 +145,108 @@ test('an own read shows at once, and an older item does not take it back', () =>
   const item = itemOf({ ...row, head: 3, replied: 3 }, 0)
   const shows = (view: InboxView) =>
     itemsOf(view, 'all').map(({ read, unread, attention }) => [read, unread, attention])
-  const view = takeFrame(EMPTY_INBOX, frameOf([item], [], true))
+  const view = take(EMPTY_INBOX, frameOf([item], [], true))
   assert.deepEqual(shows(view), [[0, 3, 'finished']])
   const read = markRead(view, item.session, 3)
   assert.deepEqual(shows(read), [[3, 0, null]])
   const grown = itemOf({ ...row, head: 4, replied: 4 }, 0)
-  assert.deepEqual(shows(takeFrame(read, frameOf([grown]))), [[3, 1, 'finished']])
+  assert.deepEqual(shows(take(read, frameOf([grown]))), [[3, 1, 'finished']])
   const stored = itemOf({ ...row, head: 4, replied: 4, read: 4, readVersion: 1 }, 0)
-  assert.deepEqual(shows(takeFrame(read, frameOf([stored]))), [[4, 0, null]])
+  assert.deepEqual(shows(take(read, frameOf([stored]))), [[4, 0, null]])
 })
 
 test('a failure is seen once the session is read to its end, and not before', () => {
   const { row } = newSession(1)
   const failed = itemOf({ ...row, head: 5, read: 5, replied: 4, epoch: 1, failedEpoch: 1 }, 0)
   const shows = (view: InboxView) => itemsOf(view, 'all').map(({ attention }) => attention)
-  const view = takeFrame(EMPTY_INBOX, frameOf([failed], [], true))
+  const view = take(EMPTY_INBOX, frameOf([failed], [], true))
   assert.deepEqual(shows(view), ['failed'])
   const early = markRead(view, failed.session, 3)
   assert.deepEqual([shows(early), shows(settleRead(early, failed.session, 3, 5))], [['failed'], ['failed']])
   const seen = markRead(view, failed.session, 5)
   assert.deepEqual([shows(seen), shows(settleRead(seen, failed.session, 5, 5))], [[null], [null]])
   assert.deepEqual(shows(settleRead(seen, failed.session, 5)), ['failed'], 'the read was rejected')
+})
+
+test('an own read does not outlast the removal of the user', () => {
+  const { row } = newSession(1)
+  const item = itemOf({ ...row, head: 1 }, 0)
+  const read = markRead(take(EMPTY_INBOX, frameOf([item], [], true)), item.session, 1)
+  const removed = take(read, frameOf([], [{ session: item.session, rev: 5 }]))
+  const again = take(removed, frameOf([itemOf({ ...row, head: 1, version: 5 }, 0)]))
+  assert.deepEqual(
+    itemsOf(again, 'all').map(({ unread }) => unread),
+    [1],
+  )
+})
+
+const session = fc.record({
+  us: fc.nat(3_000), // some in the same millisecond
+  state: fc.constantFrom('failed', 'working', 'finished'),
+  /** While this page is read, it gets a message. */
+  grows: fc.nat(6),
+})
+const inboxes = fc.array(session, { minLength: 2, maxLength: 8 })
+const views = fc.constantFrom('all', 'unread', 'attention')
+type Inbox = typeof inboxes extends fc.Arbitrary<infer Value> ? Value : never
+
+function rowsOf(inbox: Inbox): Map<string, ShownSession> {
+  return new Map(
+    inbox.map(({ us, state }, n) => {
+      const { row } = newSession(n)
+      const by = {
+        failed: { epoch: 1, failedEpoch: 1 },
+        working: { epoch: 1, turn: row.session },
+        finished: { replied: 1 },
+      }
+      return [row.session, { ...row, head: 1, updatedUs: us, ...by[state] }]
+    }),
+  )
+}
+
+/** After each page, the device shows the sessions of all pages that it has loaded. */
+async function showsPages(take: typeof takePage): Promise<void> {
+  await fc.assert(
+    fc.asyncProperty(inboxes, views, fc.integer({ min: 1, max: 4 }), async (inbox, show, limit) => {
+      const rows = rowsOf(inbox)
+      const pages = createPages({
+        page: async () => [],
+        one: async ({ session }) => rows.get(session)!,
+      })
+      const user = { tenant: 1, user: 'ada', sessions: [...rows.keys()] }
+      const [loaded, totals] = [new Set<string>(), { unreadTotal: 0, attentionTotal: 0 }]
+      let view = EMPTY_INBOX
+      for (let [number, cursor]: [number, string | null] = [0, '']; cursor !== null; number += 1) {
+        const newest = async () => {
+          const before = [...rows.values()]
+          for (const [n, { grows }] of inbox.entries()) {
+            const row = before[n]!
+            if (grows === number) rows.set(row.session, { ...row, head: row.head + 1, updatedUs: 9_000 + n })
+          }
+          return before
+        }
+        const { rows: found, next } = await pages.page(
+          user,
+          { show, after: parsePlace(cursor), limit },
+          newest,
+        )
+        const items = found.map((row) => itemOf(row, 0))
+        const first = { ...frameOf(items, [], true), next }
+        view = number === 0 ? takeFrame(view, first, show) : take(view, { items, next, ...totals }, show)
+        for (const { session } of items) loaded.add(session)
+        assert.deepEqual(new Set(itemsOf(view, show).map(({ session }) => session)), loaded)
+        cursor = next
+      }
+    }),
+    { numRuns: 300 },
+  )
+}
+
+test('each page shows its sessions, also those that changed while it was read; the mutant does not', async () => {
+  await showsPages(takePage)
+  const mutant: typeof takePage = (view, page, show) => ({
+    ...takePage(view, page, show),
+    edge: page.items.at(-1),
+  })
+  await assert.rejects(showsPages(mutant))
 })

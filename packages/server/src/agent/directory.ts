@@ -60,7 +60,7 @@ export type AgentDirectory = {
   list(tenant: number): Promise<readonly AgentEntry[]>
   find(tenant: number, name: string): Promise<AgentEntry | undefined>
   locate(tenant: number, name: string): Promise<Located | undefined>
-  /** Undefined if there is no such agent. */
+  /** Undefined if there is no such agent. Writes nothing if nothing changes. */
   change(tenant: number, name: string, change: AgentChange, actor: Actor): Promise<AgentEntry | undefined>
   /** Returns whether it existed. Sessions keep its name: their turns wait until it is added again, and fail at their
    *  deadline. */
@@ -164,12 +164,18 @@ export function createDirectory({
     const [there] = await query<SealedRow>(`${FIND} for update`, [tenant, name])
     if (!there) return undefined
     const { url = there.url, secret, downstream = there.downstream, ...settings } = change
+    const next = changedBy(there.settings, settings)
+    const isOtherSecret = secret !== undefined && secret !== open(tenant, there)
+    const isChanged =
+      url !== there.url ||
+      downstream !== there.downstream ||
+      isOtherSecret ||
+      !isDeepStrictEqual(next, there.settings)
+    if (!isChanged) return { agent: entryOf(tenant, there), isChanged }
     const owner = ownerOf(tenant, name)
-    const sealed =
-      secret === undefined ? there.secret : seal(secret, { key: keyFor(secretsKey), owner }, random)
-    const next = JSON.stringify(changedBy(there.settings, settings))
-    const [row] = await query<AgentRow>(CHANGE, [tenant, name, url, sealed, downstream, next])
-    return entryOf(tenant, row!)
+    const sealed = isOtherSecret ? seal(secret, { key: keyFor(secretsKey), owner }, random) : there.secret
+    const [row] = await query<AgentRow>(CHANGE, [tenant, name, url, sealed, downstream, JSON.stringify(next)])
+    return { agent: entryOf(tenant, row!), isChanged }
   }
   return {
     add: async (tenant, wanted, actor) => {
@@ -200,9 +206,10 @@ export function createDirectory({
       const url = checkAll(tenant, change)
       if (!TASK_NAME.test(name)) return undefined
       const work = async (query: Query) => {
-        const entry = await apply(query, tenant, name, { ...change, url })
-        if (entry) await audit.record(query, { actor, action: 'agent.change', tenant, target: name })
-        return entry
+        const applied = await apply(query, tenant, name, { ...change, url })
+        if (applied?.isChanged)
+          await audit.record(query, { actor, action: 'agent.change', tenant, target: name })
+        return applied?.agent
       }
       return run(work, 'Whether the agent was changed is not known')
     },

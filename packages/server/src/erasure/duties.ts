@@ -17,7 +17,7 @@ type Deps = {
   readonly database: Transactions
   readonly metrics: Metrics
   readonly sessions: Pick<Sessions, 'stopTurn' | 'notifyChanged'>
-  readonly onMembers: (tenant: number, user: string) => void
+  readonly onMembers: (tenant: number, user: string, session: string) => void
 }
 
 const [ERASE_MS, EXPIRE_MS, DELETE_MS] = [1_000, 5_000, 60_000]
@@ -33,7 +33,7 @@ export function erasureDuties(deps: Deps): Duty[] {
       step = hasTime() ? await commit(eraseNextOfUser) : undefined
     ) {
       notifyErased(deps, step.marked)
-      for (const { tenant, user } of step.removed) onMembers(tenant, user)
+      for (const { tenant, user, session } of step.removed) onMembers(tenant, user, session)
       for (const key of step.changed) sessions.notifyChanged(key)
       metrics.count('erasedMessages', {}, step.messages)
       metrics.count('erasedSessions', { cause: 'request' }, step.marked.sessions.length)

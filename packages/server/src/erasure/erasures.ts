@@ -41,7 +41,7 @@ type Deps = {
   readonly auditDays: number
   readonly deadlineMs: number
   /** Called after a commit that removed the user from a session. */
-  readonly onMembers: (tenant: number, user: string) => void
+  readonly onMembers: (tenant: number, user: string, session: string) => void
 }
 
 const COLUMNS = `
@@ -163,7 +163,7 @@ type Telling = Pick<Deps, 'sessions' | 'onMembers'>
 
 /** Call it after the commit. If the pod dies before it has stopped the turns, the leader stops them. */
 export function notifyErased({ sessions, onMembers }: Telling, marked: MarkedSessions): void {
-  for (const { tenant, user } of marked.members) onMembers(tenant, user)
+  for (const { tenant, user, session } of marked.members) onMembers(tenant, user, session)
   for (const session of marked.sessions) {
     sessions.notifyChanged(session)
     const live = liveTurnOf(session)

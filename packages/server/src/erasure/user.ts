@@ -39,7 +39,7 @@ const ALONE = `
            select from fleetline.members m where m.tenant = $1 and m.session = v.session and m.user_id <> $3) as "isAlone"
     from unnest($2::uuid[]) v(session)`
 const LEAVE = `
-  delete from fleetline.members where tenant = $1 and session = any ($2::uuid[]) and user_id = $3 returning tenant, user_id as user`
+  delete from fleetline.members where tenant = $1 and session = any ($2::uuid[]) and user_id = $3 returning tenant, user_id as user, session`
 const ADD = `
   update fleetline.erasures set sessions = sessions + $3, memberships = memberships + $4 where tenant = $1 and id = $2`
 

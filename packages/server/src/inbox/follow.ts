@@ -1,6 +1,6 @@
 // Follows the inbox of a user: first its newest sessions, then whole items as they change. Several changes of a session within a slot
 // of 100 ms make one item, and a slow reader gets the newest state instead of each one. A follower holds one frame at a time, and
-// remembers one number per session: the last `rev` that it was sent; removals have one, too. Guarantees:
+// remembers of each session what it was sent last: an item or a removal, and its `rev`. Guarantees:
 //   I1  a connected follower eventually receives the current state of every session
 //   I2  an item is sent only if its `rev` is higher than that of the item sent before
 //   I3  of a session that the user has left it gets the id and a `rev`, and nothing more
@@ -17,7 +17,7 @@ import type { FollowListener } from '../session/follow.ts'
 import { itemOf, type ShownSession } from './item.ts'
 import type { InboxPages, InboxRange } from './pages.ts'
 import { isThere, type InboxReading, type InboxUser } from './reading.ts'
-import type { InboxMarks, InboxWatch } from './watch.ts'
+import type { InboxMarks, InboxWatch, SentState } from './watch.ts'
 
 /** Ends when the signal is aborted, or when what was sent is void. A generator that is never started must still be ended. */
 export type InboxFollowing = (listener: FollowListener) => AsyncGenerator<InboxFrame, void, undefined>
@@ -49,13 +49,14 @@ export function createInboxFollow(deps: Deps): InboxFollow {
     follow: async (user, range) => {
       const place = deps.reserve()
       try {
-        const marks = await deps.enter(user)
+        const sent = new Map<string, SentState>()
+        const marks = await deps.enter(user, sent)
         const leave = () => {
           marks.leave()
           place.leave()
         }
         return (listener) =>
-          tell({ ...deps, ...listener, user, marks, leave, sent: new Map(), told: NONE }, range)
+          tell({ ...deps, ...listener, user, marks, leave, sent, told: NONE, isVoid: false }, range)
       } catch (error) {
         place.leave()
         throw error
@@ -69,10 +70,12 @@ type Start = Deps &
     readonly user: InboxUser
     readonly marks: InboxMarks
     readonly leave: () => void
-    /** By session, the highest `rev` that was sent. */
-    readonly sent: Map<string, number>
+    /** By session, what was sent last. */
+    readonly sent: Map<string, SentState>
     /** The totals that it was sent. */
     told: InboxTotals
+    /** A session was read in a state before the one that was sent: the log is another one, after a restore or a failover. */
+    isVoid: boolean
   }
 
 async function* tell(start: Start, range: Omit<InboxRange, 'after'>): ReturnType<InboxFollowing> {
@@ -87,7 +90,7 @@ async function* tell(start: Start, range: Omit<InboxRange, 'after'>): ReturnType
     start.told = marks.totals()
     yield { type: 'inbox', revision: 1, reset: true, items, removed: [], next, ...start.told }
     share.done()
-    for (let revision = 2; !signal.aborted && !marks.isOver() && start.sent.size <= MOST_SENT;) {
+    for (let revision = 2; !isOver(start) && start.sent.size <= MOST_SENT;) {
       const isTold = yield* nextChanges(start, share, revision)
       if (isTold) revision += 1
     }
@@ -99,6 +102,10 @@ async function* tell(start: Start, range: Omit<InboxRange, 'after'>): ReturnType
   }
 }
 
+function isOver({ signal, marks, isVoid }: Start): boolean {
+  return signal.aborted || marks.isOver() || isVoid
+}
+
 /** Yields the next changes. Returns whether there were any. */
 async function* nextChanges(
   start: Start,
@@ -108,6 +115,7 @@ async function* nextChanges(
   const { signal, marks, user, one, clock, sent, cell } = start
   await marks.marked(signal)
   await clock.sleep(SLOT_MS - (clock.monotonicMs() % SLOT_MS), signal) // followers share the slots, and so their reads
+  if (isOver(start)) return false
   await share.take(MOST_ITEMS * ITEM_BYTES, signal)
   const taken = marks.take(MOST_ITEMS)
   const looks = await Promise.all(taken.map(({ session }) => one({ ...user, session })))
@@ -116,30 +124,40 @@ async function* nextChanges(
     const { session, rev } = taken[index]!
     marks.know(taken[index]!, isThere(look) ? look : undefined)
     if (isThere(look)) return []
-    const last = sent.get(session) ?? -1
-    const now = look.rev ?? Math.max(last, rev ?? 0) + 1
-    if (now <= last) return [] // this removal was sent before: the session was marked twice
-    sent.set(session, now)
+    const now = look.rev ?? Math.max(sent.get(session)?.rev ?? -1, rev ?? 0) + 1
+    if (!isNews(start, session, { rev: now, is: 'removed' })) return []
     return [{ session: formatId('session', cell, session), rev: now }]
   })
   const items = newsOf(start, rows)
+  if (start.isVoid) return false
   share.keep(taken.length * ITEM_BYTES)
   const [before, totals] = [start.told, marks.totals()]
   const areTotalsNews =
     totals.unreadTotal !== before.unreadTotal || totals.attentionTotal !== before.attentionTotal
-  const isNews = items.length > 0 || removed.length > 0 || areTotalsNews
+  const isTold = items.length > 0 || removed.length > 0 || areTotalsNews
   start.told = totals
-  if (isNews) yield { type: 'inbox', revision, reset: false, items, removed, ...totals }
+  if (isTold) yield { type: 'inbox', revision, reset: false, items, removed, ...totals }
   share.done()
-  return isNews
+  return isTold
 }
 
 /** The items that are newer than what was sent. */
-function newsOf({ sent, cell }: Start, rows: readonly ShownSession[]): InboxItem[] {
+function newsOf(start: Start, rows: readonly ShownSession[]): InboxItem[] {
   return rows.flatMap((row) => {
-    const item = itemOf(row, cell)
-    if (item.rev <= (sent.get(row.session) ?? -1)) return []
-    sent.set(row.session, item.rev)
-    return [item]
+    const item = itemOf(row, start.cell)
+    const is = item.archived ? 'archived' : 'listed'
+    return isNews(start, row.session, { rev: item.rev, is }) ? [item] : []
   })
+}
+
+/** Remembers what is sent now, if it is newer than what was sent. A session may be marked twice, and so be read unchanged; but after an
+ *  item every removal is newer, and after a removal every item. */
+function isNews(start: Start, session: string, now: SentState): boolean {
+  const last = start.sent.get(session)
+  if (last && now.rev <= last.rev) {
+    if ((last.is === 'removed') !== (now.is === 'removed')) start.isVoid = true
+    return false
+  }
+  start.sent.set(session, now)
+  return true
 }

@@ -7,14 +7,15 @@
 //   what happens                                       what is marked, or read
 //   this pod commits, or a hint names a session        the session, for its users that are followed here
 //   a user reads                                       the session, for this user
-//   a user is added to a session, or removed           the user's newest sessions are read and compared with those known
+//   a user is added to a session, or removed           the session, for this user; the user's newest sessions are read and compared
+//                                                      with those known, and with those that each follower was sent
 //   each poll                                          the same for some users, in turn: about `POLL_ROWS` sessions in all
 //   hints arrive again after a cut                     the same for all users
 //   a session is twice found older than it was known   the followers of its user end, so that they begin again: the log is another
 //                                                      one, after a restore or a failover that lost the end of the log
 // Reads of one user are `AGAIN_MS` apart, and one statement reads several users, so that many changes cost few reads.
-// Limit: hints for sessions beyond a user's newest 1,000 are ignored. Such a session is found by the next poll of its user after it has
-// a new message.
+// Limit: of sessions beyond a user's newest 1,000, only hints that the user was added or removed count. Other changes of such a session
+// are found by the next poll of its user after it has a new message.
 import { hash } from 'node:crypto'
 import { INBOX_LIMITS, type InboxTotals } from '@fleetline/protocol'
 import { Retry } from '../errors.ts'
@@ -40,15 +41,19 @@ export type InboxMarks = {
 }
 type Mark = { readonly session: string; readonly rev: number | undefined }
 
+/** What a follower was last sent of a session: an item (`archived` if the session is), or its removal. */
+export type SentState = { readonly rev: number; readonly is: 'listed' | 'archived' | 'removed' }
+type SentStates = ReadonlyMap<string, SentState>
+
 export type InboxWatch = {
-  /** Resolves when the user's newest sessions are known. */
-  readonly enter: (user: InboxUser) => Promise<InboxMarks>
+  /** Resolves when the user's newest sessions are known. The follower keeps `sent` up to date. */
+  readonly enter: (user: InboxUser, sent: SentStates) => Promise<InboxMarks>
   /** Call it after a commit that changed these sessions. */
   readonly moved: (sessions: Iterable<SessionKey>) => void
   /** Call it after a commit that moved these cursors. */
   readonly cursorsMoved: (cursors: readonly Pick<CursorMove, 'tenant' | 'session' | 'user'>[]) => void
-  /** Call it after a commit that added the user to a session, or removed it. */
-  readonly membersMoved: (tenant: number, user: string) => void
+  /** Call it after a commit that added the user to a session, or removed it. Without a session: to one that is new. */
+  readonly membersMoved: (tenant: number, user: string, session?: string) => void
   readonly close: () => void
 }
 
@@ -67,23 +72,30 @@ type Group = {
   readonly followers: Set<Follower>
   /** While the newest sessions are read: those that were named meanwhile. */
   named: Set<string> | undefined
-  reading: Promise<void> | undefined
+  /** When the last read began. */
+  readMs: number
+  reading: Promise<Named> | undefined
   /** The read after the one that is under way. */
-  next: Promise<void> | undefined
+  next: Promise<Named> | undefined
 }
+/** Sessions that were named during a read: what was read of them may be older than their change. */
+type Named = ReadonlySet<string>
 type Follower = {
+  readonly sent: SentStates
   readonly marks: Set<string>
   /** Sessions that this follower took and is reading. */
   readonly taken: Set<string>
-  /** Sessions of which it has last read a state that was older than what is known. */
-  readonly older: Set<string>
+  /** Sessions of which it has last read a state that was older than what is known, and the `rev` of that state. */
+  readonly older: Map<string, number>
   isOver: boolean
   wake: () => void
 }
 
 const POLL_ROWS = 2_000
 const AGAIN_MS = 100
-/** Sessions that a pod knows, of all its followed users. Each takes about 410 bytes, with what one follower remembers. */
+const MEMBER_TOPIC = /^(m:\d+:\w+):([0-9a-f]{32})$/
+/** Sessions that a pod knows, of all its followed users. At this number it takes no more users, and beyond it ends the followers of the
+ *  user whose sessions have become more. Each takes about 440 bytes, with what one follower remembers. */
 const MOST_KNOWN = 250_000
 
 export function createWatch(deps: Deps): InboxWatch {
@@ -92,15 +104,20 @@ export function createWatch(deps: Deps): InboxWatch {
   metrics.gauge('inboxFollowers', () => [[{}, groups.followers()]])
   metrics.gauge('inboxSessions', () => [[{}, groups.knownSessions()]])
 
-  const refresh = (group: Group): Promise<void> => {
+  const read = (group: Group): Promise<Named> => {
+    group.readMs = deps.clock.monotonicMs()
+    return (group.reading = readAgain(deps, groups, group))
+  }
+  const refresh = (group: Group): Promise<Named> => {
     if (group.next) return group.next
-    if (!group.reading) return (group.reading = readAgain(deps, groups, group))
+    const restMs = () => group.readMs + AGAIN_MS - deps.clock.monotonicMs()
+    if (!group.reading && restMs() <= 0) return read(group)
     const soon = async () => {
-      await deps.clock.sleep(AGAIN_MS)
+      if (restMs() > 0) await deps.clock.sleep(restMs())
       group.next = undefined
-      await (group.reading = readAgain(deps, groups, group))
+      return read(group)
     }
-    return (group.next = group.reading.then(soon, soon))
+    return (group.next = Promise.resolve(group.reading).then(soon, soon))
   }
   const refreshQuietly = (group: Group) => void refresh(group).catch(() => undefined) // a poll reads again
   const polls = createPolls(groups, refresh)
@@ -109,9 +126,18 @@ export function createWatch(deps: Deps): InboxWatch {
     for (const group of groups.reading) if (group.user.tenant === key.tenant) group.named?.add(key.session)
   }
   const readBy = (topic: string, session: string) => {
-    for (const group of groups.withTopic(topic))
+    for (const group of groups.withTopic(topic)) {
       if (group.known.has(session)) mark(group, session)
-      else group.named?.add(session)
+      group.named?.add(session)
+    }
+  }
+  /** Marks the session even if it is not known: a page may have shown it. */
+  const memberMoved = (topic: string, session: string) => {
+    for (const group of groups.withTopic(topic)) {
+      if (group.user.sessions?.includes(session) === false) continue // the token of its followers does not name it
+      mark(group, session)
+      group.named?.add(session)
+    }
   }
   const unlisten = [
     hints.listenTo('s', (topic) => {
@@ -122,19 +148,25 @@ export function createWatch(deps: Deps): InboxWatch {
       const [, tenant, session, user] = topic.split(':')
       readBy(`m:${tenant}:${user}`, uuidOf(session!))
     }),
-    hints.listenTo('m', (topic) => groups.withTopic(topic).forEach(refreshQuietly)),
+    // A pod of the release before knows only topics without a session, so each change of an old session sends both.
+    hints.listenTo('m', (topic) => {
+      const [, member, session] = MEMBER_TOPIC.exec(topic) ?? []
+      if (member && session) memberMoved(member, uuidOf(session))
+      else groups.withTopic(topic).forEach(refreshQuietly)
+    }),
     hints.listen('inbox', (source) => {
       if (source === 'reconnect') polls.all()
       if (source === 'poll') void polls.next()
     }),
   ]
   return {
-    enter: async (user) => {
+    enter: async (user, sent) => {
       const group = groups.get(user)
       const follower: Follower = {
+        sent,
         marks: new Set(),
         taken: new Set(),
-        older: new Set(),
+        older: new Map(),
         isOver: false,
         wake: () => undefined,
       }
@@ -146,12 +178,13 @@ export function createWatch(deps: Deps): InboxWatch {
             'unavailable',
             `This pod watches as many sessions for inboxes as it can (${MOST_KNOWN}). Connect through another pod`,
           )
-        await refresh(group).finally(groups.release)
+        const named = await refresh(group).finally(groups.release)
+        follower.marks.clear() // the page that is read now shows what was marked until now
+        for (const session of named) if (group.known.has(session)) follower.marks.add(session) // totals may be older
       } catch (error) {
         leave()
         throw error
       }
-      follower.marks.clear() // the page that is read now shows what was marked until now
       return marksOf(group, follower, { learn: groups.learn, leave })
     },
     moved: (sessions) => {
@@ -160,13 +193,15 @@ export function createWatch(deps: Deps): InboxWatch {
     cursorsMoved: (cursors) => {
       for (const { tenant, session, user } of cursors) {
         readBy(memberTopic(tenant, user), session)
-        hints.send(`r:${tenant}:${session.replaceAll('-', '')}:${digestOf(user)}`)
+        hints.send(`r:${tenant}:${hexOf(session)}:${digestOf(user)}`)
       }
     },
-    membersMoved: (tenant, user) => {
+    membersMoved: (tenant, user, session) => {
       const topic = memberTopic(tenant, user)
+      if (session !== undefined) memberMoved(topic, session)
       groups.withTopic(topic).forEach(refreshQuietly)
       hints.send(topic)
+      if (session !== undefined) hints.send(`${topic}:${hexOf(session)}`)
     },
     close: () => unlisten.forEach((end) => end()),
   }
@@ -217,6 +252,7 @@ function createGroups() {
         older: new Set(),
         followers: new Set(),
         named: undefined,
+        readMs: Number.NEGATIVE_INFINITY,
         reading: undefined,
         next: undefined,
       }
@@ -265,12 +301,14 @@ function marksOf(
     know: ({ session, rev }, row) => {
       follower.taken.delete(session)
       const known = group.known.get(session)
+      const older = row && known && revOf(row) < known.rev ? revOf(row) : undefined
+      // Another follower has read a newer state: read again. If that finds nothing newer, the log may be another one.
+      if (older !== undefined && older > (follower.older.get(session) ?? -1)) marks.add(session)
+      if (older === undefined) follower.older.delete(session)
+      else follower.older.set(session, older)
       if (!known) return
-      const isOlder = row !== undefined && revOf(row) < known.rev
-      if (isOlder && !follower.older.has(session)) marks.add(session) // another follower has read a newer state: read again, once
-      if (isOlder) follower.older.add(session)
-      else follower.older.delete(session)
       const isLate = row ? revOf(row) <= known.rev : known.rev !== rev
+      if (isLate && !row) marks.add(session) // its user may have been added again meanwhile
       if (isLate) return
       learn(group, session, row && !row.archived ? standingOf(row) : undefined)
       // a read of the newest sessions that is under way may be older: mark this session when it ends
@@ -284,27 +322,34 @@ function marksOf(
   }
 }
 
-/** Reads the newest sessions of a user, and marks those that differ from what was known. */
-async function readAgain(deps: Deps, groups: Groups, group: Group): Promise<void> {
+/** Reads the newest sessions of a user, and marks those that differ from what was known. Returns those that were named meanwhile. */
+async function readAgain(deps: Deps, groups: Groups, group: Group): Promise<Named> {
   const named = (group.named = new Set<string>())
   groups.reading.add(group)
   try {
     const rows = await deps.newest(group.user)
     if (group.followers.size > 0) compare(groups, group, { rows, named })
+    return named
   } finally {
     groups.reading.delete(group)
     group.named = group.reading = undefined
   }
 }
 
-type Found = { readonly rows: readonly MemberSession[]; readonly named: ReadonlySet<string> }
+type Found = { readonly rows: readonly MemberSession[]; readonly named: Named }
 
-function compare({ learn }: Groups, group: Group, { rows, named }: Found): void {
+function compare({ learn, knownSessions }: Groups, group: Group, { rows, named }: Found): void {
+  const before = knownSessions()
   const here = new Map(rows.filter(({ archived }) => !archived).map((row) => [row.session, row]))
   for (const session of [...group.known.keys()].filter((one) => !here.has(one))) {
     mark(group, session)
     learn(group, session, undefined)
   }
+  // The user may have been added, and removed, since the last read. If there are more sessions than were read, it may be an old one.
+  if (rows.length < INBOX_LIMITS.newest)
+    for (const follower of group.followers)
+      for (const [session, { is }] of follower.sent)
+        if (is === 'listed' && !here.has(session)) markFor(follower, session)
   const older = new Set<string>()
   for (const [session, row] of here) {
     const known = group.known.get(session)
@@ -313,7 +358,9 @@ function compare({ learn }: Groups, group: Group, { rows, named }: Found): void 
     if (isNewer) learn(group, session, standingOf(row))
     if (isNewer || named.has(session)) mark(group, session)
   }
-  if ([...older].some((session) => group.older.has(session))) end(group)
+  const isOtherLog = [...older].some((session) => group.older.has(session))
+  const hasOutgrown = knownSessions() > Math.max(before, MOST_KNOWN)
+  if (isOtherLog || hasOutgrown) end(group)
   group.older = older
 }
 
@@ -325,15 +372,17 @@ function end({ followers }: Group): void {
 }
 
 function mark({ followers }: Group, session: string): void {
-  for (const { marks, wake } of followers) {
-    marks.add(session)
-    wake()
-  }
+  for (const follower of followers) markFor(follower, session)
+}
+
+function markFor({ marks, wake }: Follower, session: string): void {
+  marks.add(session)
+  wake()
 }
 
 /** `next` reads the sessions of the next users, about `POLL_ROWS` sessions in all. `all` reads those of every user, in batches of that
  *  size. Batches are small because hints that arrive during a read are kept for each user in it. */
-function createPolls({ all }: Groups, refresh: (group: Group) => Promise<void>) {
+function createPolls({ all }: Groups, refresh: (group: Group) => Promise<unknown>) {
   let [due, isRunning, isAllWanted]: [Group[], boolean, boolean] = [[], false, false]
   const take = (): Group[] => {
     if (due.length === 0) due = all()
@@ -371,6 +420,10 @@ function digestOf(user: string): string {
 
 function memberTopic(tenant: number, user: string): string {
   return `m:${tenant}:${digestOf(user)}`
+}
+
+function hexOf(uuid: string): string {
+  return uuid.replaceAll('-', '')
 }
 
 function uuidOf(hex: string): string {

@@ -88,7 +88,7 @@ type Deps = {
   /** Called after a commit that moved cursors. */
   readonly onRead: (cursors: readonly CursorMove[]) => void
   /** Called after a commit that un-archived a session, for each of its members. */
-  readonly onMembers: (tenant: number, user: string) => void
+  readonly onMembers: (tenant: number, user: string, session: string) => void
 }
 
 const STOP_BYTES = 256 * 1024 // assumed weight of a stop: its batch also reads and writes what its turn has said
@@ -172,7 +172,7 @@ export function createAppender(deps: Deps): Appender {
       if (started.length + startedCompactions.length > 0) deps.onTurns()
       if (closed.length > 0) deps.onEnded(closed)
       if (cursors.length > 0) deps.onRead(cursors)
-      for (const { tenant, user } of members) deps.onMembers(tenant, user)
+      for (const { tenant, user, session } of members) deps.onMembers(tenant, user, session)
       return results
     },
     isRefusal: isDataFault,

@@ -8,9 +8,9 @@ const SET = `
   update fleetline.members m set archived = $3
     from unnest($1::int[], $2::uuid[]) v(tenant, session)
    where m.tenant = v.tenant and m.session = v.session and m.archived <> $3
-  returning m.tenant, m.user_id as user`
+  returning m.tenant, m.user_id as user, m.session`
 
-export type ChangedInbox = { readonly tenant: number; readonly user: string }
+export type ChangedInbox = { readonly tenant: number; readonly user: string; readonly session: string }
 
 /** Returns the members: their inboxes have changed. */
 export async function setArchived(

@@ -29,7 +29,7 @@ type Deps = {
   /** Called after a commit that changed the session. */
   readonly onChanged: (key: SessionKey) => void
   /** Called after a commit that archived the session, or un-archived it, for each of its members. */
-  readonly onMembers: (tenant: number, user: string) => void
+  readonly onMembers: (tenant: number, user: string, session: string) => void
 }
 
 // If nothing changes, no row is updated and the version stays.
@@ -62,7 +62,7 @@ export function createChanges(deps: Deps): SessionChanges {
         'Whether the session was changed is not known: repeat the change',
       )
       if (hasChanged) deps.onChanged(key)
-      for (const { tenant, user } of members) deps.onMembers(tenant, user)
+      for (const { tenant, user, session } of members) deps.onMembers(tenant, user, session)
       return row && sessionOf(row, deps.cell)
     },
   }

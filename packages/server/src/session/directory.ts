@@ -38,7 +38,7 @@ type Deps = {
   readonly clock: Clock
   readonly random: Random
   readonly cell: number
-  /** Called after a commit that added the user to a session. */
+  /** Called after a commit that added the user to a new session. */
   readonly onMembers: (tenant: number, user: string) => void
 }
 

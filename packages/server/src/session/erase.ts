@@ -87,7 +87,7 @@ const MARK = `
   returning s.tenant, s.id as session, s.turn, s.epoch, s.head`
 const REMOVE_MEMBERS = `
   delete from fleetline.members m using unnest($1::int[], $2::uuid[]) v(tenant, session)
-   where m.tenant = v.tenant and m.session = v.session returning m.tenant, m.user_id as user`
+   where m.tenant = v.tenant and m.session = v.session returning m.tenant, m.user_id as user, m.session`
 const REMOVE_SUMMARIES = `
   delete from fleetline.summaries c using unnest($1::int[], $2::uuid[]) v(tenant, session)
    where c.tenant = v.tenant and c.session = v.session`

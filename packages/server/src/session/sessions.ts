@@ -61,8 +61,9 @@ type Deps = Pick<
   readonly onRead: (cursors: readonly CursorMove[]) => void
   /** Called after a commit that changed sessions. */
   readonly onMoved: (sessions: Iterable<SessionKey>) => void
-  /** Called after a commit that added a user to a session, removed it, or archived or un-archived the session. */
-  readonly onMembers: (tenant: number, user: string) => void
+  /** Called after a commit that added a user to a session, removed it, or archived or un-archived the session. Without a session: to one that
+   *  is new. */
+  readonly onMembers: (tenant: number, user: string, session?: string) => void
 }
 
 export function createSessions(deps: Deps): Sessions {

@@ -275,6 +275,30 @@ test('I3: a user that was removed gets the removal and nothing more; added again
   for (const { broken } of readers) assert.deepEqual(broken, [])
 })
 
+test('I3: a user that was removed from a session beyond its newest 1,000 gets the removal, by a hint', async (t) => {
+  const { url, as, api, make, run, gateway } = await setUp(t)
+  const there = await podOn(t, url, { ...CLOSED, hintPollMs: '60000' })
+  const ada = await as('ada')
+  const old = await make('old', ['ada'])
+  await run(`update fleetline.sessions set updated_at = now() - interval '1 day'`)
+  await run(
+    `with made as (insert into fleetline.sessions (tenant, id)
+                   select 1, (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid
+                     from generate_series(1, 1000) n returning tenant, id)
+     insert into fleetline.members (tenant, session, user_id) select tenant, id, 'ada' from made`,
+  )
+  const readers = [await readInbox(t, gateway, '', ada), await readInbox(t, there.gateway, '', ada)]
+  for (const { frames } of readers) await until('the first page', () => assert.equal(frames.length, 1))
+  await api('DELETE', '/sessions/old/members/ada')
+  for (const { frames } of readers)
+    await until('the removal', () =>
+      assert.deepEqual(
+        frames.flatMap(({ removed }) => removed.map(({ session }) => session)),
+        [old],
+      ),
+    )
+})
+
 test('the day of a member follows its session, whichever release writes: the page stays in order', async (t) => {
   const { as, make, say, page, run } = await setUp(t)
   const ada = await as('ada')

@@ -17,6 +17,8 @@ const AUDITED = {
   secretsKey: Buffer.alloc(32, 7).toString('base64'),
   agentHosts: '127.0.0.1',
 }
+const OTHER_SECRET = `whsec_${Buffer.alloc(24, 9).toString('base64')}`
+const SECRETS = [AGENT.secret, OTHER_SECRET].flatMap((secret) => [secret, secret.slice(6)])
 const ISSUER = { tenant: 'dev', issuer: 'https://login.test/', audience: 'chat' }
 
 type Change = {
@@ -69,6 +71,11 @@ export async function auditedPod(t: TestContext) {
     byOperator('issuer.remove', 'DELETE', '/issuers/old', { target: 'old', repeat: 404 }),
     byApp('agent.add', 'POST', '/agents', { body: AGENT, target: 'own', repeat: 200 }),
     byApp('tenant.change', 'PATCH', '/tenant', { body: { defaultAgent: 'old' }, target: 'old', repeat: 200 }),
+    byApp('agent.change', 'PATCH', '/agents/old', {
+      body: { url: AGENT.url, secret: OTHER_SECRET, window: { messages: 7 } },
+      target: 'old',
+      repeat: 200,
+    }),
     byApp('agent.remove', 'DELETE', '/agents/old', { target: 'old', repeat: 404 }),
     byApp('token.mint', 'POST', '/tokens', { body: { user: 'ada' }, target: 'ada' }),
     byApp('token.revoke', 'POST', '/tokens/revoke', { body: { user: 'ada' }, target: 'ada' }),
@@ -91,7 +98,7 @@ export async function auditedPod(t: TestContext) {
     keys: { app: app.key },
     changes,
     run,
-    secrets: [operator.key, app.key, old.key, AGENT.secret, AGENT.secret.slice(6), TOKEN_KEYS.slice(5)],
+    secrets: [operator.key, app.key, old.key, ...SECRETS, TOKEN_KEYS.slice(5)],
     /** What the log has gained since the last call, newest first. */
     newRows: async (flags?: { readonly databaseUrl: string }) => {
       const rows = (await list(flags)).filter(({ id }) => id > seen)

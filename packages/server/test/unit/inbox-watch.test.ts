@@ -2,17 +2,15 @@
 // this process; `integration/inbox` has PostgreSQL.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createPages } from '../../src/inbox/pages.ts'
-import { createInboxFollow } from '../../src/inbox/follow.ts'
-import type { ShownSession } from '../../src/inbox/item.ts'
-import type { InboxUser } from '../../src/inbox/reading.ts'
-import { createWatch } from '../../src/inbox/watch.ts'
-import { createByteBudget } from '../../src/lib/byte-budget.ts'
-import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { sessionRev, type ShownSession } from '../../src/inbox/item.ts'
+import type { InboxReading, InboxUser } from '../../src/inbox/reading.ts'
 import { manualClock } from '../support/clock.ts'
+import { inboxParts, turns } from '../support/inbox-parts.ts'
 
 const ADA: InboxUser = { tenant: 1, user: 'ada', sessions: undefined }
 const [ONE, OTHER] = ['00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000002']
+const OLD = '00000000-0000-7000-8000-000000000003'
+const MANY = Array.from({ length: 1_000 }, (_, n) => `00000000-0000-7000-8001-${String(n).padStart(12, '0')}`)
 
 function rowOf(session: string, head = 0): ShownSession {
   const counts = { head, epoch: 0, version: 0, replied: 0, failedEpoch: null, updatedUs: 0 }
@@ -21,13 +19,14 @@ function rowOf(session: string, head = 0): ShownSession {
   return { session, turn: null, compacting: null, ...counts, ...cursor, ...shown }
 }
 
-/** `hold` keeps the next read until it is let go. It returns what was stored when it began, or, if it is late, when it ended. */
-function setUp() {
-  const rows = new Map([ONE, OTHER].map((id) => [id, rowOf(id)]))
+/** `hold` keeps the next read until it is let go. It returns what was stored when it began, or, if it is late, when it ended. `old`:
+ *  sessions that are not among the newest. */
+function setUp({ ids = [ONE, OTHER], old = [] }: { ids?: readonly string[]; old?: readonly string[] } = {}) {
+  const rows = new Map([...ids, ...old].map((id) => [id, rowOf(id)]))
+  const gone = new Map<string, number>()
   const clock = manualClock()
   const held = new Map<string, { readonly until: Promise<void>; readonly isLate: boolean }>()
   const [reads, running]: [string[], { now: number; most: number }] = [[], { now: 0, most: 0 }]
-  const listeners: { topic?: (topic: string) => void; source?: (source: 'poll' | 'reconnect') => void } = {}
   const read = async <Value>(what: string, value: () => Value): Promise<Value> => {
     reads.push(what)
     const [found, wait] = [value(), held.get(what)]
@@ -35,57 +34,38 @@ function setUp() {
     running.now += 1
     running.most = Math.max(running.most, running.now)
     await wait?.until
-    await new Promise((resolve) => setImmediate(resolve))
+    await turns(1)
     running.now -= 1
     return wait?.isLate ? value() : found
   }
-  const reading = {
-    newest: ({ user }: InboxUser) => read(`newest of ${user}`, () => [...rows.values()]),
-    one: ({ session }: { session: string }) => read(session, () => rows.get(session)!),
-    page: () => read('page', () => [...rows.values()]),
+  const newest = () => [...rows.values()].filter(({ session }) => !old.includes(session))
+  const reading: InboxReading = {
+    newest: ({ user }) => read(`newest of ${user}`, newest),
+    one: ({ session }) =>
+      read(session, () => rows.get(session) ?? { isGone: true, rev: gone.get(session) ?? 0 }),
+    page: () => read('page', newest),
   }
-  const watch = createWatch({
-    ...reading,
-    clock,
-    metrics: createMetrics(),
-    hints: {
-      send: () => undefined,
-      listen: (_, listener) => {
-        listeners.source = listener
-        return () => undefined
-      },
-      listenTo: (kind, listener) => {
-        if (kind === 's') listeners.topic = listener
-        return () => undefined
-      },
-    },
-  })
-  const budget = createByteBudget({ clock, most: 1_000_000_000, holdMs: 1_000, onCut: () => undefined })
-  const { follow } = createInboxFollow({
-    ...reading,
-    ...createPages(reading),
-    ...watch,
-    budget,
-    clock,
-    cell: 0,
-    reserve: () => ({ leave: () => undefined }),
-  })
-  const settle = async () => {
-    for (let turns = 0; turns < 20; turns += 1) await new Promise((resolve) => setImmediate(resolve))
-  }
+  const parts = inboxParts(reading, clock)
+  const settle = () => turns(20)
   const pass = async () => {
     await settle()
     await clock.advance(200)
     await settle()
   }
   return {
+    ...parts,
+    clock,
     reads,
     running,
     pass,
     settle,
     store: (session: string, head: number) => void rows.set(session, rowOf(session, head)),
-    hint: (session: string) => listeners.topic!(`s:1:${session}`),
-    tick: (source: 'poll' | 'reconnect') => listeners.source!(source),
+    /** By default, the `rev` of the removal is right. */
+    remove: (session: string, rev?: number) => {
+      gone.set(session, rev ?? sessionRev(rows.get(session)!) + 1)
+      rows.delete(session)
+    },
+    named: (session: string) => parts.hint(`s:1:${session}`),
     hold: (what: string, { isLate = false } = {}) => {
       const { promise, resolve } = Promise.withResolvers<void>()
       held.set(what, { until: promise, isLate })
@@ -93,15 +73,16 @@ function setUp() {
     },
     /** What a device of Ada has: the head of the session, and the totals. */
     device: async (user = ADA, beforePage = () => undefined as void) => {
-      const [heads, seen] = [new Map<string, number>(), { unreadTotal: -1, isOver: false }]
-      const frames = (await follow(user, { show: 'all', limit: 50 }))({
-        signal: new AbortController().signal,
-        cut: () => undefined,
-      })
+      const [heads, removed] = [new Map<string, number>(), [] as string[]]
+      const seen = { unreadTotal: -1, isOver: false }
+      const entered = parts.follow(user, { show: 'all', limit: 50 })
+      await clock.advance(100) // reads of one user are so far apart
+      const frames = (await entered)({ signal: new AbortController().signal, cut: () => undefined })
       const listen = async () => {
-        for await (const { items, unreadTotal } of frames) {
-          for (const { session, head } of items) heads.set(session, head)
-          seen.unreadTotal = unreadTotal
+        for await (const frame of frames) {
+          for (const { session, head } of frame.items) heads.set(session, head)
+          for (const { session } of frame.removed) removed.push(session)
+          seen.unreadTotal = frame.unreadTotal
         }
         seen.isOver = true
       }
@@ -110,6 +91,7 @@ function setUp() {
       await settle()
       return {
         heads: () => [...heads.values()].toSorted((a, b) => a - b),
+        removed: () => removed.map((id) => id.slice(-1)),
         unread: () => seen.unreadTotal,
         isOver: () => seen.isOver,
       }
@@ -118,20 +100,20 @@ function setUp() {
 }
 
 test('totals follow although the first page has shown the change already', async () => {
-  const { store, hint, device, pass } = setUp()
+  const { store, named, device, pass } = setUp()
   const { heads, unread } = await device(ADA, () => store(ONE, 1)) // after the totals were read, and before the page
   assert.deepEqual([heads(), unread()], [[0, 1], 0])
-  hint(ONE)
+  named(ONE)
   await pass()
   assert.deepEqual([heads(), unread()], [[0, 1], 1])
 })
 
 test('I1: if one device reads a newer state, the other devices get it even if the hint was lost', async () => {
-  const { store, hint, hold, device, pass } = setUp()
+  const { store, named, hold, device, pass } = setUp()
   const [phone, laptop] = [await device(), await device()]
   store(ONE, 1)
   const letGo = hold(ONE, { isLate: true })
-  hint(ONE)
+  named(ONE)
   await pass() // both read it; the read of the phone takes longer
   store(ONE, 2) // and this hint is lost
   letGo()
@@ -147,13 +129,13 @@ test('I1: if one device reads a newer state, the other devices get it even if th
 })
 
 test('a stale poll does not end the stream of a device that already has a newer state', async () => {
-  const { store, hint, hold, tick, device, pass } = setUp()
+  const { store, named, hold, tick, device, pass } = setUp()
   const phone = await device()
   for (let round = 1; round <= 4; round += 1) {
     const letGo = hold('newest of ada')
     tick('poll')
     store(ONE, round)
-    hint(ONE)
+    named(ONE)
     await pass()
     letGo()
     await pass()
@@ -170,4 +152,97 @@ test('after hints come back, the sessions of all users are read, in groups', asy
   const users = new Set(reads.filter((what) => what.startsWith('newest')))
   assert.equal(users.size, 1_500)
   assert.ok(running.most <= 700, `${running.most} at once`) // each has two sessions: 2,000 rows are 667 users
+})
+
+test('I3: a hint that names an old session has its removal sent, but not to a token that does not name it', async () => {
+  const { reads, remove, hint, tick, device, pass } = setUp({ ids: MANY, old: [OLD] })
+  const [phone, kiosk] = [await device(), await device({ ...ADA, sessions: [MANY[0]!] })]
+  const { sent, membersMoved } = setUp() // another pod
+  membersMoved(1, 'ada', OLD)
+  const [short, long] = [sent[0]!, sent[1]!]
+  hint(long)
+  await pass()
+  assert.deepEqual([phone.heads().length, kiosk.heads().length], [51, 50])
+  reads.length = 0
+  tick('poll')
+  await pass()
+  assert.deepEqual(reads, ['newest of ada', 'newest of ada'], 'a poll does not read old sessions again')
+  remove(OLD)
+  hint(long)
+  await pass()
+  assert.deepEqual([phone.removed(), kiosk.removed()], [['3'], []])
+  reads.length = 0
+  hint(short) // as the release before sends it
+  hint(`${long}:more`) // as a later release may send it
+  await pass()
+  assert.deepEqual(reads, ['newest of ada', 'newest of ada'])
+  membersMoved(2 ** 31 - 1, 'ada', OLD)
+  assert.ok(
+    sent.every((topic) => /^[\w:.-]{1,64}$/.test(topic)),
+    sent.join(),
+  )
+})
+
+test('I1: the totals count a session that was named while the device entered', async () => {
+  const { store, named, hold, device, settle, pass } = setUp()
+  const letGo = hold('newest of ada')
+  const entering = device()
+  await settle()
+  store(ONE, 1)
+  named(ONE)
+  letGo()
+  const { heads, unread } = await entering
+  await pass()
+  assert.deepEqual([heads(), unread()], [[0, 1], 1])
+})
+
+test('a removal that is older than the item before it ends the stream: the log is another one', async () => {
+  const { store, remove, membersMoved, device, pass } = setUp()
+  store(ONE, 5)
+  const phone = await device()
+  remove(ONE, 5)
+  membersMoved(1, 'ada', ONE)
+  await pass()
+  assert.deepEqual([phone.isOver(), phone.removed()], [true, []])
+})
+
+test('an item that is older than the removal before it ends the stream; a removal that is found twice does not', async () => {
+  const { store, remove, membersMoved, device, pass } = setUp()
+  const phone = await device()
+  remove(ONE, 9)
+  for (let times = 0; times < 2; times += 1) {
+    membersMoved(1, 'ada', ONE)
+    await pass()
+  }
+  assert.deepEqual([phone.isOver(), phone.removed()], [false, ['1']])
+  store(ONE, 9)
+  membersMoved(1, 'ada', ONE)
+  await pass()
+  assert.deepEqual([phone.isOver(), phone.heads()], [true, [0, 0]])
+})
+
+test('reads of the newest sessions of one user are 100 ms apart', async () => {
+  const { reads, clock, membersMoved, device, settle } = setUp()
+  await device()
+  reads.length = 0
+  const counts: number[] = []
+  for (const ms of [0, 99, 1, 99, 1]) {
+    await clock.advance(ms)
+    membersMoved(1, 'ada')
+    await settle()
+    counts.push(reads.length)
+  }
+  assert.deepEqual(counts, [1, 1, 2, 2, 3])
+})
+
+test('when the sessions of users have become more than a pod can watch, the followers of the last user are sent away', async () => {
+  const { store, tick, follow, device, pass } = setUp({ ids: [] })
+  const devices = []
+  for (let n = 0; n < 251; n += 1) devices.push(await device({ ...ADA, user: `u${n}` }))
+  for (const session of MANY) store(session, 0)
+  tick('reconnect')
+  await pass()
+  assert.equal(devices.filter(({ isOver }) => isOver()).length, 1)
+  const late = follow({ ...ADA, user: 'late' }, { show: 'all', limit: 50 })
+  await assert.rejects(late, /watches as many sessions/)
 })
