@@ -18,7 +18,7 @@ import { napOf } from './nap.ts'
 import { createStream, type Connection } from './stream.ts'
 
 export type InboxOptions = {
-  /** `all`: not archived. */
+  /** `all`: all but archived ones. With `archived`, later changes of archived sessions are not shown. */
   readonly show?: InboxShow
   /** Whose inbox. Only in a back end with an API key; a token names its user. */
   readonly user?: string
@@ -27,7 +27,7 @@ export type InboxOptions = {
 export type InboxSnapshot = {
   /** In the order of `show`: the newest first, or by attention. */
   readonly sessions: readonly InboxItem[]
-  /** Of the newest 1,000 sessions. */
+  /** Of the newest 1,000 sessions that are not archived. */
   readonly unreadTotal: number
   readonly attentionTotal: number
   /** True until the first page has arrived. */

@@ -21,7 +21,7 @@ export type ExportedSession = {
 export type ExportedSummary = {
   readonly type: 'summary'
   /** It covers the messages up to this seq. */
-  readonly upto: number
+  readonly through: number
   readonly text: string
 }
 
@@ -34,7 +34,7 @@ export type ExportEnd = {
   readonly messages: number
 }
 
-/** The last line of an export whose caller lost access. It replaces `end`. */
+/** The last line, instead of `end`, if the session was erased or the caller lost access during the export. */
 export type ExportCut = {
   readonly type: 'cut-off'
   readonly code: ErrorCode

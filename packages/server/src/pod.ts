@@ -22,7 +22,7 @@ import { createRouteCaller } from './gateway/in-process.ts'
 import { createPodErasures, type PodErasures, type PodRetention } from './gateway/pod-erasures.ts'
 import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
 import { createPodTokens, type PodTokens } from './gateway/pod-tokens.ts'
-import type { UsageAnswer, UsageAsk } from './gateway/usage-routes.ts'
+import type { UsageResult, UsageQuery } from './gateway/usage-routes.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
 import { POD } from './identity/actor.ts'
 import { createAudit } from './identity/audit.ts'
@@ -115,7 +115,7 @@ export type Pod = Service & {
   /** Who did what, and which requests were refused. */
   readonly audit: OperatorMethods['audit']
   /** How many tokens agents have used, by day, agent, model or session. */
-  usage(question?: UsageAsk): Promise<UsageAnswer>
+  usage(question?: UsageQuery): Promise<UsageResult>
   /** Erases messages, sessions and users. */
   readonly erasures: PodErasures
   /** How long sessions are kept. */
@@ -185,7 +185,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...erasureDuties({
       database,
       metrics,
-      onMembers: (tenant, user, session) => inbox.membersMoved(tenant, user, session),
+      onMembershipChanged: (tenant, user, session) => inbox.membersMoved(tenant, user, session),
       sessions: {
         stopTurn: (stop) => sessions.stopTurn(stop),
         notifyChanged: (key) => sessions.notifyChanged(key),
@@ -257,7 +257,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     onTurns,
     onRead: (cursors) => inbox.cursorsMoved(cursors),
     onMoved: (moved) => inbox.moved(moved),
-    onMembers: (tenant, user, session) => inbox.membersMoved(tenant, user, session),
+    onMembershipChanged: (tenant, user, session) => inbox.membersMoved(tenant, user, session),
   }) // sessions and their followers
   const inbox: Inbox = createInbox({
     ...pick(config, 'cell'),
@@ -277,7 +277,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     clock,
     random,
     metrics,
-    onMembers: inbox.membersMoved,
+    onMembershipChanged: inbox.membersMoved,
   }) // how messages, sessions and users are erased
   const retention = createRetention({ database, audit }) //                                and sessions after their time
   const self = () => fleet.self()?.id

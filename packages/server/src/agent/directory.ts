@@ -82,7 +82,7 @@ export const AGENT_LIMITS = { agents: 200, urlLength: 2_048 }
 const OPEN = 'its app says so, downstream(key, { openToAgents: true })'
 const COLUMNS = 'name, url, downstream, settings, created_at'
 // Locks the tenant's row: adds of one tenant run one after another, so that the count stays right.
-const IN_LINE = 'select from fleetline.tenants where id = $1 for update'
+const LOCK_TENANT = 'select from fleetline.tenants where id = $1 for update'
 const COUNT = 'select count(*)::int as count from fleetline.agents where tenant = $1'
 const INSERT = `
   insert into fleetline.agents (tenant, name, url, secret, downstream, settings) values ($1, $2, $3, $4, $5, $6)
@@ -128,7 +128,7 @@ export function createDirectory({
     tenant: number,
     { name, url, secret: given, downstream, ...settings }: NewAgent,
   ): Promise<Added> => {
-    await query(IN_LINE, [tenant])
+    await query(LOCK_TENANT, [tenant])
     const [there] = await query<SealedRow>(FIND, [tenant, name])
     if (there) {
       const isSame =

@@ -9,7 +9,7 @@ const verb = (name: keyof typeof import('./erasures/verbs.ts')) => async (call: 
 const settings = ['apiUrl', 'apiKey'] as const
 
 /** The option without which nothing is erased. */
-export const SURE = ['--yes', 'confirm; without this option, the command changes nothing and fails'] as const
+export const CONFIRM = ['--yes', 'confirms that content may be erased; required'] as const
 
 export const ERASURES: readonly Command[] = [
   {
@@ -18,7 +18,7 @@ export const ERASURES: readonly Command[] = [
       'Erase a user: the sessions of which it is the only member, and its messages and membership in all others. It cannot be undone.',
     args: [['<user>', 'the id that your application has for the user']],
     settings,
-    options: [SURE],
+    options: [CONFIRM],
     run: verb('eraseUser'),
   },
   {
@@ -40,24 +40,30 @@ export const ERASURES: readonly Command[] = [
   },
   {
     name: 'retention get',
-    summary: 'Show how many days sessions are kept after their last message.',
+    summary: 'Show how many days sessions are kept after their last message or failed reply.',
     settings,
     run: verb('rules'),
   },
   {
     name: 'retention set',
-    summary: 'Set how many days sessions are kept after their last message. Older ones are erased.',
+    summary: 'Set how many days sessions are kept after their last message or failed reply, then erase them.',
     args: [
       [
         '<days>',
-        'a number of days, or "off" to remove the rule: then an agent follows the rule for all others',
+        'a number of days, or "off" to remove the rule: then an agent follows the rule for all other sessions',
       ],
     ],
     settings,
     options: [
-      ['--agent <name>', 'only sessions with this agent (default: all whose agent has no rule)'],
+      [
+        '--agent <name>',
+        'only sessions of this agent (default: all sessions that have no agent, or whose agent has no rule)',
+      ],
       ['--dry-run', 'only count the sessions that all rules, with this one, would erase now'],
-      SURE,
+      [
+        '--yes',
+        'confirms that content may be erased; required unless you use --dry-run, or "off" without --agent',
+      ],
     ],
     run: verb('setRule'),
   },

@@ -4,7 +4,8 @@ import type { Command } from './command.ts'
 
 export const INBOX: Command = {
   name: 'inbox',
-  summary: 'List the sessions of a user, with unread messages and what needs attention; or follow them.',
+  summary:
+    'List the sessions of a user. Shows for each how many messages are unread and what needs attention. --follow keeps printing changes.',
   settings: ['apiUrl', 'apiKey'],
   options: [
     ['--user <user>', 'whose inbox; needed with an API key, a token names its user'],

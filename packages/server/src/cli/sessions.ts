@@ -2,7 +2,7 @@
 // half the time without it.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { CommandCall, Command } from './command.ts'
-import { SURE } from './erasures.ts'
+import { CONFIRM } from './erasures.ts'
 
 const verb =
   (name: 'create' | 'list' | 'get' | 'set' | 'archive' | 'unarchive' | 'erase' | 'read' | 'stop') =>
@@ -83,7 +83,7 @@ export const SESSIONS: readonly Command[] = [
     summary: 'Erase a session with all its messages, or one message. It cannot be undone.',
     args: [SESSION],
     settings: ['apiUrl', 'apiKey'],
-    options: [['--message <id>', 'only the message with this id'], SURE],
+    options: [['--message <id>', 'only the message with this id'], CONFIRM],
     run: verb('erase'),
   },
   {

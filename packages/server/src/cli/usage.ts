@@ -6,12 +6,15 @@ export const USAGE: Command = {
   summary: 'Show how many tokens agents have used, by day, agent, model or session.',
   settings: ['apiUrl', 'apiKey'],
   options: [
-    ['--by <what>', 'day, agent, model or session (default day)'],
+    ['--by <what>', 'what to sum by: day, agent, model or session (default day)'],
     ['--from <day>', 'the first day, such as 2026-01-31, in UTC (default 29 days before --to)'],
     ['--to <day>', 'the last day (default today)'],
     ['--agent <name>', 'only this agent'],
-    ['--session <id>', 'only this session'],
-    ['--limit <number>', 'the most rows, from 1 to 1000 (default 400)'],
+    ['--session <id>', 'only this session; takes its id, not its alias'],
+    [
+      '--limit <number>',
+      'how many rows to return, 1 to 1000. With --by day the earliest days, otherwise the rows with the most input and output tokens (default 400)',
+    ],
   ],
   run: async (call) => (await import('./usage/list.ts')).usage(call),
 }

@@ -1,6 +1,7 @@
 // Requests to erase, and their receipts. Guarantees:
-//   S35  after a request is acknowledged, no request returns the erased content. It is then removed, even if pods die, and only then the
-//        receipt is `done`
+//   S35  after an erasure is acknowledged, no request returns the erased content. For a user, this holds for each message and session once
+//        Fleetline has found it, at the latest when the receipt is `done`. Fleetline then removes the content, even if pods die, and only
+//        then the receipt is `done`
 //   S32  the request is in the audit log, in the same transaction
 // A repeat gets the receipt of the first request.
 import { parseId, uuidV7, type Erasure } from '@fleetline/protocol'
@@ -41,7 +42,7 @@ type Deps = {
   readonly auditDays: number
   readonly deadlineMs: number
   /** Called after a commit that removed the user from a session. */
-  readonly onMembers: (tenant: number, user: string, session: string) => void
+  readonly onMembershipChanged: (tenant: number, user: string, session: string) => void
 }
 
 const COLUMNS = `
@@ -87,7 +88,7 @@ export function createErasures(deps: Deps): Erasures {
   const commit = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(
       await untilCommitted(deps, work),
-      'Whether it was erased is not known: send the same request again',
+      'It is not known whether the erasure was stored. Send the request again. For a session, use its id (ses_…): an erased session has no alias',
     )
   const read = async (sql: string, values: unknown[]) => {
     const outcome = await database.transaction((query) => query<ErasureRow>(sql, values), { access: 'read' })
@@ -153,17 +154,20 @@ export function createErasures(deps: Deps): Erasures {
     list: async (tenant, { before, limit }) => {
       const id = before === undefined ? undefined : parseId('erasure', before)
       if (before !== undefined && id?.cell !== cell)
-        throw new Rejected('not_found', 'There is no such erasure, or it is not yours.')
+        throw new Rejected(
+          'invalid',
+          `query.before: must be the id of an erasure (era_…), and ${before} is not`,
+        )
       return read(LIST, [tenant, id?.uuid ?? AFTER_ALL, limit])
     },
   }
 }
 
-type Telling = Pick<Deps, 'sessions' | 'onMembers'>
+type Notifiers = Pick<Deps, 'sessions' | 'onMembershipChanged'>
 
 /** Call it after the commit. If the pod dies before it has stopped the turns, the leader stops them. */
-export function notifyErased({ sessions, onMembers }: Telling, marked: MarkedSessions): void {
-  for (const { tenant, user, session } of marked.members) onMembers(tenant, user, session)
+export function notifyErased({ sessions, onMembershipChanged }: Notifiers, marked: MarkedSessions): void {
+  for (const { tenant, user, session } of marked.members) onMembershipChanged(tenant, user, session)
   for (const session of marked.sessions) {
     sessions.notifyChanged(session)
     const live = liveTurnOf(session)

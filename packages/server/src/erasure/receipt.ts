@@ -20,6 +20,10 @@ export const TOMBSTONE_DAYS = 30
 const MINTED_DAYS = 30 // rows of minted tokens in the audit log
 const USAGE_MONTHS = 13
 const DAY_MS = 86_400_000
+const TITLES = {
+  message: 'Title, alias and metadata of its session',
+  user: 'Titles, aliases and metadata of sessions with other members',
+}
 
 export function receiptOf(row: ErasureRow, facts: Facts): Erasure {
   const { id, kind, session, seq, requestedAt, doneAt, sessions, messages, memberships } = row
@@ -56,22 +60,31 @@ function remainsOf(row: ErasureRow, { auditDays }: Facts): Remains[] {
           { what: `${rows} in sessions with other members`, where: 'fleetline.messages', until: null },
           { what: 'Messages that were sent after this request', where: 'fleetline.messages', until: null },
           {
-            what: "The user's name: tokens that were minted",
+            what: 'The id of the user, in audit rows of minted tokens',
             where: 'fleetline.audit',
             until: after(MINTED_DAYS),
           },
-          { what: "The user's name: the end of its tokens", where: 'fleetline.token_cuts', until: after(2) },
           {
-            what: "The user's name: what it did, and what was refused",
+            what: 'The id of the user, with the time from which its tokens are rejected',
+            where: 'fleetline.token_cuts',
+            until: after(2),
+          },
+          {
+            what: 'The id of the user, in audit rows of its changes and of refused requests',
             where: 'fleetline.audit',
             until: after(auditDays),
           },
         ]
       : []),
-    ...(kind === 'session' ? [] : [{ what: quotes, where: 'fleetline.messages', until: null }]),
+    ...(kind === 'session'
+      ? []
+      : [
+          { what: quotes, where: 'fleetline.messages', until: null },
+          { what: TITLES[kind], where: 'fleetline.sessions', until: null },
+        ]),
     { what: 'Who asked for this, and when', where: 'fleetline.audit', until: after(auditDays) },
     {
-      what: 'Ids of sessions and turns, with tokens that were used',
+      what: 'Ids of sessions and turns, with the numbers of model tokens that were used',
       where: 'fleetline.usage',
       until: after(USAGE_MONTHS * 31),
     },
@@ -81,6 +94,10 @@ function remainsOf(row: ErasureRow, { auditDays }: Facts): Remains[] {
       until: null,
     },
     { what: 'Everything, in WAL archives, standbys that lag, and backups', where: 'PostgreSQL', until: null },
-    { what: 'Whatever agents, and the providers behind them, have kept', where: 'outside', until: null },
+    {
+      what: 'What agents, and the providers behind them, have kept',
+      where: 'agents and providers',
+      until: null,
+    },
   ]
 }

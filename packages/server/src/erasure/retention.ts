@@ -1,5 +1,6 @@
 // How long sessions are kept. A rule erases a session some days after its last message or its last failed reply; an empty session counts from
-// its creation. A rule is for the sessions of one agent, or for all others of the tenant. Without a rule, sessions are kept. Guarantees:
+// its creation. A rule is for the sessions of one agent, or for all sessions of the tenant that have no agent, or whose agent has no rule.
+// Without a rule, sessions are kept. Guarantees:
 //   S35  a session is erased only when it is older than its rule says; that is checked again under its lock
 import { uuidV7 } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
@@ -13,11 +14,11 @@ import { queueSessions } from './erasures.ts'
 import { RETENTION_LIMITS } from './retention-limits.ts'
 
 export type RetentionRules = {
-  /** For sessions whose agent has no rule. Null: they are kept. */
+  /** For sessions that have no agent, or whose agent has no rule. Null: they are kept. */
   readonly keepDays: number | null
   readonly agents: readonly { readonly agent: string; readonly keepDays: number }[]
 }
-/** Without an agent: for sessions whose agent has no rule. Null: no rule. */
+/** Without an agent: for sessions that have no agent, or whose agent has no rule. Null: no rule. */
 export type RetentionRule = { readonly agent?: string | undefined; readonly keepDays: number | null }
 /** What would be erased now. */
 export type RetentionPreview = {
@@ -26,7 +27,7 @@ export type RetentionPreview = {
   /** The earliest and the latest `updated_at` of these sessions. */
   readonly from: string | null
   readonly to: string | null
-  /** False: the tenant has more sessions than one preview looks at, and these are the first. */
+  /** False: a preview reads only the 200,000 oldest sessions, and there may be more. Then the numbers may be too low. */
   readonly isComplete: boolean
 }
 
@@ -39,7 +40,7 @@ const DAY_MS = 86_400_000
 const NO_BYTES = new Uint8Array(10)
 
 const RULES = `select agent, keep_days as "keepDays" from fleetline.retention where tenant = $1 order by agent`
-const IN_LINE = 'select from fleetline.tenants where id = $1 for no key update'
+const LOCK_TENANT = 'select from fleetline.tenants where id = $1 for no key update'
 const SET = `
   insert into fleetline.retention (tenant, agent, keep_days) values ($1, $2, $3)
   on conflict (tenant, agent) do update set keep_days = excluded.keep_days where fleetline.retention.keep_days <> excluded.keep_days
@@ -62,11 +63,11 @@ const ADVANCE = `
   update fleetline.retention_progress set last_session = $2, next_at = $3 where tenant = $1`
 
 // Ids are in order of time. Sessions with the id $3 or a higher one are too young for every rule.
-export const LOOK = `
+export const CANDIDATES = `
   select id as session, agent, head, updated_at as "updatedAt",
          erased_at is null and turn is null and compacting is null as "isIdle"
     from fleetline.sessions where tenant = $1 and id > $2 and id < $3 order by id limit ${PAGE}`
-type Look = {
+type Candidate = {
   readonly session: string
   readonly agent: string | null
   readonly head: number
@@ -93,7 +94,7 @@ export type Retention = {
 type Deps = { readonly database: Transactions; readonly audit: Pick<Audit, 'record'> }
 type Row = { readonly agent: string; readonly keepDays: number }
 
-export async function readTime(query: Query): Promise<Date> {
+export async function databaseTime(query: Query): Promise<Date> {
   return (await query<{ now: Date }>('select now() as now'))[0]!.now
 }
 
@@ -104,7 +105,7 @@ export function createRetention({ database, audit }: Deps): Retention {
     rules: (tenant) => read(async (query) => rulesOf(await query<Row>(RULES, [tenant]))),
     set: async (tenant, { agent = '', keepDays }, actor) => {
       const outcome = await database.transaction(async (query) => {
-        await query(IN_LINE, [tenant])
+        await query(LOCK_TENANT, [tenant])
         const changed =
           keepDays === null
             ? await query(REMOVE, [tenant, agent])
@@ -113,7 +114,7 @@ export function createRetention({ database, audit }: Deps): Retention {
         if (rows.length > RETENTION_LIMITS.rules)
           throw new Rejected(
             'too_many',
-            `A tenant has at most ${RETENTION_LIMITS.rules} rules: remove one first`,
+            `A tenant has at most ${RETENTION_LIMITS.rules} rules. Remove one: \`fleetline retention set off --agent NAME\``,
           )
         if (changed.length > 0) {
           await query(BEGIN, [tenant])
@@ -121,11 +122,11 @@ export function createRetention({ database, audit }: Deps): Retention {
         }
         return rulesOf(rows)
       })
-      return valueOf(outcome, 'Whether the rule was set is not known: set it again')
+      return valueOf(outcome, 'It is not known whether the rule was set. Set it again')
     },
     preview: (tenant, rule) =>
       read(async (query) => {
-        const now = await readTime(query)
+        const now = await databaseTime(query)
         const rows = (await query<Row>(RULES, [tenant])).filter(({ agent }) => agent !== (rule?.agent ?? ''))
         const { agent = '', keepDays } = rule ?? { keepDays: null }
         const wanted = rule ? rows : await query<Row>(RULES, [tenant])
@@ -145,11 +146,11 @@ type DueTimes = {
   /** The lowest id of a session that is too young for every rule. */
   readonly youngestId: string
   /** Before which time a session is due; undefined without a rule for it. */
-  readonly of: (look: Pick<Look, 'agent'>) => Date | undefined
-  readonly isDue: (look: Look) => boolean
+  readonly of: (candidate: Pick<Candidate, 'agent'>) => Date | undefined
+  readonly isDue: (candidate: Candidate) => boolean
 }
 
-function dueTimes(rows: readonly Row[], now: Date): DueTimes {
+function dueTimesOf(rows: readonly Row[], now: Date): DueTimes {
   const times = new Map(
     rows.map(({ agent, keepDays }) => [agent, new Date(now.getTime() - keepDays * DAY_MS)]),
   )
@@ -158,9 +159,9 @@ function dueTimes(rows: readonly Row[], now: Date): DueTimes {
   return {
     youngestId: uuidV7(latest, NO_BYTES),
     of,
-    isDue: (look) => {
-      const before = of(look)
-      return look.isIdle && before !== undefined && look.updatedAt < before
+    isDue: (candidate) => {
+      const before = of(candidate)
+      return candidate.isIdle && before !== undefined && candidate.updatedAt < before
     },
   }
 }
@@ -171,17 +172,17 @@ async function countDue(
   rows: readonly Row[],
   now: Date,
 ): Promise<RetentionPreview> {
-  const before = dueTimes(rows, now)
+  const dueTimes = dueTimesOf(rows, now)
   const found = { sessions: 0, messages: 0, fromMs: Infinity, toMs: -Infinity }
   let [last, pages, isComplete] = [FIRST, 0, rows.length === 0]
   for (; !isComplete && pages < PREVIEW_PAGES; pages += 1) {
-    const page = await query<Look>(LOOK, [tenant, last, before.youngestId])
-    for (const look of page) {
-      if (!before.isDue(look)) continue
+    const page = await query<Candidate>(CANDIDATES, [tenant, last, dueTimes.youngestId])
+    for (const candidate of page) {
+      if (!dueTimes.isDue(candidate)) continue
       found.sessions += 1
-      found.messages += look.head
-      found.fromMs = Math.min(found.fromMs, look.updatedAt.getTime())
-      found.toMs = Math.max(found.toMs, look.updatedAt.getTime())
+      found.messages += candidate.head
+      found.fromMs = Math.min(found.fromMs, candidate.updatedAt.getTime())
+      found.toMs = Math.max(found.toMs, candidate.updatedAt.getTime())
     }
     last = page.at(-1)?.session ?? last
     isComplete = page.length < PAGE
@@ -206,20 +207,20 @@ export async function claimTenant(
 }
 
 /** One step of the round: looks at the next 1,000 sessions of a tenant, and marks those that are due, up to 5,000 members in all. */
-export async function retainNext(
+export async function expireNext(
   query: Query,
   { term, pod }: Term,
   { tenant, lastSession, now }: Claimed & { readonly now: Date },
 ): Promise<MarkedSessions> {
   const [current] = await query(CURRENT, [term, pod, tenant, lastSession])
   if (!current) return { sessions: [], members: [] }
-  const before = dueTimes(await query<Row>(RULES, [tenant]), now)
-  const page = await query<Look>(LOOK, [tenant, lastSession, before.youngestId])
-  const { looked, due } = await withinMembers(query, tenant, page, (look) => before.isDue(look))
+  const dueTimes = dueTimesOf(await query<Row>(RULES, [tenant]), now)
+  const page = await query<Candidate>(CANDIDATES, [tenant, lastSession, dueTimes.youngestId])
+  const { looked, due } = await withinMembers(query, tenant, page, (candidate) => dueTimes.isDue(candidate))
   const still = await query<SessionKey>(STILL_DUE, [
     tenant,
     due.map(({ session }) => session),
-    due.map((look) => before.of(look)),
+    due.map((candidate) => dueTimes.of(candidate)),
   ])
   const isOver = looked.length === page.length && page.length < PAGE
   const again = new Date(now.getTime() + (isOver ? AGAIN_MINUTES * 60_000 : 0))
@@ -231,16 +232,16 @@ export async function retainNext(
 async function withinMembers(
   query: Query,
   tenant: number,
-  page: readonly Look[],
-  isDue: (look: Look) => boolean,
-): Promise<{ readonly looked: readonly Look[]; readonly due: readonly Look[] }> {
+  page: readonly Candidate[],
+  isDue: (candidate: Candidate) => boolean,
+): Promise<{ readonly looked: readonly Candidate[]; readonly due: readonly Candidate[] }> {
   const due = page.filter(isDue)
   const ids = due.map(({ session }) => session)
   const rows = await query<{ session: string; count: number }>(MEMBERS_OF, [tenant, ids])
   const counts = new Map(rows.map(({ session, count }) => [session, count]))
   let members = 0
-  const first = page.findIndex((look, index) => {
-    members += isDue(look) ? (counts.get(look.session) ?? 0) : 0
+  const first = page.findIndex((candidate, index) => {
+    members += isDue(candidate) ? (counts.get(candidate.session) ?? 0) : 0
     return index > 0 && members > MEMBERS
   })
   const looked = first < 0 ? page : page.slice(0, first)

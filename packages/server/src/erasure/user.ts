@@ -2,7 +2,7 @@
 // First the user is removed from its sessions; those of which it is the only member are erased. Then all messages of the tenant are read in
 // the order of their keys, and those of the user are erased. There is no index of authors: it would cost on every append, and users are
 // erased seldom. Messages that are sent after the request may stay.
-import type { ChangedInbox } from '../session/archive.ts'
+import type { Membership } from '../session/archive.ts'
 import { AUTHOR_KINDS } from '../session/column-codes.ts'
 import { eraseMessages, wipeSeqs, type MarkedSessions } from '../session/erase.ts'
 import type { SessionKey } from '../session/place.ts'
@@ -58,7 +58,7 @@ const ADVANCE = `
 export type UserStep = {
   readonly marked: MarkedSessions
   /** Memberships that were removed from sessions that stay. */
-  readonly removed: readonly ChangedInbox[]
+  readonly removed: readonly Membership[]
   /** Sessions with messages that were erased now, and how many. */
   readonly changed: readonly SessionKey[]
   readonly messages: number
@@ -71,7 +71,7 @@ export async function eraseNextOfUser(query: Query): Promise<UserStep | undefine
   if (!next) return undefined
   const joined = await query<{ session: string }>(JOINED, [next.tenant, next.user, next.requestedAt])
   return joined.length > 0
-    ? leave(
+    ? leaveOrErase(
         query,
         next,
         joined.map(({ session }) => session),
@@ -79,7 +79,7 @@ export async function eraseNextOfUser(query: Query): Promise<UserStep | undefine
     : eraseNextMessages(query, next)
 }
 
-async function leave(
+async function leaveOrErase(
   query: Query,
   { tenant, id, user }: Next,
   sessions: readonly string[],
@@ -88,14 +88,14 @@ async function leave(
   const rows = await query<{ session: string; isAlone: boolean }>(ALONE, [tenant, sessions, user])
   const alone = rows.filter(({ isAlone }) => isAlone).map(({ session }) => ({ tenant, session }))
   const marked = await queueSessions(query, alone, id)
-  const left = await query<ChangedInbox>(LEAVE, [tenant, sessions, user])
+  const left = await query<Membership>(LEAVE, [tenant, sessions, user])
   await query(ADD, [tenant, id, marked.sessions.length, marked.members.length + left.length])
   return { ...NOTHING, marked, removed: left }
 }
 
 async function eraseNextMessages(query: Query, { tenant, id, user, ...from }: Next): Promise<UserStep> {
   const read = await query<Read>(READ, [tenant, from.session, from.seq, user])
-  const rows = fitting(read)
+  const rows = fitStep(read)
   const own = Map.groupBy(
     rows.filter(({ isOwn }) => isOwn),
     ({ session }) => session,
@@ -117,7 +117,7 @@ async function eraseNextMessages(query: Query, { tenant, id, user, ...from }: Ne
 }
 
 /** The rows before the session that would be one too many. */
-function fitting(read: readonly Read[]): readonly Read[] {
+function fitStep(read: readonly Read[]): readonly Read[] {
   const sessions = new Set<string>()
   const first = read.findIndex(({ session, isOwn }) => isOwn && sessions.add(session).size > WRITTEN_SESSIONS)
   return first < 0 ? read : read.slice(0, first)

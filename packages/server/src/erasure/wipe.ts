@@ -46,7 +46,7 @@ export type WipeStep = {
 
 export async function wipeNext(query: Query): Promise<WipeStep> {
   const found = await query<Next>(NEXT)
-  const sessions = fitting(found)
+  const sessions = fitStep(found)
   await wipeMessages(query, sessions)
   const last = sessions.filter(({ upto, head }) => upto === head)
   const isRestOver = await wipeRest(query, last)
@@ -60,7 +60,7 @@ export async function wipeNext(query: Query): Promise<WipeStep> {
 }
 
 /** As many sessions as fit into a step, each with its next messages. */
-function fitting(found: readonly Next[]): (Next & WipeRange)[] {
+function fitStep(found: readonly Next[]): (Next & WipeRange)[] {
   let messages = 0
   return found.flatMap((one) => {
     if (messages >= MESSAGES) return []

@@ -67,7 +67,7 @@ function userRoute({ erasures }: Deps): Route {
     method: 'DELETE',
     path: '/v1/users/:user',
     summary:
-      'Erases a user: the sessions whose only member is this user, and its messages and membership in all others. Its tokens are revoked. A repeated request gets the same receipt until Fleetline has searched all messages.',
+      'Erases a user: the sessions whose only member is this user, and its messages and membership in all others. The response means that the request is stored and the tokens are revoked; until the receipt is `done`, callers with a key and other members can still read what Fleetline has not found yet. A repeated request gets the same receipt until Fleetline has searched all messages.',
     access: accessWith('sessions:erase'),
     params: userParams,
     answers: { 202: { means: 'Committed. The receipt is `done` when everything is removed.', ...RECEIPT } },
@@ -103,7 +103,11 @@ function readRoutes({ erasures }: Deps): Route[] {
       answers: { 200: { means: 'What was erased, and what remains where.', ...RECEIPT } },
       handle: async ({ principal, params }) => {
         const found = await erasures.find(tenantOf(principal), params.erasure)
-        if (!found) throw new Rejected('not_found', 'There is no such erasure, or it is not yours.')
+        if (!found)
+          throw new Rejected(
+            'not_found',
+            `There is no erasure ${params.erasure} in this tenant. List them: \`fleetline erasures ls\`.`,
+          )
         return { status: 200, body: found }
       },
     }),

@@ -19,14 +19,22 @@ export const erasureSchema = z.object({
   state: z.enum(ERASURE_STATES),
   requestedAt: z.string(),
   doneAt: z.string().nullable(),
-  erased: z.object({ sessions: z.int(), messages: z.int(), memberships: z.int() }),
+  erased: z.object({
+    sessions: z.int(),
+    messages: z
+      .int()
+      .describe('messages that were erased one by one; messages of erased sessions are not counted'),
+    memberships: z.int(),
+  }),
   remains: z.array(z.object({ what: z.string(), where: z.string(), until: z.string().nullable() })),
 })
 export const erasuresSchema = z.object({ erasures: z.array(erasureSchema) })
 
 const agent = agentName
   .optional()
-  .describe('the agent of the sessions; without one, all sessions whose agent has no rule')
+  .describe(
+    'the agent of the sessions; without one, all sessions that have no agent, or whose agent has no rule',
+  )
 
 export const ruleSchema = z.object({
   agent,
@@ -35,7 +43,7 @@ export const ruleSchema = z.object({
     .min(1)
     .max(RETENTION_LIMITS.days)
     .nullable()
-    .describe('the days after which a session is erased; null: no rule'),
+    .describe('how many days after its last message or failed reply a session is erased; null: no rule'),
 })
 export const rulesSchema = z.object({
   keepDays: z.int().nullable(),
@@ -52,9 +60,11 @@ export const previewQuery = z
 export const previewSchema = z.object({
   sessions: z.int(),
   messages: z.int(),
-  from: z.string().nullable().describe('the earliest last message of these sessions'),
-  to: z.string().nullable().describe('the latest last message of these sessions'),
+  from: z.string().nullable().describe('the earliest last message or failed reply of these sessions'),
+  to: z.string().nullable().describe('the latest last message or failed reply of these sessions'),
   isComplete: z
     .boolean()
-    .describe('false: the tenant has more sessions than a preview looks at; only the oldest were counted'),
+    .describe(
+      'false: a preview reads only the 200,000 oldest sessions, and there may be more; then the numbers may be too low',
+    ),
 })

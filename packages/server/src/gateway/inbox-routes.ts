@@ -36,7 +36,7 @@ function listRoute({ inbox }: Deps): Route {
     method: 'GET',
     path: '/v1/inbox',
     summary:
-      'Lists the sessions that a user is a member of, the newest first. Each item has the number of unread messages and a preview of the last message. `show=attention` lists only sessions that need attention: failed, then working, then finished. The totals count the newest 1,000 sessions.',
+      'Lists the sessions that a user is a member of, the newest first. Each item has the number of unread messages and a preview of the last message. `show=attention` lists only sessions that need attention: failed, then working, then finished. The totals count the newest 1,000 sessions that are not archived.',
     access: openToUsers('sessions:read', 'read'),
     query: inboxQuery,
     answers: {
@@ -58,7 +58,10 @@ function eventsRoute({ inbox }: Deps): Route {
     access: openToUsers('sessions:read', 'read'),
     query: inboxEventsQuery,
     answers: {
-      200: { means: 'A stream of frames that does not end by itself.', events: inboxFrameSchema },
+      200: {
+        means: 'A stream of frames. If it ends, open it again; it then begins with the first page.',
+        events: inboxFrameSchema,
+      },
     },
     handle: async ({ principal, query: { show, limit, user } }) => {
       const following = await inbox.follow(inboxOf(principal, user), { show, limit })
@@ -76,11 +79,11 @@ function readRoute({ sessions, keyOf, explainMissing }: Deps): Route {
     method: 'POST',
     path: '/v1/sessions/:session/read',
     summary:
-      "Moves the user's cursor: the last message that the user has read. The cursor never moves back, and never past the last message. The request may be repeated. At the last message, it also marks a failed turn as seen.",
+      "Moves the user's read position: the seq of the last message that the user has read. It never moves back, and never past the last message. The request may be repeated. At the last message, it also marks a failed turn as seen.",
     access: openToUsers('sessions:write', 'read'),
     params: sessionParams,
     body: readSchema,
-    answers: { 200: { means: 'Committed: where the cursor is now.', json: readAckSchema } },
+    answers: { 200: { means: 'Committed: where the read position is now.', json: readAckSchema } },
     handle: async ({ principal, params, body: { seq, user: named } }) => {
       const key = await keyOf(principal, params.session)
       const { user } = inboxOf(principal, named, 'body')

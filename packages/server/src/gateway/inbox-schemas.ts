@@ -9,7 +9,9 @@ const user = userId.optional().describe('whose inbox; only for callers with a ke
 const show = z
   .enum(INBOX_SHOWS)
   .default('all')
-  .describe('`all`: not archived. `unread`, `attention`: of the newest 1,000 sessions')
+  .describe(
+    '`all`: all but archived ones. `unread`, `attention`: only of the newest 1,000 that are not archived',
+  )
 
 const place = z.string().transform((text, context): InboxPlace => {
   const place = parsePlace(text)
@@ -24,7 +26,9 @@ export const inboxQuery = z.object({
   user,
 })
 export const inboxEventsQuery = z.object({
-  show: show.describe('the part in the first event; later events have any session that changes'),
+  show: show.describe(
+    'the part in the first event. Later events have any session that changes. When a session is archived, it is sent once with `archived: true`. Later changes of archived sessions are not sent, not even with `show=archived`: request that list again. Only un-archiving and removals are sent',
+  ),
   limit,
   user,
 })

@@ -16,7 +16,7 @@ export type PodErasures = {
 }
 export type PodRetention = {
   rules(): Promise<RetentionRules>
-  /** Sessions that are older are erased soon. Resolves to all rules. */
+  /** Fleetline begins within seconds to erase sessions that are older. Resolves to all rules. */
   set(rule: RetentionRule): Promise<RetentionRules>
   /** What would be erased now if this rule replaced the current one of its agent; without a rule, by the stored rules. */
   preview(rule?: { readonly agent?: string; readonly keepDays: number }): Promise<RetentionPreview>

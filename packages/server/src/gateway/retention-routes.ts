@@ -13,7 +13,7 @@ export function retentionRoutes({ retention }: Deps): Route[] {
       method: 'GET',
       path: '/v1/retention',
       summary:
-        'Shows how many days sessions are kept after their last message. `keepDays` is null without a rule.',
+        'Shows how many days sessions are kept after their last message or failed reply. `keepDays` is null without a rule.',
       access: accessWith('sessions:erase'),
       answers: { 200: { means: 'The rules.', json: rulesSchema } },
       handle: async ({ principal }) => ({ status: 200, body: await retention.rules(tenantOf(principal)) }),
@@ -22,7 +22,7 @@ export function retentionRoutes({ retention }: Deps): Route[] {
       method: 'PUT',
       path: '/v1/retention',
       summary:
-        'Sets how many days sessions are kept after their last message: those of an agent, or all whose agent has no rule. Fleetline erases older sessions within about an hour, and cannot restore them: ask for a preview first.',
+        'Sets how many days sessions are kept after their last message or failed reply: those of an agent, or all sessions that have no agent, or whose agent has no rule. Fleetline begins within seconds to erase older sessions, and cannot restore them: ask for a preview first.',
       access: accessWith('sessions:erase'),
       body: ruleSchema,
       answers: { 200: { means: 'The rules as they are now.', json: rulesSchema } },

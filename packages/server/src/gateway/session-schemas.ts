@@ -150,7 +150,7 @@ export const exportLineSchema = z.discriminatedUnion('type', [
     session: sessionSchema,
     members: z.array(z.string()),
   }),
-  z.object({ type: z.literal('summary'), upto: z.int(), text: z.string() }),
+  z.object({ type: z.literal('summary'), through: z.int(), text: z.string() }),
   z.object({ type: z.literal('message'), ...itemSchema.shape }),
   z.object({ type: z.literal('end'), session: z.string(), messages: z.int() }),
   z.object({ type: z.literal('cut-off'), code: z.string(), text: z.string() }),

@@ -11,7 +11,7 @@ import { USAGE_LIMITS, usageQuery, usageSchema } from './usage-schemas.ts'
 const DAY_MS = 86_400_000
 
 /** Days as YYYY-MM-DD, in UTC. */
-export type UsageAsk = {
+export type UsageQuery = {
   readonly by?: UsageKey
   readonly from?: string
   readonly to?: string
@@ -20,7 +20,7 @@ export type UsageAsk = {
   readonly session?: string
   readonly limit?: number
 }
-export type UsageAnswer = {
+export type UsageResult = {
   readonly by: UsageKey
   readonly from: string
   readonly to: string
@@ -70,11 +70,12 @@ function daysOf(
   const to = range.to ?? dayOf(clock.now())
   const from = range.from ?? dayOf(Date.parse(to) - (usual - 1) * DAY_MS)
   const days = (Date.parse(to) - Date.parse(from)) / DAY_MS + 1
-  if (days < 1) throw new Rejected('invalid', `query.from: ${from} is after ${to}`)
+  if (days < 1)
+    throw new Rejected('invalid', `query.from (on the command line: --from): ${from} is after ${to}`)
   if (days > most)
     throw new Rejected(
       'invalid',
-      `query.from: ${from} to ${to} are ${days} days. Ask for at most ${most} at once`,
+      `query.from (on the command line: --from): ${from} to ${to} is ${days} days. With \`by=session\` or \`session\`, ask for at most ${USAGE_LIMITS.sessionDays} days; otherwise for ${USAGE_LIMITS.days}`,
     )
   return { from, to }
 }

@@ -16,14 +16,16 @@ const session = z.string().transform((text, context) => {
 })
 
 export const usageQuery = z.object({
-  by: z.enum(USAGE_KEYS).default('day').describe('what the rows are about'),
+  by: z.enum(USAGE_KEYS).default('day').describe('what to sum by: day, agent, model or session'),
   from: day.optional().describe('the first day, in UTC; default: 29 days before `to`'),
   to: day.optional().describe('the last day, in UTC; default: today'),
   agent: agentName.optional().describe('only this agent'),
-  session: session.optional().describe('only this session, by its id'),
+  session: session.optional().describe('only this session; takes its id, not its alias'),
   limit: whole(1, USAGE_LIMITS.rows)
     .default(USAGE_LIMITS.usualRows)
-    .describe('the most rows: the first days, or those with the most tokens'),
+    .describe(
+      'how many rows to return. With `by=day` the earliest days, otherwise the rows with the most input and output tokens',
+    ),
 })
 
 const sums = {

@@ -45,7 +45,7 @@ export function unreadOf({ head, read }: Pick<MemberSession, 'head' | 'read'>): 
   return Math.max(0, head - read) // a restored backup may have a lower head
 }
 
-/** A pod of the release before may have ended a later turn without noting that it did not fail. */
+/** A pod of the previous release may have ended a later turn without noting that it did not fail. */
 export function attentionOf(row: MemberSession): Attention | null {
   const { failedEpoch, seenEpoch, turn, compacting, replied, read } = row
   if (failedEpoch !== null && failedEpoch === endedEpoch(row) && failedEpoch > seenEpoch) return 'failed'

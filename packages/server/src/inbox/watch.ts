@@ -148,7 +148,7 @@ export function createWatch(deps: Deps): InboxWatch {
       const [, tenant, session, user] = topic.split(':')
       readBy(`m:${tenant}:${user}`, uuidOf(session!))
     }),
-    // A pod of the release before knows only topics without a session, so each change of an old session sends both.
+    // A pod of the previous release knows only topics without a session, so each change of an old session sends both.
     hints.listenTo('m', (topic) => {
       const [, member, session] = MEMBER_TOPIC.exec(topic) ?? []
       if (member && session) memberMoved(member, uuidOf(session))

@@ -52,7 +52,7 @@ import {
   type TurnEnd,
   type TurnEnded,
 } from './place.ts'
-import { setArchived, type ChangedInbox } from './archive.ts'
+import { setArchived, type Membership } from './archive.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
 import { endCompactions, findWritableEnds, startCompactions } from './compactions.ts'
 import { MESSAGE_FORMAT } from './message-format.ts'
@@ -88,7 +88,7 @@ type Deps = {
   /** Called after a commit that moved cursors. */
   readonly onRead: (cursors: readonly CursorMove[]) => void
   /** Called after a commit that un-archived a session, for each of its members. */
-  readonly onMembers: (tenant: number, user: string, session: string) => void
+  readonly onMembershipChanged: (tenant: number, user: string, session: string) => void
 }
 
 const STOP_BYTES = 256 * 1024 // assumed weight of a stop: its batch also reads and writes what its turn has said
@@ -172,7 +172,7 @@ export function createAppender(deps: Deps): Appender {
       if (started.length + startedCompactions.length > 0) deps.onTurns()
       if (closed.length > 0) deps.onEnded(closed)
       if (cursors.length > 0) deps.onRead(cursors)
-      for (const { tenant, user, session } of members) deps.onMembers(tenant, user, session)
+      for (const { tenant, user, session } of members) deps.onMembershipChanged(tenant, user, session)
       return results
     },
     isRefusal: isDataFault,
@@ -243,7 +243,7 @@ function committed<T>(outcome: Outcome<T>): T {
 type Locked = ReadonlyMap<string, SessionState>
 
 /** What a batch has done, and the members of sessions that it has un-archived. */
-type Done = Placed & { readonly members: readonly ChangedInbox[] }
+type Done = Placed & { readonly members: readonly Membership[] }
 
 /** Returns HELD for items whose session another transaction has locked; stores the others. */
 async function appendFree(

@@ -10,14 +10,14 @@ const SET = `
    where m.tenant = v.tenant and m.session = v.session and m.archived <> $3
   returning m.tenant, m.user_id as user, m.session`
 
-export type ChangedInbox = { readonly tenant: number; readonly user: string; readonly session: string }
+export type Membership = { readonly tenant: number; readonly user: string; readonly session: string }
 
 /** Returns the members: their inboxes have changed. */
 export async function setArchived(
   query: Query,
   sessions: readonly SessionKey[],
   isArchived: boolean,
-): Promise<readonly ChangedInbox[]> {
+): Promise<readonly Membership[]> {
   if (sessions.length === 0) return []
-  return query<ChangedInbox>(SET, [...columnsOf(sessions, 'tenant', 'session'), isArchived])
+  return query<Membership>(SET, [...columnsOf(sessions, 'tenant', 'session'), isArchived])
 }

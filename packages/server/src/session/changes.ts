@@ -6,7 +6,7 @@ import type { Random } from '../lib/random.ts'
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { sessionOf, SESSION_COLUMNS, type SessionRow } from './directory.ts'
-import { setArchived, type ChangedInbox } from './archive.ts'
+import { setArchived, type Membership } from './archive.ts'
 import type { SessionKey } from './place.ts'
 
 /** What is left out stays. Null removes a title or the metadata. */
@@ -29,7 +29,7 @@ type Deps = {
   /** Called after a commit that changed the session. */
   readonly onChanged: (key: SessionKey) => void
   /** Called after a commit that archived the session, or un-archived it, for each of its members. */
-  readonly onMembers: (tenant: number, user: string, session: string) => void
+  readonly onMembershipChanged: (tenant: number, user: string, session: string) => void
 }
 
 // If nothing changes, no row is updated and the version stays.
@@ -50,7 +50,7 @@ const LOCK = `
 type Changed = {
   readonly row: SessionRow | undefined
   readonly hasChanged: boolean
-  readonly members: readonly ChangedInbox[]
+  readonly members: readonly Membership[]
 }
 
 export function createChanges(deps: Deps): SessionChanges {
@@ -62,7 +62,7 @@ export function createChanges(deps: Deps): SessionChanges {
         'Whether the session was changed is not known: repeat the change',
       )
       if (hasChanged) deps.onChanged(key)
-      for (const { tenant, user, session } of members) deps.onMembers(tenant, user, session)
+      for (const { tenant, user, session } of members) deps.onMembershipChanged(tenant, user, session)
       return row && sessionOf(row, deps.cell)
     },
   }

@@ -39,7 +39,7 @@ type Deps = {
   readonly random: Random
   readonly cell: number
   /** Called after a commit that added the user to a new session. */
-  readonly onMembers: (tenant: number, user: string) => void
+  readonly onMembershipChanged: (tenant: number, user: string) => void
 }
 
 export const SESSION_COLUMNS =
@@ -85,7 +85,13 @@ export type SessionRow = {
   readonly updated_at: Date
 }
 
-export function createDirectory({ database, clock, random, cell, onMembers }: Deps): SessionDirectory {
+export function createDirectory({
+  database,
+  clock,
+  random,
+  cell,
+  onMembershipChanged,
+}: Deps): SessionDirectory {
   const insert = async (
     query: Query,
     tenant: number,
@@ -112,7 +118,7 @@ export function createDirectory({ database, clock, random, cell, onMembers }: De
     create: async (tenant, session) => {
       const outcome = await database.transaction((query) => insert(query, tenant, session))
       const { row, isNew } = valueOf(outcome, 'Whether the session was made is not known')
-      if (isNew) for (const user of session.members) onMembers(tenant, user)
+      if (isNew) for (const user of session.members) onMembershipChanged(tenant, user)
       return { session: sessionOf(row, cell), isNew }
     },
     named: async (tenant, alias) => (await read(NAMED, [tenant, alias]))?.id,

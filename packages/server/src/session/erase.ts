@@ -7,7 +7,7 @@ import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 import { keyOf } from './draft.ts'
 import type { LiveTurn } from '../conversation/step.ts'
-import type { ChangedInbox } from './archive.ts'
+import type { Membership } from './archive.ts'
 import type { SessionKey } from './place.ts'
 
 /** Messages in a batch. A follower reads at least one whole batch at a time. */
@@ -100,7 +100,7 @@ export type MarkedSession = SessionKey & {
 export type MarkedSessions = {
   readonly sessions: readonly MarkedSession[]
   /** The members that were removed. */
-  readonly members: readonly ChangedInbox[]
+  readonly members: readonly Membership[]
 }
 
 /** From the commit on, nobody reads these sessions or writes into them. Their content is removed later. */
@@ -108,7 +108,7 @@ export async function markErased(query: Query, keys: readonly SessionKey[]): Pro
   const sessions = await query<MarkedSession>(MARK, columnsOf(keys, 'tenant', 'session'))
   if (sessions.length === 0) return { sessions, members: [] }
   const columns = columnsOf(sessions, 'tenant', 'session')
-  const members = await query<ChangedInbox>(REMOVE_MEMBERS, columns)
+  const members = await query<Membership>(REMOVE_MEMBERS, columns)
   await query(REMOVE_SUMMARIES, columns)
   return { sessions, members }
 }
@@ -156,7 +156,7 @@ export async function wipeSeqs(query: Query, key: SessionKey, seqs: readonly num
   await query(WIPE_SEQS, [key.tenant, key.session, seqs])
 }
 
-/** Removes the texts of errors, and unfinished replies; also summaries and members that a pod of the release before has added. Returns false
+/** Removes the texts of errors, and unfinished replies; also summaries and members that a pod of the previous release has added. Returns false
  *  if there may be more. */
 export async function wipeRest(query: Query, keys: readonly SessionKey[]): Promise<boolean> {
   if (keys.length === 0) return true

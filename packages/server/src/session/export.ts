@@ -38,10 +38,10 @@ const COPIES = 4 // of what is sent, in memory: as read, as lines, as text, and 
 const GONE = { type: 'cut-off', code: 'gone', text: 'The session was erased.' } as const
 
 const SUMMARY = `
-  select c.upto, c.text from fleetline.sessions s
+  select c.upto as through, c.text from fleetline.sessions s
     join fleetline.summaries c on c.tenant = s.tenant and c.session = s.id and c.upto = s.summarised
    where s.tenant = $1 and s.id = $2`
-type Summary = { readonly upto: number; readonly text: string }
+type Summary = { readonly through: number; readonly text: string }
 
 export function createExports(deps: Deps): Exports {
   const summaryOf = async ({ tenant, session }: SessionKey) => {
@@ -105,7 +105,7 @@ async function* lines({ opening, session, leave, ...start }: Start): ReturnType<
       if (!page) return yield [GONE]
       const items = page.items.filter((item) => item.seq <= session.head)
       if (items.some((item, index) => item.seq !== seq + 1 + index) || items.length === 0)
-        throw new Bug(`Seq ${seq + 1} cannot be exported`)
+        throw new Bug(`Seq ${seq + 1} of ${session.session} cannot be exported`)
       seq += items.length
       yield items.map((item) => ({ type: 'message', ...item }) as const)
       share.done()

@@ -24,7 +24,7 @@ type Deps = {
   readonly random: Random
   readonly deadlineMs: number
   /** Called after a commit that added the user to a session, or removed it. */
-  readonly onMembers: (tenant: number, user: string, session: string) => void
+  readonly onMembershipChanged: (tenant: number, user: string, session: string) => void
 }
 
 const LIST = `
@@ -62,7 +62,7 @@ export function createMembers(deps: Deps): Members {
       return found.length === 0 ? 'not-found' : work(query, [tenant, session, user])
     })
     const changed = valueOf(outcome, 'Whether the members were changed is not known')
-    if (changed === 'done') deps.onMembers(tenant, user, session)
+    if (changed === 'done') deps.onMembershipChanged(tenant, user, session)
     return changed
   }
   const isMember = createLoader<MemberKey, boolean>({

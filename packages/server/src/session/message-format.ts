@@ -1,5 +1,5 @@
 // The format of the bodies of messages. Each row has the number of its format, and so has each export. A release reads all formats up to its
-// own. It writes a new format only if the release before could already read it, because both run side by side during a deploy.
+// own. It writes a new format only if the previous release could already read it, because both run side by side during a deploy.
 //
 //   format   a body is
 //   1        JSON with the parts and the metadata of an AI SDK message
@@ -11,10 +11,11 @@ export const MESSAGE_FORMAT = 1
 
 type Body = Pick<Item, 'parts' | 'metadata'>
 
-export function parseBody(format: number, text: string): Body {
+/** `name` says which message it is, for the error. */
+export function parseBody(format: number, text: string, name: string): Body {
   if (format !== MESSAGE_FORMAT)
     throw new Bug(
-      `A message is stored in format ${format}, which this release cannot read: deploy a newer one`,
+      `${name} is stored in format ${format}, which this release cannot read: deploy a newer release of Fleetline`,
     )
   return JSON.parse(text) as Body
 }

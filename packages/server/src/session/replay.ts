@@ -97,7 +97,7 @@ export function createReplay({ database, cell }: Deps): Replay {
       const { head, epoch, live, version, eraseCount } = rows[0]
       const bytes = rows.reduce((sum, row) => sum + (row.seq === null ? 0 : bytesOf(row.body)), 0)
       return {
-        items: rows.flatMap((row) => itemOf(row, cell)),
+        items: rows.flatMap((row) => itemOf(row, cell, session)),
         head,
         epoch,
         turn: live,
@@ -122,7 +122,7 @@ function bytesOf(body: string): number {
   return ITEM_BYTES + body.length + ENTRY_BYTES * jsonEntries(body)
 }
 
-function itemOf(row: ReplayRow, cell: number): Item[] {
+function itemOf(row: ReplayRow, cell: number, session: string): Item[] {
   if (row.seq === null) return []
   const { seq, id, author, at, turn, answers } = row
   const [role, kind] = [ROLES[row.role], AUTHOR_KINDS[row.author_kind]]
@@ -134,7 +134,7 @@ function itemOf(row: ReplayRow, cell: number): Item[] {
       seq,
       id,
       role,
-      ...parseBody(row.format, row.body),
+      ...parseBody(row.format, row.body, `Message ${seq} of ${formatId('session', cell, session)}`),
       author: { kind, ...(author === null ? {} : { id: author }) },
       at: at.toISOString(),
       ...(turn === null ? {} : { turn: formatId('turn', cell, turn) }),

@@ -63,7 +63,7 @@ type Deps = Pick<
   readonly onMoved: (sessions: Iterable<SessionKey>) => void
   /** Called after a commit that added a user to a session, removed it, or archived or un-archived the session. Without a session: to one that
    *  is new. */
-  readonly onMembers: (tenant: number, user: string, session?: string) => void
+  readonly onMembershipChanged: (tenant: number, user: string, session?: string) => void
 }
 
 export function createSessions(deps: Deps): Sessions {

@@ -74,8 +74,8 @@ const TURN_PASS_ON = `
 
 // The first attempt fixes how far its turn reads: up to the current head, but only as many messages that may ask as one call carries. The
 // next turn answers all others. Limit: a call carries 500 messages or 2 MiB, so several turns answer if more messages that do not ask come
-// during a turn, before the next question. A turn without `asked_from` was started by a pod of the release before: nobody knows which message asks, so it reads up to
-// the head. The WHERE checks the fences. The head is from the statement's snapshot.
+// during a turn, before the next question. A turn without `asked_from` was started by a pod of the previous release: nobody knows which
+// message asks, so it reads up to the head. The WHERE checks the fences. The head is from the statement's snapshot.
 export const TURN_OPEN = `
   update fleetline.turns t
      set read_to = coalesce(t.read_to, (

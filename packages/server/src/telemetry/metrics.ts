@@ -291,14 +291,14 @@ export const METRICS = {
   tokens: {
     kind: 'counter',
     name: 'fleetline_tokens_total',
-    help: 'Tokens that agents have reported, by kind: input, output, cache_read, cache_write, reasoning. The first and the second contain the others.',
+    help: 'Model tokens that agents have reported, by kind: input, output, cache_read, cache_write, reasoning. The first and the second contain the others.',
     labels: ['kind'],
   },
   attemptsReported: {
     kind: 'counter',
     name: 'fleetline_attempts_total',
-    help: 'Attempts of turns that called their agent on this pod: reported or unreported, by whether the agent said how many tokens it used.',
-    labels: ['outcome'],
+    help: 'Attempts of turns that called their agent on this pod, by whether the agent reported how many tokens it used: true or false.',
+    labels: ['reported'],
   },
   haltTime: {
     kind: 'seconds',

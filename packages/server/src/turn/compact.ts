@@ -5,8 +5,8 @@
 //
 //   what happens in the attempt                              what becomes of the compaction
 //   another attempt has the claim, or it has ended           nothing: fenced
-//   there are more messages than one call may have           the summary covers the oldest messages; if the conversation is still
-//                                                            too long, the end of the next turn starts another compaction
+//   there are more messages than one call may have           the summary covers the oldest messages; unless a message waits, the next
+//                                                            compaction starts at once
 //   the agent returned a summary                             done
 //   all messages up to `upto` were erased                    done: the summary says so, and the agent is not asked
 //   messages were erased since they were read                failed: the summary is not stored

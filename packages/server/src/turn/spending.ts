@@ -39,7 +39,7 @@ const LABELS: Readonly<Record<TokenKind, string>> = {
 }
 
 export function countUsed(metrics: Pick<Metrics, 'count'>, { models }: AttemptUsage): void {
-  metrics.count('attemptsReported', { outcome: models.length > 0 ? 'reported' : 'unreported' })
+  metrics.count('attemptsReported', { reported: String(models.length > 0) })
   for (const model of models)
     for (const kind of TOKEN_KINDS) {
       const tokens = model[kind]

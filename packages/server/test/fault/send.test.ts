@@ -31,7 +31,7 @@ test('E8: Ctrl-C stops a reply that runs on another pod, and what was said is ke
   visitor.kill('SIGINT')
   await eventually(() => assert.ok(visitor.hasEnded()), { what: 'its end', ...details })
   assert.deepEqual(await visitor.ended, { code: 130, signal: null }, visitor.output())
-  assert.match(visitor.output(), /Stopped\. What it had said is kept, at seq 2\./)
+  assert.match(visitor.output(), /Stopped\. The words so far are stored at seq 2\./)
   assert.equal(visitor.printed(), 'these words \n')
   const { items } = (await call('GET', `${gateway}/v1/sessions/demo/messages`)).body as unknown as Page
   assert.equal(items.length, 2)

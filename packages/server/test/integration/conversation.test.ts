@@ -183,7 +183,7 @@ test('the first attempt fixes what a turn reads, if its claim and its epoch are 
   )
 })
 
-test('R3 E4: a turn that a pod of the release before has started reads up to the head, however many messages it has', async (t) => {
+test('R3 E4: a turn that a pod of the previous release has started reads up to the head, however many messages it has', async (t) => {
   const { append, ask, claimTurn, key, pod, run } = await conversationOn(t)
   const notes = Array.from({ length: 600 }, (_, n) => append({ ...key, draft: textDraft(`note ${n}`) }))
   await Promise.all(notes)

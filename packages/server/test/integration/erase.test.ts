@@ -297,7 +297,7 @@ test('S35 E8: an erased session is gone at once: nobody reads it, its turn ends 
   const write = run((query) =>
     query('update fleetline.sessions set head = head + 1 where id = $1', [uuidOf(session)]),
   )
-  await assert.rejects(write, /The session was erased/, 'a pod of the release before')
+  await assert.rejects(write, /The session was erased/, 'a pod of the previous release')
 
   const inDays = (days: number) => new Date(Date.now() + days * 86_400_000)
   assert.equal(await run((query) => deleteNext(query, inDays(29))), false)
@@ -420,7 +420,7 @@ test('mutant: S35 finds an erasure that forgets the author, and one that forgets
   assert.deepEqual(await authors(), [{ author: null }])
 })
 
-test('commands erase only when they are told to be sure, print the receipt, and say what remains', async (t) => {
+test('commands erase only with --yes, print the receipt, and say what remains', async (t) => {
   const { gateway, key, make, say, api } = await setUp(t)
   const terminal = { flags: { apiUrl: gateway, apiKey: key } }
   const [ofSessions, users, erasures] = [
@@ -443,6 +443,13 @@ test('commands erase only when they are told to be sure, print the receipt, and 
   const whole = await ofSessions(terminal, 'erase', ['talk'], { yes: true })
   const [, erasure] = /^erasure\t(\w+)/.exec(whole.out)!
   assert.match((await erasures(terminal, 'get', [erasure!])).out, /kind\tsession/)
+  const wrong = await erasures(terminal, 'ls', [], { before: 'talk' })
+  assert.deepEqual([wrong.code, wrong.out], [2, ''])
+  assert.match(wrong.err, /query\.before: must be the id of an erasure/)
+  const other = erasure!.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
+  const missing = await erasures(terminal, 'get', [other])
+  assert.equal(missing.code, 3)
+  assert.ok(missing.err.includes(`There is no erasure ${other} in this tenant.`), missing.err)
   assert.equal((await users(terminal, 'erase', ['ada'])).code, 2)
   assert.match((await users(terminal, 'erase', ['ada'], { yes: true })).out, /kind\tuser/)
   const listed = (await erasures(terminal, 'ls')).out.trimEnd().split('\n')

@@ -68,7 +68,7 @@ test('L2: an export has the session, its summary, every message and an end; a us
   assert.ok(first?.type === 'session')
   assert.deepEqual([first.format, first.members], [1, ['ada']])
   assert.deepEqual(first.session, { ...made, head: 1_002, updatedAt: first.session.updatedAt })
-  assert.deepEqual(summary, { type: 'summary', upto: 2, text: 'in short' })
+  assert.deepEqual(summary, { type: 'summary', through: 2, text: 'in short' })
   assert.deepEqual(
     messages.map((line) => line.type === 'message' && line.seq),
     Array.from({ length: 1_002 }, (_, index) => index + 1),

@@ -348,7 +348,7 @@ async function bareGateway(
   const config = loadConfig({ environment: {}, flags: { transactionDeadlineMs: '120000' } })
   const hints = { listen: () => () => undefined, send: () => undefined }
   const ignored = () => undefined
-  const unheard = { onTurns: ignored, onMoved: ignored, onRead: ignored, onMembers: ignored }
+  const unheard = { onTurns: ignored, onMoved: ignored, onRead: ignored, onMembershipChanged: ignored }
   const parts = { ...config, database, hints, clock, random, metrics, log, ...unheard }
   const sessions = { ...createSessions(parts), ...(isMember && { isMember }) }
   const unused = undefined as never

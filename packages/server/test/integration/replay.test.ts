@@ -85,7 +85,7 @@ async function sessionsOn(t: TestContext, url: string, change: (hints: Hints) =>
   const database = await openDatabase(t, url)
   const parts = { database, hints: change(hints), metrics, clock, random, log: silentLog() }
   const ignored = () => undefined
-  const unheard = { onTurns: ignored, onMoved: ignored, onRead: ignored, onMembers: ignored }
+  const unheard = { onTurns: ignored, onMoved: ignored, onRead: ignored, onMembershipChanged: ignored }
   return createSessions({ ...config, ...parts, ...unheard })
 }
 

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { test, type TestContext } from 'node:test'
 import { uuidV7 } from '@fleetline/protocol'
 import { ERASURES } from '../../src/cli/erasures.ts'
-import { claimTenant, LOOK, retainNext, type RetentionRules } from '../../src/erasure/retention.ts'
+import { claimTenant, CANDIDATES, expireNext, type RetentionRules } from '../../src/erasure/retention.ts'
 import { READ } from '../../src/erasure/user.ts'
 import { eraseMessages } from '../../src/session/erase.ts'
 import { ERASED_SEQS } from '../../src/session/replay.ts'
@@ -63,7 +63,7 @@ async function setUp(t: TestContext) {
   }
   const step = async (inDays = 0, term = TERM) => {
     const claimed = await claim(inDays, term)
-    return claimed && run((query) => retainNext(query, term, claimed))
+    return claimed && run((query) => expireNext(query, term, claimed))
   }
   const rule = (keepDays: number, agent = '', tenant = 1) =>
     rows(
@@ -116,7 +116,7 @@ test('S35: a round looks at 1,000 sessions a step, goes on where it was interrup
   assert.equal((await step())!.sessions.length, 800)
   const claimed = await claim()
   const cut = run(async (query) => {
-    await retainNext(query, TERM, claimed!)
+    await expireNext(query, TERM, claimed!)
     throw new Error('the pod dies')
   })
   await assert.rejects(cut, /the pod dies/)
@@ -134,7 +134,7 @@ test('S35: a round looks at 1,000 sessions a step, goes on where it was interrup
   const [{ id }] = (await rows<{ id: string }>(
     'select id from fleetline.sessions order by id offset 700 limit 1',
   )) as [{ id: string }]
-  await query(LOOK, [1, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+  await query(CANDIDATES, [1, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
   assert.match(plans[0]!.text, /sessions_pkey/)
   assert.ok(plans[0]!.buffers < 1_100, `${plans[0]!.buffers} buffers`)
 })
@@ -145,10 +145,10 @@ test('a session that gets a message between the look and the lock stays', async 
   await rule(30)
   const claimed = await claim()
   await run((query) =>
-    retainNext(
+    expireNext(
       async (text, values) => {
         const found = await query(text, values)
-        if (text === LOOK)
+        if (text === CANDIDATES)
           await query(
             `update fleetline.sessions set updated_at = now() where id = (select min(id::text)::uuid from fleetline.sessions)`,
           )
@@ -179,16 +179,24 @@ test('rules are set, counted and removed over HTTP and by commands', async (t) =
   assert.equal(unsure.code, 2)
   assert.match(
     unsure.err,
-    /erases sessions without a message for 3650 days. It cannot be undone. --dry-run counts them. To erase, add --yes/,
+    /erases sessions without another rule 3650 days after their last message or failed reply. Erasing cannot be undone. To count them first, add --dry-run. To set the rule, add --yes/,
   )
-  assert.equal((await type(terminal, 'set', ['3650'], { yes: true })).out, 'all others\t3650\n')
+  assert.equal((await type(terminal, 'set', ['3650'], { yes: true })).out, 'all other sessions\t3650\n')
   await type(terminal, 'set', ['90'], { agent: 'clerk', yes: true })
   assert.deepEqual((await call('GET', `${gateway}/v1/retention`)).body, {
     keepDays: 3_650,
     agents: [{ agent: 'clerk', keepDays: 90 }],
   } satisfies RetentionRules)
-  assert.equal((await type(terminal, 'set', ['off'])).out, 'clerk\t90\nall others\toff\n')
-  assert.equal((await type(terminal, 'get')).out, 'clerk\t90\nall others\toff\n')
+  assert.equal((await type(terminal, 'set', ['off'])).out, 'clerk\t90\nall other sessions\toff\n')
+  assert.equal((await type(terminal, 'get')).out, 'clerk\t90\nall other sessions\toff\n')
+  const asJson = await type({ ...terminal, json: true }, 'get')
+  assert.deepEqual(JSON.parse(asJson.out), { keepDays: null, agents: [{ agent: 'clerk', keepDays: 90 }] })
+  const unset = await type(terminal, 'set', ['off'], { agent: 'clerk' })
+  assert.equal(unset.code, 2)
+  assert.match(
+    unset.err,
+    /clerk then follow the rule for all other sessions, .* To remove the rule, add --yes/,
+  )
   assert.match(
     (await type(terminal, 'set', ['0'], { yes: true })).err,
     /must be a whole number from 1 to 36500/,

@@ -81,7 +81,7 @@ test('commands print data to stdout as a table, tabs or JSON, and failures to st
     [
       await type({ url: 'http://127.0.0.1:1' }, 'send', [session, 'x']),
       5,
-      /again with --id [0-9a-f]{32}, it is/,
+      /again with --id [0-9a-f]{32}; it is/,
     ],
     [await type(json, 'tail', [absent]), 3, /^\{"error":\{"code":"not_found"/],
   ] as const
@@ -110,9 +110,9 @@ test('a bad gateway or a broken answer exits with 5, so that you can send again'
   const send = (session: string) => type({ url }, 'send', [session, 'hi'], { id: 'm-1' })
   const [bad, cut, odd] = [await send('bad'), await send('cut'), await send('odd')]
   assert.equal(bad.code, 5)
-  assert.match(bad.err, /502, not by Fleetline.*sent again with --id m-1/)
+  assert.match(bad.err, /502, not by Fleetline.*Send it again with --id m-1/)
   assert.equal(cut.code, 5)
-  assert.match(cut.err, /broke off.*sent again with --id m-1/)
+  assert.match(cut.err, /broke off.*Send it again with --id m-1/)
   assert.equal(odd.code, 1)
   assert.match(odd.err, /418, not by Fleetline/)
 })
@@ -155,7 +155,7 @@ test('a send to an agent prints only its reply on stdout, and its exit code says
   const quiet = await send('quiet')
   assert.equal(quiet.code, 0)
   assert.equal(quiet.out, '')
-  assert.match(quiet.err, /The agent has nothing to say to it\.\n$/)
+  assert.match(quiet.err, /The agent did not reply\.\n$/)
   const unasked = await send('psst', { reply: false })
   assert.match(unasked.out, /^id\t\w+\nseq\t10\ndeduped\tfalse\n$/)
   assert.match((await send('later', { wait: false })).out, /^id\t\w+\nseq\t11\ndeduped\tfalse\nturn\tturn_/)
@@ -175,10 +175,10 @@ test('stop ends the live turn and the send that waits for it, and says so if no 
   const { code, out, err } = await sent
   assert.equal(code, 1)
   assert.equal(out, '')
-  assert.match(err, /The reply was stopped\. Nothing of it is kept\. The message is stored/)
+  assert.match(err, /The reply was stopped\. Nothing of the reply is stored\. The message is stored/)
   const repeated = await type({ url }, 'send', ['chat', 'wait'], { id: 'm-1' })
   assert.equal(repeated.code, 1)
-  assert.match(repeated.err, /its turn failed, was stopped/)
+  assert.match(repeated.err, /its turn failed or was stopped/)
   const idle = await type({ url, json: true }, 'stop', ['chat'])
   assert.equal(idle.code, 0)
   assert.deepEqual(JSON.parse(idle.out), { stopped: false, seq: null, turn: null })

@@ -4,7 +4,7 @@ import { test, type TestContext } from 'node:test'
 import type { AttemptTokens, Turn } from '@fleetline/protocol'
 import { agent, type AgentAnswer } from '../../src/agent/agent.ts'
 import { valueOf, type Database, type Query } from '../../src/store/database.ts'
-import type { UsageAnswer } from '../../src/gateway/usage-routes.ts'
+import type { UsageResult } from '../../src/gateway/usage-routes.ts'
 import { createUsageList, usageStatement, USAGE_KEYS } from '../../src/usage/list.ts'
 import { createUsageRecorder, recordUsage, type UsedAttempt } from '../../src/usage/record.ts'
 import { sumAgainFrom, sumNextTenants } from '../../src/usage/sums.ts'
@@ -71,7 +71,7 @@ test('E9: tokens are counted per attempt and model, also of an attempt that fail
   const none = { cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 }
   const day = turn.startedAt.slice(0, 10)
   const asked = async (by: string) =>
-    (await call('GET', `${gateway}/v1/usage?by=${by}`)).body as unknown as UsageAnswer
+    (await call('GET', `${gateway}/v1/usage?by=${by}`)).body as unknown as UsageResult
   assert.deepEqual((await asked('day')).rows, [{ key: day, ...total, ...none }])
   assert.deepEqual((await asked('agent')).rows, [{ key: 'spender', ...total, ...none }])
   assert.deepEqual((await asked('session')).rows, [{ key: session, ...total, ...none }])

@@ -61,6 +61,6 @@ export function appenderOn(database: Transactions, { deadlineMs = 120_000 } = {}
     onTurns: () => undefined,
     onEnded: () => undefined,
     onRead: () => undefined,
-    onMembers: () => undefined,
+    onMembershipChanged: () => undefined,
   })
 }

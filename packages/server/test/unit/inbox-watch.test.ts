@@ -172,7 +172,7 @@ test('I3: a hint that names an old session has its removal sent, but not to a to
   await pass()
   assert.deepEqual([phone.removed(), kiosk.removed()], [['3'], []])
   reads.length = 0
-  hint(short) // as the release before sends it
+  hint(short) // as the previous release sends it
   hint(`${long}:more`) // as a later release may send it
   await pass()
   assert.deepEqual(reads, ['newest of ada', 'newest of ada'])

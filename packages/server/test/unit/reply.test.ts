@@ -135,5 +135,5 @@ test('a reply can end as failed, as silent, as untold, without any text, or with
   assert.deepEqual(data.printed, [])
   assert.deepEqual(data.notes, ['The reply has no text: [data-card]'])
   const gap = { type: 'gap', session: SESSION, reason: 'diverged', from: 6, to: 0 } as const
-  assert.throws(() => printing(gap), /another history/)
+  assert.throws(() => printing(gap), /earlier state/)
 })

@@ -7,11 +7,11 @@ import { apiOf, queryOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
 import { wholeOf } from '../options.ts'
 import { EXIT, type Output } from '../output.ts'
-import { mustBeSure, printReceipt } from './receipt.ts'
+import { printReceipt, requireYes, requireYesToErase } from './receipt.ts'
 
 export async function eraseUser({ flags, args, options, output }: CommandCall): Promise<number> {
   const user = args[0]!
-  mustBeSure(
+  requireYesToErase(
     options,
     `user ${user}: the sessions where it is the only member, and its messages in all others`,
   )
@@ -56,10 +56,19 @@ export async function setRule({ flags, args, options, output }: CommandCall): Pr
     output.one(await api.ask({ method: 'GET', path, answer: previewSchema }))
     return EXIT.done
   }
-  const whose = agent === undefined ? 'sessions' : `sessions of agent ${String(agent)}`
+  const whose = agent === undefined ? 'sessions without another rule' : `sessions of agent ${String(agent)}`
   if (keepDays !== null)
-    mustBeSure(options, `${whose} without a message for ${keepDays} days`, '--dry-run counts them. ')
-  else if (agent !== undefined) mustBeSure(options, `${whose} by the rule for all others, if there is one`)
+    requireYes(
+      options,
+      `This sets a rule: from now on, Fleetline erases ${whose} ${keepDays} days after their last message or failed reply. Erasing cannot be undone. To count them first, add --dry-run.`,
+      'set the rule',
+    )
+  else if (agent !== undefined)
+    requireYes(
+      options,
+      `Sessions of agent ${String(agent)} then follow the rule for all other sessions, if there is one (--dry-run cannot count this). Erasing cannot be undone.`,
+      'remove the rule',
+    )
   const body = { agent, keepDays }
   printRules(output, await api.ask({ method: 'PUT', path: '/retention', body, answer: rulesSchema }))
   return EXIT.done
@@ -69,14 +78,9 @@ function daysOf(text: string): number | null {
   return text === 'off' ? null : wholeOf('<days>', text, { min: 1, max: RETENTION_LIMITS.days })
 }
 
-/** One line for each rule, that of the tenant last. */
-function printRules(output: Output, { keepDays, agents }: RetentionRules): void {
-  const all = { agent: null, keepDays }
-  output.list(
-    ['agent', 'keepDays'],
-    [...agents, all].map(({ agent, keepDays: days }) => ({
-      agent: agent ?? 'all others',
-      keepDays: days ?? 'off',
-    })),
-  )
+/** One line for each rule, that of the tenant last. JSON is as in the API. */
+function printRules(output: Output, rules: RetentionRules): void {
+  if (output.isJson) return output.one(rules)
+  const all = { agent: 'all other sessions', keepDays: rules.keepDays ?? 'off' }
+  output.list(['agent', 'keepDays'], [...rules.agents, all])
 }

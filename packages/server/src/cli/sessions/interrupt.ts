@@ -50,7 +50,7 @@ export function onInterrupt({ ask, note, ...deps }: Deps, { path, reply, firstTu
     return (await untilAnswered(() => ask(asked))) as Turn | undefined // the server made its ids, so they fit the type
   }
   const stop = async () => {
-    note('Stopping it. Ctrl-C again leaves it as it is.')
+    note('Stopping the reply. Press Ctrl-C again to quit without waiting.')
     const turn = reply.turn() ?? (await firstOf())
     if (!turn || !reply.isOf(turn)) return leaving.abort(LEFT)
     const body = { turn: turn.id, epoch: turn.epoch }

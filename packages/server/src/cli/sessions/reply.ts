@@ -87,7 +87,10 @@ export function createReply(seq: number, paper: Paper): ReplyPrinter {
       case 'erased':
         return undefined
       case 'gap':
-        throw new Rejected('gone', 'The session has another history now: the message may not be in it')
+        throw new Rejected(
+          'stale',
+          'PostgreSQL has returned to an earlier state, after a restore or a failover. Your message may be lost: look with `fleetline sessions tail`.',
+        )
     }
   }
   const finish = ({ parts, status }: Item) => {

@@ -70,7 +70,7 @@ async function store({ api, path, args, options }: Asking): Promise<Ack> {
     return await api.ask({ method: 'POST', path: `${path}/messages`, body, answer: ackSchema })
   } catch (error) {
     if (!(error instanceof Retry) || ERROR_CODES[error.code].outcome === 'refused') throw error
-    const next = `Whether it was stored is not known: sent again with --id ${String(id)}, it is there once.`
+    const next = `It is not known whether the message was stored. Send it again with --id ${String(id)}; it is stored only once.`
     throw new Retry(error.code, `${error.message.replace(/\.?$/, '.')} ${next}`, { cause: error })
   }
 }
@@ -130,10 +130,10 @@ function tell({ output }: Asking, end: End, reply: ReplyPrinter): number {
       return EXIT.interrupted
     }
     case 'left':
-      output.note('Left: the message is stored, and its reply will be in the log.')
+      output.note('Not waiting any longer. The message is stored; its reply will be in the log.')
       return EXIT.interrupted
     case 'silent':
-      output.note('The agent has nothing to say to it.')
+      output.note('The agent did not reply.')
       return EXIT.done
     case 'failed': {
       const { id, error } = end.turn
@@ -145,13 +145,13 @@ function tell({ output }: Asking, end: End, reply: ReplyPrinter): number {
     case 'untold':
       throw new Abort(
         'internal',
-        `There is no reply to it: its turn failed, was stopped, had nothing to say, or was not asked for. ${GOES_ON}`,
+        `This message has no reply: its turn failed or was stopped, the agent had no answer, or no reply was requested. ${GOES_ON}`,
       )
   }
 }
 
 function keptOf(item: Item | undefined): string {
-  return item ? `What it had said is kept, at seq ${item.seq}.` : 'Nothing of it is kept.'
+  return item ? `The words so far are stored at seq ${item.seq}.` : 'Nothing of the reply is stored.'
 }
 
 function newId(): string {

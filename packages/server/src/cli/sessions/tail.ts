@@ -34,11 +34,13 @@ function show(output: Output, frame: Frame): void {
     case 'gap':
       if (output.isJson) output.one(frame)
       else
-        output.note(`The session has another history now: what was told up to seq ${frame.from - 1} is void.`)
+        output.note(
+          `The session ends before seq ${frame.from - 1}: PostgreSQL may have returned to an earlier state, after a restore or a failover. Messages printed up to seq ${frame.from - 1} may no longer exist.`,
+        )
       return
     case 'erased':
       if (output.isJson) output.one(frame)
-      else output.note(`Erased: ${frame.seqs.join(', ')}`)
+      else output.note(`Erased messages: seq ${frame.seqs.join(', ')}`)
       return
     case 'turn':
       return output.note(phraseOf(frame.turn))

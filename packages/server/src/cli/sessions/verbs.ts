@@ -6,7 +6,7 @@ import { stopAckSchema } from '../../gateway/turn-schemas.ts'
 import { Rejected } from '../../errors.ts'
 import { apiOf, queryOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
-import { mustBeSure, printReceipt } from '../erasures/receipt.ts'
+import { printReceipt, requireYesToErase } from '../erasures/receipt.ts'
 import { seqOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 
@@ -65,7 +65,7 @@ export async function erase({ flags, args, options, output }: CommandCall): Prom
   const message = options['message']
   const isMessage = typeof message === 'string'
   const path = isMessage ? `${pathOf(args)}/messages/${encodeURIComponent(message)}` : pathOf(args)
-  mustBeSure(options, isMessage ? `message ${message}` : `session ${args[0]} with all its messages`)
+  requireYesToErase(options, isMessage ? `message ${message}` : `session ${args[0]} with all its messages`)
   return printReceipt(
     output,
     await apiOf({ flags, output }).ask({ method: 'DELETE', path, answer: erasureSchema }),
