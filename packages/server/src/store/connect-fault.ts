@@ -117,6 +117,7 @@ function refusalRemedy(code: string, reason: string, usesTls: boolean): string {
 
 function certificateRemedy(databaseUrl: string, code: string): string {
   if (code === 'CERT_HAS_EXPIRED') return 'Renew the certificate of PostgreSQL'
+  if (code === 'CRL_HAS_EXPIRED') return 'Renew the list of revoked certificates'
   if (code === 'CERT_NOT_YET_VALID') return COMPARE_CLOCKS
   if (OTHER_HOST.includes(code)) return `Use a certificate for the host ${newClient(databaseUrl).host}`
   if (!UNKNOWN_AUTHORITY.test(code)) return 'Replace the certificate of PostgreSQL'

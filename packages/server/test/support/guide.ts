@@ -40,7 +40,11 @@ const ROOT = join(import.meta.dirname, '../../../..')
 
 /** How pages call the program. The README's test types it like this; here it would cost as much as the program itself. */
 const VIA_NPM = 'fleetline() { npm run -s fleetline -- "$@"; }\n'
-const PROGRAM = [process.execPath, '--conditions=fleetline-source', join(ROOT, 'packages/server/bin/fleetline.js')]
+const PROGRAM = [
+  process.execPath,
+  '--conditions=fleetline-source',
+  join(ROOT, 'packages/server/bin/fleetline.js'),
+]
 const DIRECTLY = `fleetline() { npm_lifecycle_event=fleetline ${PROGRAM.map((word) => `'${word}'`).join(' ')} "$@"; }\n`
 
 type Terminal = {

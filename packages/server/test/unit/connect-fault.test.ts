@@ -18,7 +18,7 @@ const UNUSABLE = [
   'CERT_SIGNATURE_FAILURE',
   'INVALID_CA',
   'INVALID_PURPOSE',
-  'CRL_HAS_EXPIRED',
+  'CRL_SIGNATURE_FAILURE',
   'PATH_LENGTH_EXCEEDED',
   'ERROR_IN_CERT_NOT_AFTER_FIELD',
 ]
@@ -45,6 +45,7 @@ test('a failure to connect says what failed and what to do, but not the password
       failure('certificate has expired', 'CERT_HAS_EXPIRED'),
       /not accepted: certificate has expired\. Renew the certificate of PostgreSQL$/,
     ],
+    [failure('CRL has expired', 'CRL_HAS_EXPIRED'), /Renew the list of revoked certificates$/],
     [
       failure('certificate is not yet valid', 'CERT_NOT_YET_VALID'),
       /not accepted: certificate is not yet valid\. Compare the clocks of this machine and of the server/,
