@@ -184,6 +184,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...usageDuties({ database }),
     ...erasureDuties({
       database,
+      clock,
       metrics,
       onMembershipChanged: (tenant, user, session) => inbox.membersMoved(tenant, user, session),
       sessions: {

@@ -8,15 +8,16 @@ import { eraseMessages, wipeSeqs, type MarkedSessions } from '../session/erase.t
 import type { SessionKey } from '../session/place.ts'
 import type { Query } from '../store/database.ts'
 import { queueSessions } from './erasures.ts'
+import { STEP_BYTES } from './wipe.ts'
 
 // In a step:
 const SESSIONS = 20
 export const READ_MESSAGES = 2_000
-const WRITTEN_SESSIONS = 100 // sessions with messages of the user
+export const WRITTEN_SESSIONS = 100 // sessions with messages of the user
 
 const NEXT = `
   select tenant, id, user_id as user, requested_at as "requestedAt", coalesce(last_session, '00000000-0000-0000-0000-000000000000') as session, last_seq as seq
-    from fleetline.erasures where done_at is null and user_id is not null
+    from fleetline.erasures where done_at is null and user_id is not null and not id = any ($1::uuid[])
    order by requested_at limit 1 for update skip locked`
 type Next = {
   readonly tenant: number
@@ -30,7 +31,7 @@ type Next = {
 // The id may be used again: sessions that were made after the request stay.
 const JOINED = `
   select m.session from fleetline.members m join fleetline.sessions s on s.tenant = m.tenant and s.id = m.session
-   where m.tenant = $1 and m.user_id = $2 and s.created_at <= $3 limit ${SESSIONS}`
+   where m.tenant = $1 and m.user_id = $2 and s.created_at <= $3 limit $4`
 const LOCK = `
   select id from fleetline.sessions where tenant = $1 and id = any ($2::uuid[]) order by id for no key update`
 // A separate statement, so that its snapshot is taken after the locks.
@@ -44,11 +45,16 @@ const ADD = `
   update fleetline.erasures set sessions = sessions + $3, memberships = memberships + $4 where tenant = $1 and id = $2`
 
 export const READ = `
-  select session, seq, author = $4 and author_kind <> ${AUTHOR_KINDS.indexOf('agent')} as "isOwn"
+  select session, seq, author = $4 and author_kind <> ${AUTHOR_KINDS.indexOf('agent')} as "isOwn", bytes
     from fleetline.messages
    where tenant = $1 and (session, seq) > ($2::uuid, $3::int)
    order by session, seq limit ${READ_MESSAGES}`
-type Read = { readonly session: string; readonly seq: number; readonly isOwn: boolean | null }
+type Read = {
+  readonly session: string
+  readonly seq: number
+  readonly isOwn: boolean | null
+  readonly bytes: number
+}
 const ADVANCE = `
   update fleetline.erasures
      set messages = messages + $3, last_session = $4, last_seq = $5, user_id = case when $6 then null else user_id end
@@ -65,18 +71,32 @@ export type UserStep = {
 }
 const NOTHING = { marked: { sessions: [], members: [] }, removed: [], changed: [], messages: 0 } as const
 
+type UserStepOptions = {
+  /** Sessions that this step may write. */
+  readonly most?: number
+  /** Erasures that are not to be chosen now. */
+  readonly skipped?: readonly string[]
+  /** Called with the id of the erasure before the step writes. */
+  readonly onFound?: (id: string) => void
+}
+
 /** Undefined: no user is left to be erased. */
-export async function eraseNextOfUser(query: Query): Promise<UserStep | undefined> {
-  const [next] = await query<Next>(NEXT)
+export async function eraseNextOfUser(
+  query: Query,
+  { most = WRITTEN_SESSIONS, skipped = [], onFound }: UserStepOptions = {},
+): Promise<UserStep | undefined> {
+  const [next] = await query<Next>(NEXT, [skipped])
   if (!next) return undefined
-  const joined = await query<{ session: string }>(JOINED, [next.tenant, next.user, next.requestedAt])
+  onFound?.(next.id)
+  const limits = [next.tenant, next.user, next.requestedAt, Math.min(SESSIONS, most)]
+  const joined = await query<{ session: string }>(JOINED, limits)
   return joined.length > 0
     ? leaveOrErase(
         query,
         next,
         joined.map(({ session }) => session),
       )
-    : eraseNextMessages(query, next)
+    : eraseNextMessages(query, next, most)
 }
 
 async function leaveOrErase(
@@ -93,9 +113,13 @@ async function leaveOrErase(
   return { ...NOTHING, marked, removed: left }
 }
 
-async function eraseNextMessages(query: Query, { tenant, id, user, ...from }: Next): Promise<UserStep> {
+async function eraseNextMessages(
+  query: Query,
+  { tenant, id, user, ...from }: Next,
+  most: number,
+): Promise<UserStep> {
   const read = await query<Read>(READ, [tenant, from.session, from.seq, user])
-  const rows = fitStep(read)
+  const rows = fitStep(read, most)
   const own = Map.groupBy(
     rows.filter(({ isOwn }) => isOwn),
     ({ session }) => session,
@@ -116,9 +140,15 @@ async function eraseNextMessages(query: Query, { tenant, id, user, ...from }: Ne
   return { ...NOTHING, changed, messages }
 }
 
-/** The rows before the session that would be one too many. */
-function fitStep(read: readonly Read[]): readonly Read[] {
+/** The rows before the session that would be one too many, or the message that would be too much. The first message always fits. */
+function fitStep(read: readonly Read[], most: number): readonly Read[] {
   const sessions = new Set<string>()
-  const first = read.findIndex(({ session, isOwn }) => isOwn && sessions.add(session).size > WRITTEN_SESSIONS)
+  let bytesBefore = 0
+  const first = read.findIndex(({ session, isOwn, bytes }) => {
+    if (!isOwn) return false
+    if (sessions.add(session).size > most || bytesBefore >= STEP_BYTES) return true
+    bytesBefore += bytes
+    return false
+  })
   return first < 0 ? read : read.slice(0, first)
 }

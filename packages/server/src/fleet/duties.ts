@@ -1,7 +1,8 @@
 // Runs the leader's duties, which are all that a leader does. A duty repeats while this pod leads and may trust that it is
 // alive. It names its term in every write of a row, so a leader that was replaced changes no row; its next look at the fleet
 // shows it that it no longer leads. Each duty has its own interval and works in steps: after `STEPS_MS` it leaves the rest
-// for its next run. At most three run at once, so that a long one holds up no other, and all of them take few connections.
+// for its next run. At most three run at once, and of a group one, so that long ones hold up no other, and all of them take few
+// connections.
 import type { Clock } from '../lib/clock.ts'
 import { every } from '../lib/every.ts'
 import { compose, type Service } from '../lib/lifecycle.ts'
@@ -25,6 +26,18 @@ const LEADS_MS = 200 // how soon a new leader begins
 
 export function createDuties({ clock, log, metrics, duties, term }: Deps): Service {
   const slots = createSlots(AT_ONCE)
+  const groups = new Map(
+    duties.flatMap(({ group }) => (group === undefined ? [] : [[group, createSlots(1)]])),
+  )
+  /** Takes the place in the group first: a duty that waits for its group must not keep others out. */
+  const enter = async ({ group = '' }: Duty, signal: AbortSignal) => {
+    const leaveGroup = await groups.get(group)?.take(signal)
+    const leave = await slots.take(signal)
+    return () => {
+      leave()
+      leaveGroup?.()
+    }
+  }
   const perform = async ({ name, run }: Duty, held: Term) => {
     const startMs = clock.monotonicMs()
     const tell = (outcome: string) =>
@@ -42,7 +55,7 @@ export function createDuties({ clock, log, metrics, duties, term }: Deps): Servi
     const everyMs = Math.min(LEADS_MS, duty.everyMs)
     return every({ clock, name: duty.name, everyMs, onError: () => undefined }, async (signal) => {
       if (!term() || clock.monotonicMs() - lastMs < duty.everyMs) return
-      const leave = await slots.take(signal)
+      const leave = await enter(duty, signal)
       const held = term()
       if (held) await perform(duty, held)
       if (held) lastMs = clock.monotonicMs()

@@ -45,7 +45,7 @@ export function createChunks({ database, clock, metrics }: Deps): Chunks {
   const run = async <T>(statement: 'flush' | 'read', work: (query: Query) => Promise<T>): Promise<T> => {
     const startMs = clock.monotonicMs()
     const access = statement === 'read' ? 'read' : 'write'
-    const outcome = await database.transaction(work, { access, deadlineMs: DEADLINE_MS })
+    const outcome = await database.transaction(work, { access, deadlineMs: CHUNKS_DEADLINE_MS })
     metrics.observe('chunkTime', { statement, outcome: outcome.type }, clock.monotonicMs() - startMs)
     return valueOf(outcome, `The ${statement} of chunks failed`)
   }
@@ -78,7 +78,8 @@ export type ChunksRead = {
 // READ_BYTES is a rough limit for all turns together. Each turn may read at least LEAST_BYTES.
 const READ_BYTES = 8 * 1024 * 1024
 const LEAST_BYTES = 16 * 1024
-const DEADLINE_MS = 2_000 // a statement that hangs delays all streams; the next tick tries again
+/** A statement that hangs delays all streams. The next tick tries again. */
+export const CHUNKS_DEADLINE_MS = 2_000
 
 // A turn without a task has ended. A reader of another attempt starts at 0. Only the bodies that are returned are unpacked:
 // PostgreSQL knows the length of a body without unpacking it.

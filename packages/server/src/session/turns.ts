@@ -91,7 +91,7 @@ export const TURN_OPEN = `
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
      and k.tenant = t.tenant and k.id = t.id and k.attempt = $3 and k.pod = $4
   returning t.session, t.epoch, t.agent, t.read_from as "readFrom",
-            coalesce(t.asked_from, t.read_from) as "askedFrom", t.read_to as "readTo", s.title, s.metadata, s.summarised, s.erase_count as "eraseCount",
+            coalesce(t.asked_from, t.read_from) as "askedFrom", t.read_to as "readTo", s.asked, s.title, s.metadata, s.summarised, s.erase_count as "eraseCount",
             (select c.text from fleetline.summaries c
               where c.tenant = s.tenant and c.session = s.id and c.upto = s.summarised) as summary,
             (extract(epoch from statement_timestamp() - t.started_at) * 1000)::float8 as "ageMs"`
@@ -106,6 +106,8 @@ export type OpenTurn = {
    *  leave them out. */
   readonly askedFrom: number
   readonly readTo: number
+  /** The seq of the last message that asks for a reply. Later ones are notes. */
+  readonly asked: number
   readonly title: string | null
   readonly metadata: Metadata | null
   /** The summary stands for the messages up to this seq; 0 without one. */

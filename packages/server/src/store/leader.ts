@@ -8,6 +8,8 @@ export type Term = { readonly term: number; readonly pod: number }
 export type Duty = {
   readonly name: string
   readonly everyMs: number
+  /** Duties of one group run one at a time, so that together they leave room for others. */
+  readonly group?: string
   /** `hasTime` says whether there is time for another step; the rest waits for the next run. */
   readonly run: (term: Term, hasTime: () => boolean) => Promise<void>
 }

@@ -9,7 +9,9 @@
 //                                                            compaction starts at once
 //   the agent returned a summary                             done
 //   all messages up to `upto` were erased                    done: the summary says so, and the agent is not asked
-//   messages were erased since they were read                failed: the summary is not stored
+//   messages were erased after they were read, and before    the task waits a second and starts over, so that the agent does not get
+//   the agent was called                                     them
+//   messages were erased since the agent was called          failed: the summary is not stored
 //   the agent failed, its pod stops, it has no permit        the task waits and is tried again; an attempt that did not call the
 //                                                            agent does not count
 //   four attempts failed, three minutes passed, the agent    failed: the conversation goes on without a summary, and the next try
@@ -43,8 +45,8 @@ import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
 import type { Runner, SettledEnd, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
-import { inOrder, isNotErased, messageOf, summaryMessage } from './gather.ts'
-import { underPermit } from './under-permit.ts'
+import { inOrder, isNotErased, isStale, messageOf, summaryMessage } from './gather.ts'
+import { STALE, underPermit } from './under-permit.ts'
 import { whyFailed } from './why-failed.ts'
 
 type Deps = {
@@ -130,6 +132,7 @@ async function gather({
   const most = { limit: MOST_SENT.messages, maxBytes: MOST_SENT.bytes }
   const page = await deps.sessions.read(key, { after: open.summarised, ...most })
   if (!page) return undefined
+  if (page.eraseCount !== open.eraseCount) throw STALE // the summary before may quote what was erased
   const items = page.items.filter(({ seq }) => seq <= input.through)
   const last = items.at(-1)
   if (!last) throw new Bug('A compaction has no messages')
@@ -154,8 +157,9 @@ async function summarise(
   agent: Callable,
   call: Omit<CompactCall, 'deadlineMs' | 'signal'>,
 ): Promise<string> {
-  const { clock, leftMs } = work
-  const text = await underPermit(work, agent.downstream, ({ signal }) => {
+  const { clock, leftMs, open, claim, deps } = work
+  const around = { ...work, isStale: () => isStale(deps.sessions, { ...open, tenant: claim.tenant }) }
+  const text = await underPermit(around, agent.downstream, ({ signal }) => {
     const asked = (async () => agent.compact!({ ...call, deadlineMs: leftMs(), signal }))().catch(throwFault)
     return within(clock, Math.max(1, leftMs()), asked, LATE, signal)
   })
@@ -180,6 +184,7 @@ function throwFault(error: unknown): never {
 function afterFault(work: Work, error: unknown): Promise<SettledEnd> | Settlement {
   const { claim, ending, draining, clock, random, log } = work
   if (ending.signal.aborted || (draining.aborted && error === draining.reason)) return { type: 'back' }
+  if (error === STALE) return { type: 'later', delayMs: LATER_MS, error: faultOfTask(work, 'unavailable') }
   const { code, delayMs, kind } = readThrown(error, clock)
   const fields = { ...whyFailed(work, work.open.agent, error), attempt: claim.attempt }
   log.warn('a conversation could not be summarised', fields)

@@ -1,10 +1,11 @@
 // Collects what the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply
 // comes right after the last message that it answers, even if other messages arrived before it was written. A long
 // conversation is cut at its beginning, as the agent's window says. The window never leaves out a message that asks for the reply
-// (E4). A summary stands in place of the messages that it covers. Pure, except for the read.
+// (E4). A summary stands in place of the messages that it covers. Pure, except for the reads.
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
 import type { HistoryWindow } from '../agent/settings.ts'
+import type { SessionKey } from '../session/place.ts'
 import type { Replay } from '../session/replay.ts'
 import type { OpenTurn } from '../session/turns.ts'
 import type { Claim } from '../task/claim.ts'
@@ -22,18 +23,20 @@ export type Gathered = {
   readonly isCut: boolean
 }
 
-/** Undefined: the session was erased. */
+/** Undefined: the session was erased. `stale`: messages were erased since the turn was opened, so its summary may quote them. */
 export async function gather(
   { read, cell, window }: Deps,
   { id, tenant, spent }: Claim,
-  { session, epoch, agent, readFrom, askedFrom, readTo, title, metadata, summarised, summary }: OpenTurn,
-): Promise<Gathered | undefined> {
+  turn: OpenTurn,
+): Promise<Gathered | 'stale' | undefined> {
+  const { session, epoch, agent, readFrom, askedFrom, readTo, title, metadata, summarised, summary } = turn
   const key = { tenant, session }
   const [before, isAsked] = [readTo + 1, ({ seq }: Item) => seq >= askedFrom]
   const limit = Math.max(window.messages, before - askedFrom) // `TURN_OPEN` sees to it that a call can carry so many
   let page = await read(key, { before, limit, maxBytes: window.bytes })
   if (page && !page.items.some(({ seq }) => seq <= askedFrom)) page = await read(key, { before, limit })
   if (!page) return undefined
+  if (page.eraseCount !== turn.eraseCount) return 'stale'
   const unsummarised = page.items.filter(({ seq }) => seq > summarised)
   const kept = cutToWindow(unsummarised, window, isAsked)
   const items = inOrder(kept.filter(isNotErased))
@@ -57,9 +60,18 @@ export async function gather(
   }
   return {
     call,
-    isAsked: items.some((item) => item.role === 'user' && isAsked(item)),
+    isAsked: items.some((item) => item.role === 'user' && isAsked(item) && item.seq <= turn.asked),
     isCut: (kept[0]?.seq ?? 0) > summarised + 1,
   }
+}
+
+/** Whether messages were erased since `eraseCount` was read. True also if that cannot be read: the next attempt to open the turn says why. */
+export async function isStale(
+  { read }: Pick<Replay, 'read'>,
+  { tenant, session, eraseCount }: SessionKey & { readonly eraseCount: number },
+): Promise<boolean> {
+  const page = await read({ tenant, session }, { before: 1, limit: 0 }).catch(() => undefined) // without any message
+  return page?.eraseCount !== eraseCount
 }
 
 /** The last items that fit into the window. Of `items`, those that ask for the reply are kept even if they do not fit. */

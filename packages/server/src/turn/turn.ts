@@ -15,6 +15,8 @@
 //   its agent is neither in the directory nor in any pod's       waits; does not count; at its deadline failed:
 //   code                                                         `agent_unknown`
 //   all messages that asked for the reply were erased            done, with no message
+//   messages were erased after it had read them, and before      starts over, so that the agent does not get them
+//   its agent was called
 //   the session was erased                                       failed: `gone`
 //   the agent replied                                            done, with its message, or with none if that is empty
 //   the agent failed                                             waits, then its agent is called again; at the fourth attempt
@@ -52,10 +54,10 @@ import { withPartitions } from '../task/partitions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { AttemptUsage, UsageOutcome, UsageRecorder } from '../usage/record.ts'
 import { CALL_LIMITS, callAgent } from './call.ts'
-import { gather, type Gathered } from './gather.ts'
+import { gather, isStale, type Gathered } from './gather.ts'
 import type { Halts } from './halts.ts'
 import { countUsed, createSpending, type Spending } from './spending.ts'
-import { underPermit } from './under-permit.ts'
+import { STALE, underPermit } from './under-permit.ts'
 import { whyFailed } from './why-failed.ts'
 
 type Deps = {
@@ -123,19 +125,31 @@ function runnerOf(deps: Deps): Runner {
       let [callEnded, isFenced] = [Promise.resolve(), false]
       const onCalled = (ended: Promise<void>) => void (callEnded = ended)
       try {
-        const turn = await open(deps, attempt)
-        const openedMs = deps.clock.monotonicMs()
-        const leftMs = () =>
-          Math.floor(TURN_DEADLINE_MS - turn!.ageMs - (deps.clock.monotonicMs() - openedMs))
-        const end = turn ? await answer({ ...attempt, turn, deps, onCalled, leftMs }) : gone(attempt)
-        isFenced = !turn || ('answer' in end && end.answer === 'fenced')
-        return end
+        const end = await openAndAnswer(deps, attempt, onCalled)
+        isFenced = !end || ('answer' in end && end.answer === 'fenced')
+        return end ?? gone(attempt)
       } catch (error) {
         return notBegun(attempt, error)
       } finally {
         void callEnded.then(isFenced ? entered.halt : entered.leave)
       }
     },
+  }
+}
+
+/** Undefined: the attempt is fenced. It starts over each time that messages were erased meanwhile. */
+async function openAndAnswer(
+  deps: Deps,
+  attempt: Attempt,
+  onCalled: Work['onCalled'],
+): Promise<Settlement | SettledEnd | undefined> {
+  for (;;) {
+    const turn = await open(deps, attempt)
+    if (!turn) return undefined
+    const openedMs = deps.clock.monotonicMs()
+    const leftMs = () => Math.floor(TURN_DEADLINE_MS - turn.ageMs - (deps.clock.monotonicMs() - openedMs))
+    const end = await answer({ ...attempt, turn, deps, onCalled, leftMs })
+    if (end !== 'stale') return end
   }
 }
 
@@ -148,7 +162,7 @@ async function open({ database }: Deps, { claim, pod }: Attempt): Promise<OpenTu
 }
 
 /** Rejects if it cannot read the conversation. */
-async function answer(work: Work): Promise<Settlement | SettledEnd> {
+async function answer(work: Work): Promise<Settlement | SettledEnd | 'stale'> {
   const { claim, turn, deps } = work
   if (work.leftMs() <= 0) return endFailed(work, TOO_OLD)
   if (claim.spent > MOST_ATTEMPTS) return endFailed(work, USED_UP)
@@ -156,6 +170,7 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   if (!agent) return withoutAgent(work)
   const { window } = agent.settings
   const gathered = await gather({ ...deps.sessions, cell: deps.cell, window }, claim, turn)
+  if (gathered === 'stale') return gathered
   if (!gathered) return endFailed(work, SESSION_ERASED)
   const { call, isCut, isAsked } = gathered
   if (!isAsked) return end(work, { outcome: 'done', draft: undefined, size: undefined, used: undefined })
@@ -163,6 +178,7 @@ async function answer(work: Work): Promise<Settlement | SettledEnd> {
   if (work.isFenced()) return { type: 'back' }
   const called = { said: createAssembler(call.turn.messageId), spending: createSpending(claim) }
   const ended = await reply({ ...work, ...called }, agent, { call, isCut })
+  if (ended === 'stale') return ended
   await account({ ...work, ...called }, ended)
   return ended
 }
@@ -171,10 +187,11 @@ async function reply(
   work: CalledWork,
   agent: Callable,
   { call, isCut }: CallWithin,
-): Promise<Settlement | SettledEnd> {
-  const { ending, spending } = work
+): Promise<Settlement | SettledEnd | 'stale'> {
+  const { ending, spending, claim, turn, deps } = work
+  const around = { ...work, isStale: () => isStale(deps.sessions, { ...turn, tenant: claim.tenant }) }
   try {
-    const message = await underPermit(work, agent.downstream, (permitted) =>
+    const message = await underPermit(around, agent.downstream, (permitted) =>
       listen({ ...work, permitted }, agent, {
         ...call,
         deadlineMs: work.leftMs(),
@@ -186,7 +203,7 @@ async function reply(
     const size = sizeAfter(agent, { ...work, call, isCut }, draft)
     return await end(work, { outcome: 'done', draft, size, used: spending.used('done') })
   } catch (error) {
-    return afterFault(work, error)
+    return error === STALE ? 'stale' : afterFault(work, error)
   }
 }
 

@@ -12,13 +12,17 @@ import {
   type Turn,
 } from '@fleetline/protocol'
 import { agent, type AgentCall } from '../../src/agent/agent.ts'
+import { erasureDuties } from '../../src/erasure/duties.ts'
 import { Abort } from '../../src/errors.ts'
 import { ERASURES } from '../../src/cli/erasures.ts'
 import { SESSIONS } from '../../src/cli/sessions.ts'
+import { eraseNextOfUser } from '../../src/erasure/user.ts'
 import { deleteNext, wipeNext } from '../../src/erasure/wipe.ts'
+import { systemClock } from '../../src/lib/clock.ts'
 import { eraseMessages, ERASURE_MESSAGES, markErased } from '../../src/session/erase.ts'
 import { createReplay } from '../../src/session/replay.ts'
 import { valueOf, type Query } from '../../src/store/database.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
@@ -26,10 +30,11 @@ import { readInbox } from '../support/inbox.ts'
 import { CLOSED, podOn } from '../support/pod.ts'
 import { readEvents, untilSeq, type Reader } from '../support/reader.ts'
 import { dumpOf, filesWith } from '../support/search.ts'
-import { appenderOn } from '../support/sessions.ts'
+import { appenderOn, sessionFor } from '../support/sessions.ts'
 import { openDatabase } from '../support/store.ts'
 import { saying } from '../support/talk.ts'
 import { typing } from '../support/terminal.ts'
+import { conversationOn, doneBy } from '../support/turns.ts'
 
 const SCOPES = ['sessions:read', 'sessions:write', 'sessions:erase', 'tokens:mint', 'usage:read'] as const
 
@@ -105,6 +110,7 @@ async function setUp(t: TestContext) {
     done: (erasure: string) =>
       eventually(
         async () => {
+          await rows(AGE) // the test need not wait for the last chunks of a turn
           const receipt = await api<Erasure>('GET', `/erasures/${erasure}`)
           assert.equal(receipt.state, 'done', JSON.stringify(receipt))
           return receipt
@@ -123,6 +129,8 @@ async function setUp(t: TestContext) {
       ),
   }
 }
+
+const AGE = `update fleetline.turns set ended_at = now() - interval '1 minute' where ended_at > now() - interval '5 seconds'`
 
 const briefly = ({ seq, parts, author, erased }: Item) => [seq, parts.length, author.id, erased]
 const uuidOf = (id: string) => parseId('session', id)!.uuid
@@ -221,6 +229,7 @@ test('S35 E4 E7: the agent gets no erased message and no summary of one; what wa
   const { turn } = await say('talk', 'hold')
   await until('the call', () => assert.equal(calls.length, 3))
   const { seq } = await say('talk', 'never mind')
+  await say('talk', 'a note, which asks nothing', { reply: false })
   await erase(seq)
   free()
   assert.equal((await ended(turn!)).state, 'done')
@@ -401,6 +410,131 @@ test('S35: what was begun is finished, whoever goes on, in small steps', async (
     before = now
   }
   assert.ok(steps >= 5)
+})
+
+/** Sessions without a pod. Each has `count` messages of a user, of `bytes` bytes. */
+async function storedFor(t: TestContext, users: readonly string[], { count = 1, bytes = 1 } = {}) {
+  const { database, run, key, ...rest } = await conversationOn(t)
+  const rows = <Row extends object>(text: string, values: unknown[] = []) =>
+    run((query) => query<Row>(text, values))
+  const sessions = []
+  for (const user of users) {
+    const { session } = await sessionFor(database)
+    await rows('update fleetline.sessions set head = $2 where id = $1', [session, count])
+    await rows(
+      `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, author, body)
+       select now(), 1, $1, n, gen_random_uuid(), n, 0, 0, 'm' || n, $3, jsonb_build_object('parts', repeat('x', $4))
+         from generate_series(1, $2::int) n`,
+      [session, count, user, bytes],
+    )
+    sessions.push(session)
+  }
+  return {
+    ...rest,
+    database,
+    run,
+    key,
+    rows,
+    sessions,
+    /** The seqs that still have an author. */
+    left: async () =>
+      (
+        await rows<{ author: string; seq: number }>(
+          'select author, seq from fleetline.messages where author is not null order by author, seq',
+        )
+      ).map(({ author, seq }) => `${author} ${seq}`),
+    mark: async (session: string) => {
+      await run((query) => markErased(query, [{ tenant: 1, session }]))
+      await rows('insert into fleetline.erased_sessions (tenant, session) values (1, $1)', [session])
+    },
+    request: (user: string) =>
+      rows(
+        `insert into fleetline.erasures (tenant, id, kind, user_id) values (1, gen_random_uuid(), 'user', $1)`,
+        [user],
+      ),
+  }
+}
+
+test('S35: a step has 16 MiB at most, or one message more', async (t) => {
+  const { run, sessions, left, mark, request } = await storedFor(t, ['ada', 'bob'], {
+    count: 6,
+    bytes: 4 * 1024 * 1024,
+  })
+  await request('ada')
+  await run(eraseNextOfUser)
+  assert.equal((await left())[0], 'ada 5')
+  await run(eraseNextOfUser)
+  assert.equal((await left())[0], 'bob 1')
+  await mark(sessions[1]!)
+  await run((query) => wipeNext(query))
+  assert.deepEqual(await left(), ['bob 5', 'bob 6'])
+  await run((query) => wipeNext(query))
+  assert.deepEqual(await left(), [])
+})
+
+test('S35: a session or a user whose steps fail does not hold up the others', async (t) => {
+  const { database, rows, sessions, left, mark, request } = await storedFor(t, [
+    'bad',
+    'good',
+    'worse',
+    'fine',
+  ])
+  const [bad, good, worse] = sessions as [string, string, string]
+  await rows(
+    `create function fleetline.refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`,
+  )
+  await rows(
+    `create trigger refuse before update on fleetline.messages for each row
+       when (old.session in ('${bad}', '${worse}')) execute function fleetline.refuse()`,
+  )
+  await mark(bad)
+  await mark(good)
+  await request('worse')
+  await request('fine')
+  const sessionsStub = { stopTurn: () => assert.fail('no turn is live'), notifyChanged: () => undefined }
+  const [users, wipes] = erasureDuties({
+    database,
+    clock: systemClock(),
+    metrics: createMetrics(),
+    sessions: sessionsStub,
+    onMembershipChanged: () => undefined,
+  })
+  for (const duty of [users!, wipes!]) {
+    const runOnce = () => duty.run({ term: 1, pod: 1 }, () => true)
+    await assert.rejects(runOnce(), 'all of it')
+    await assert.rejects(runOnce(), 'the first alone')
+    await runOnce()
+  }
+  assert.deepEqual(await left(), ['bad 1', 'worse 1'])
+  const open = await rows<{ user: string }>(
+    'select user_id as user from fleetline.erasures where done_at is null',
+  )
+  assert.ok(open.every(({ user }) => user !== 'fine'))
+})
+
+test('S35: a session is not done while a pod may still write the last chunks of its turn', async (t) => {
+  const { rows, run, key, pod, mark, ask, claimTurn, gather, endTurn } = await storedFor(t, [])
+  await ask('a')
+  const turn = await claimTurn()
+  await gather(turn.id, 1)
+  await endTurn(doneBy(key, pod, turn, 1))
+  await mark(key.session)
+  const step = async () => {
+    await rows('update fleetline.erased_sessions set next_at = now()')
+    await run((query) => wipeNext(query))
+    const [row] = await rows<{ isDone: boolean }>(
+      'select wiped_at is not null as "isDone" from fleetline.erased_sessions',
+    )
+    return row!.isDone
+  }
+  assert.equal(await step(), false)
+  await rows(
+    `insert into fleetline.chunks (tenant, turn, attempt, index, count, body) values (1, $1, 1, 0, 1, '["late"]')`,
+    [turn.id],
+  )
+  await rows(AGE)
+  assert.equal(await step(), true)
+  assert.deepEqual(await rows('select from fleetline.chunks'), [])
 })
 
 test('mutant: S35 finds an erasure that forgets the author, and one that forgets the tenant', async (t) => {

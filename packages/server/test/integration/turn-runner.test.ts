@@ -6,6 +6,7 @@ import { loadConfig } from '../../src/config.ts'
 import { join } from '../../src/fleet/pods.ts'
 import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { systemRandom } from '../../src/lib/random.ts'
+import { eraseMessages } from '../../src/session/erase.ts'
 import { createLive } from '../../src/session/live.ts'
 import { createReplay } from '../../src/session/replay.ts'
 import { createTurnView } from '../../src/session/turn-view.ts'
@@ -218,6 +219,51 @@ test('a turn that waits for a permit is handed back when its pod drains or ends 
   const speaks = begin(claim, () => (speaks.draining.abort(new Error('drain')), saying('hello')), { permits })
   assert.deepEqual(await speaks.ended, { type: 'done', answer: 'settled' })
   assert.equal((await rows()).messages.length, 2)
+  assert.equal(to.standing().held, 0)
+})
+
+test('S35: a message that is erased before its agent is called does not reach it, and neither does its summary', async (t) => {
+  const { ask, begin, claimTurn, database, key, run, rows } = await attemptsOn(t)
+  await ask('secret')
+  await ask('b')
+  const claim = await claimTurn()
+  await run(async (query) => {
+    await query(
+      `insert into fleetline.summaries (tenant, session, upto, text) values ($1, $2, 1, 'secret')`,
+      [key.tenant, key.session],
+    )
+    await query('update fleetline.sessions set summarised = 1 where id = $1', [key.session])
+  })
+  let calls = 0
+  const erasing: Pick<Database, 'transaction'> = {
+    transaction: async (work, options) => {
+      calls += 1
+      if (calls === 2) await run((query) => eraseMessages(query, key, [1])) // between the check and the read of the log
+      return database.transaction(work, options)
+    },
+  }
+  const clock = manualClock()
+  const downstreams = downstreamsOn(clock, { offer: { isLearnt: true, share: 1 } })
+  const { permits } = downstreams
+  const to = downstreams.get(KEY)
+  const taken = Promise.withResolvers<void>()
+  const other = to.run(() => taken.promise)
+  const asked: unknown[][] = []
+  const answer: AgentDefinition['answer'] = ({ messages }) => {
+    asked.push(messages.map(({ id, parts }) => [id, parts.length]))
+    return saying('hello')
+  }
+  const waits = begin(claim, answer, { database: erasing, clock, permits })
+  await eventually(() => assert.equal(to.standing().waiting, 1), { what: 'its wait' })
+  await ask('late')
+  await run((query) => query('update fleetline.turns set read_to = 3'))
+  await run((query) => eraseMessages(query, key, [2]))
+  await clock.advance(100)
+  taken.resolve()
+  await other
+  assert.deepEqual(await waits.ended, { type: 'done', answer: 'settled' })
+  assert.deepEqual(asked, [[['late', 1]]])
+  assert.equal((await rows()).messages.length, 4)
   assert.equal(to.standing().held, 0)
 })
 

@@ -116,3 +116,36 @@ test('a long duty holds up no other, and leaves the rest for its next run', asyn
   await clock.advance(3_000)
   await stopped
 })
+
+test('duties of one group run one at a time, each in its turn, and leave room for the others', async () => {
+  const clock = manualClock()
+  const [runs, seen]: [string[], { now: number; most: number }] = [[], { now: 0, most: 0 }]
+  const long = (name: string) => ({
+    name,
+    group: 'long',
+    everyMs: 200,
+    run: async () => {
+      runs.push(name)
+      seen.most = Math.max(seen.most, (seen.now += 1))
+      await clock.sleep(2_000)
+      seen.now -= 1
+    },
+  })
+  let shortRuns = 0
+  const short = { name: 'short', everyMs: 1_000, run: async () => void (shortRuns += 1) }
+  const duties = createDuties({
+    clock,
+    metrics: createMetrics(),
+    log: silentLog(),
+    term: () => ({ term: 1, pod: 1 }),
+    duties: [...['a', 'b', 'c', 'd'].map(long), short],
+  })
+  await duties.start()
+  await clock.advance(9_900)
+  assert.deepEqual(runs, ['a', 'b', 'c', 'd', 'a'])
+  assert.equal(seen.most, 1)
+  assert.ok(shortRuns >= 8, `${shortRuns} runs`)
+  const stopped = duties.stop()
+  await clock.advance(10_000)
+  await stopped
+})

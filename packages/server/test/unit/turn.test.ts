@@ -8,9 +8,13 @@ import { agent, agentsOf, LIFE, type AgentCall, type AgentDefinition } from '../
 import { AgentFault } from '../../src/agent/fault.ts'
 import { demoAgent } from '../../src/agent/demo.ts'
 import { yieldToEventLoop, systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import type { Runner } from '../../src/task/runner.ts'
 import { CALL_LIMITS, callAgent, type CallLimits } from '../../src/turn/call.ts'
+import { createCompactMachines } from '../../src/turn/compact.ts'
 import { inOrder, cutToWindow } from '../../src/turn/gather.ts'
 import { manualClock } from '../support/clock.ts'
+import { silentLog } from '../support/log.ts'
 
 const UUID = '01980000-0000-7000-8000-000000000000'
 const [SESSION, TURN, MESSAGE] = [
@@ -310,6 +314,63 @@ test('an agent reads a reply right after the last message that the reply answers
     inOrder(log).map(({ seq }) => seq),
     [1, 3, 2, 4, 5, 6],
   )
+})
+
+test('S35: the agent is not asked for a summary of messages that were erased before its call; the compaction starts over', async () => {
+  const [clock, random, cell] = [manualClock(), systemRandom(), 0]
+  const compaction = { session: UUID, epoch: 1, agent: 'a', title: null, metadata: null, summarised: 0 }
+  const opened = { ...compaction, eraseCount: 0, summary: null, ageMs: 0 }
+  const items = [{ seq: 1, id: 'm1', role: 'user', parts: [], author: { kind: 'user' }, at: '' }]
+  const abort = () => new AbortController()
+  const outcomeWith = async (eraseCounts: readonly number[]) => {
+    const counts = [...eraseCounts]
+    const calls: string[] = []
+    const compacting = agent('a', () => saying([]).answer(callWith('')), {
+      compact: async () => (calls.push('called'), 'short'),
+    })
+    const deps = {
+      clock,
+      random,
+      cell,
+      database: { transaction: async () => ({ type: 'committed', value: opened }) },
+      sessions: {
+        read: async () => ({ items, eraseCount: counts.shift() }),
+        endCompaction: async () => ({ type: 'ended' }),
+      },
+      agents: { agentFor: async () => ({ ...compacting, downstream: 'a' }) },
+    }
+    const [ending, signal] = [abort(), abort().signal]
+    const around = {
+      clock,
+      random,
+      cell,
+      pod: 1,
+      log: silentLog(),
+      isFenced: () => false,
+      ending,
+      draining: signal,
+      gaveUp: signal,
+      permits: {
+        run: async (_: string, body: (permitted: object) => Promise<string>) => {
+          await clock.advance(1_000)
+          return body({ signal: abort().signal })
+        },
+      },
+    }
+    const claim = {
+      id: UUID,
+      tenant: 1,
+      attempt: 1,
+      spent: 1,
+      input: { session: SESSION, through: 1, budget: { tokenBudget: 1e3, triggerRatio: 0.7 } },
+    }
+    const [machine] = createCompactMachines(deps as unknown as Parameters<typeof createCompactMachines>[0])
+    const end = await machine!.open().run(...([claim, around] as unknown as Parameters<Runner['run']>))
+    return [end.type, ...calls]
+  }
+  assert.deepEqual(await outcomeWith([1]), ['later'], 'between its two reads')
+  assert.deepEqual(await outcomeWith([0, 1]), ['later'], 'while it waited')
+  assert.deepEqual(await outcomeWith([0, 0]), ['done', 'called'])
 })
 
 test('a window keeps the last messages by number and by size', () => {
