@@ -61,6 +61,7 @@ export function erasureDuties(deps: Deps): Duty[] {
       })
       isIdle = claimed === undefined
       const marked = claimed && (await commit((query) => expireNext(query, term, claimed)))
+      if (marked) notifyErased(deps, marked)
       metrics.count('erasedSessions', { cause: 'retention' }, marked?.sessions.length ?? 0)
     }
   }

@@ -3,8 +3,8 @@
 //        Fleetline has found it, at the latest when the receipt is `done`. Fleetline then removes the content, even if pods die, and only
 //        then the receipt is `done`
 //   S32  the request is in the audit log, in the same transaction
-// A repeat gets the receipt of the first request.
-import { parseId, uuidV7, type Erasure } from '@fleetline/protocol'
+// A repeat gets the receipt of the first request. It commits after the original, as in `session/append` (L4).
+import { formatId, parseId, uuidV7, type Erasure } from '@fleetline/protocol'
 import { Rejected, Retry } from '../errors.ts'
 import type { Actor } from '../identity/actor.ts'
 import type { Audit } from '../identity/audit.ts'
@@ -56,9 +56,10 @@ const ADD_SESSION = `
 const ADD_USER = `
   insert into fleetline.erasures (tenant, id, kind, user_id) values ($1, $2, 'user', $3)
   on conflict (tenant, user_id) where user_id is not null do nothing returning ${COLUMNS}`
+// The first transaction may have ended as unknown before it reached the standbys. The lock makes the commit of a repeat wait for them.
 const OF_SESSION = `
   select ${COLUMNS} from fleetline.erasures
-   where tenant = $1 and session = $2 and seq is not distinct from $3 order by id limit 1`
+   where tenant = $1 and session = $2 and seq is not distinct from $3 order by id limit 1 for no key update`
 const OF_USER = `select ${COLUMNS} from fleetline.erasures where tenant = $1 and user_id = $2`
 const FIND = `select ${COLUMNS} from fleetline.erasures where tenant = $1 and id = $2`
 const LIST = `
@@ -85,11 +86,8 @@ export async function queueSessions(
 export function createErasures(deps: Deps): Erasures {
   const { database, audit, cuts, clock, random, metrics, cell } = deps
   const newId = () => uuidV7(clock.now(), random.bytes(10))
-  const commit = async <T>(work: (query: Query) => Promise<T>) =>
-    valueOf(
-      await untilCommitted(deps, work),
-      'It is not known whether the erasure was stored. Send the request again. For a session, use its id (ses_…): an erased session has no alias',
-    )
+  const commit = async <T>(work: (query: Query) => Promise<T>, key?: SessionKey) =>
+    valueOf(await untilCommitted(deps, work), unknownOutcome(key && formatId('session', cell, key.session)))
   const read = async (sql: string, values: unknown[]) => {
     const outcome = await database.transaction((query) => query<ErasureRow>(sql, values), { access: 'read' })
     return valueOf(outcome, 'The erasures cannot be read').map((row) => receiptOf(row, deps))
@@ -105,7 +103,9 @@ export function createErasures(deps: Deps): Erasures {
     if (before) return { row: before, count: 0 }
     const count = await eraseMessages(query, key, [seq])
     if (count === undefined) return undefined
-    if (count === 0) return { row: (await ofSession(query, key, seq))!, count } // erased meanwhile
+    // If another request has erased it meanwhile, its receipt is there now. If a user was erased, the message has no receipt of its own yet.
+    const meanwhile = count === 0 ? await ofSession(query, key, seq) : undefined
+    if (meanwhile) return { row: meanwhile, count }
     const [row] = await query<ErasureRow>(ADD_MESSAGE, [tenant, newId(), session, seq, count])
     await audit.record(query, { actor, action: 'message.erase', tenant, target: row!.id })
     return { row: row!, count }
@@ -120,26 +120,24 @@ export function createErasures(deps: Deps): Erasures {
     return { row, marked }
   }
   const eraseUserIn = async (query: Query, tenant: number, name: string, actor: Actor) => {
-    const [made] = await query<ErasureRow>(ADD_USER, [tenant, newId(), name])
-    if (!made) {
-      const [before] = await query<ErasureRow>(OF_USER, [tenant, name])
-      if (before) return before
-      throw new Retry('unavailable', 'An erasure of this user has just ended: send the request again')
-    }
+    // Also in a repeat: tokens may have been minted since. And this write makes its commit wait for the standbys, as the lock above does.
     await cuts.cutWithin(query, tenant, name)
-    await audit.record(query, { actor, action: 'user.erase', tenant, target: made.id })
-    return made
+    const [made] = await query<ErasureRow>(ADD_USER, [tenant, newId(), name])
+    const row = made ?? (await query<ErasureRow>(OF_USER, [tenant, name]))[0]
+    if (!row) throw new Retry('unavailable', 'An erasure of this user has just ended: send the request again')
+    await audit.record(query, { actor, action: 'user.erase', tenant, target: row.id })
+    return row
   }
   return {
     eraseMessage: async (key, id, actor) => {
-      const done = await commit((query) => eraseMessageIn(query, key, id, actor))
+      const done = await commit((query) => eraseMessageIn(query, key, id, actor), key)
       if (!done) return undefined
       if (done.count > 0) deps.sessions.notifyChanged(key)
       metrics.count('erasedMessages', {}, done.count)
       return receiptOf(done.row, deps)
     },
     eraseSession: async (key, actor) => {
-      const { row, marked } = await commit((query) => eraseSessionIn(query, key, actor))
+      const { row, marked } = await commit((query) => eraseSessionIn(query, key, actor), key)
       await crashPoint('erase.committed')
       notifyErased(deps, marked)
       metrics.count('erasedSessions', { cause: 'request' }, marked.sessions.length)
@@ -161,6 +159,12 @@ export function createErasures(deps: Deps): Erasures {
       return read(LIST, [tenant, id?.uuid ?? AFTER_ALL, limit])
     },
   }
+}
+
+/** Names the id, because another session may have got the alias before the repeat. */
+function unknownOutcome(session?: string): string {
+  const how = session === undefined ? '' : ` with the id ${session}, even if you used an alias`
+  return `It is not known whether the erasure was stored. Send the request again${how}`
 }
 
 type Notifiers = Pick<Deps, 'sessions' | 'onMembershipChanged'>

@@ -67,7 +67,7 @@ function userRoute({ erasures }: Deps): Route {
     method: 'DELETE',
     path: '/v1/users/:user',
     summary:
-      'Erases a user: the sessions whose only member is this user, and its messages and membership in all others. The response means that the request is stored and the tokens are revoked; until the receipt is `done`, callers with a key and other members can still read what Fleetline has not found yet. A repeated request gets the same receipt until Fleetline has searched all messages.',
+      'Erases a user: the sessions whose only member is this user, and its messages and membership in all others. The response means that the request is stored and the tokens are revoked; until the receipt is `done`, callers with a key and other members can still read what Fleetline has not found yet. A repeated request gets the same receipt until Fleetline has searched all messages, and revokes newer tokens.',
     access: accessWith('sessions:erase'),
     params: userParams,
     answers: { 202: { means: 'Committed. The receipt is `done` when everything is removed.', ...RECEIPT } },

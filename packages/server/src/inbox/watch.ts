@@ -9,12 +9,13 @@
 //   a user reads                                       the session, for this user
 //   a user is added to a session, or removed           the session, for this user; the user's newest sessions are read and compared
 //                                                      with those known, and with those that each follower was sent
-//   each poll                                          the same for some users, in turn: about `POLL_ROWS` sessions in all
+//   each poll                                          the same for some users, in turn: about `POLL_ROWS` sessions in all; and of
+//                                                      each of their followers, `ARCHIVED` sessions that it was sent as archived
 //   hints arrive again after a cut                     the same for all users
 //   a session is twice found older than it was known   the followers of its user end, so that they begin again: the log is another
 //                                                      one, after a restore or a failover that lost the end of the log
 // Reads of one user are `AGAIN_MS` apart, and one statement reads several users, so that many changes cost few reads.
-// Limit: of sessions beyond a user's newest 1,000, only hints that the user was added or removed count. Other changes of such a session
+// Limit: of other sessions beyond a user's newest 1,000, only hints that the user was added or removed count. Other changes of such a session
 // are found by the next poll of its user after it has a new message.
 import { hash } from 'node:crypto'
 import { INBOX_LIMITS, type InboxTotals } from '@fleetline/protocol'
@@ -87,11 +88,14 @@ type Follower = {
   readonly taken: Set<string>
   /** Sessions of which it has last read a state that was older than what is known, and the `rev` of that state. */
   readonly older: Map<string, number>
+  /** At which of the sessions that it was sent as archived the next poll goes on. */
+  nextArchived: number
   isOver: boolean
   wake: () => void
 }
 
 const POLL_ROWS = 2_000
+const ARCHIVED = 10 // sessions that each follower reads again in a poll
 const AGAIN_MS = 100
 const MEMBER_TOPIC = /^(m:\d+:\w+):([0-9a-f]{32})$/
 /** Sessions that a pod knows, of all its followed users. At this number it takes no more users, and beyond it ends the followers of the
@@ -167,6 +171,7 @@ export function createWatch(deps: Deps): InboxWatch {
         marks: new Set(),
         taken: new Set(),
         older: new Map(),
+        nextArchived: 0,
         isOver: false,
         wake: () => undefined,
       }
@@ -375,6 +380,21 @@ function mark({ followers }: Group, session: string): void {
   for (const follower of followers) markFor(follower, session)
 }
 
+/** The newest sessions do not show whether the user is still a member of an archived one. So each poll has some of them read again, in turn.
+ *  Returns how many. */
+function markArchived({ followers }: Group): number {
+  let count = 0
+  for (const follower of followers) {
+    const archived = [...follower.sent].filter(([, { is }]) => is === 'archived')
+    const first = follower.nextArchived < archived.length ? follower.nextArchived : 0
+    const due = archived.slice(first, first + ARCHIVED)
+    for (const [session] of due) markFor(follower, session)
+    follower.nextArchived = first + due.length
+    count += due.length
+  }
+  return count
+}
+
 function markFor({ marks, wake }: Follower, session: string): void {
   marks.add(session)
   wake()
@@ -392,7 +412,7 @@ function createPolls({ all }: Groups, refresh: (group: Group) => Promise<unknown
       if (!group) break
       if (group.followers.size === 0) continue
       taken.add(group)
-      rows += group.known.size + 1
+      rows += group.known.size + 1 + markArchived(group)
     }
     return [...taken]
   }

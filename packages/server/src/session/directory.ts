@@ -2,6 +2,7 @@
 // of another tenant does not exist. Ids are made here, in order of time, and carry the cell. A tenant has one session per
 // alias, even if many callers create it at once.
 import { formatId, uuidV7, type Metadata, type Session } from '@fleetline/protocol'
+import { Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
@@ -58,6 +59,8 @@ const ADD_MEMBERS = `
 const NAMED = `select ${SESSION_COLUMNS} from fleetline.sessions where tenant = $1 and alias = $2` // an erased session has none
 // The first transaction may have ended as unknown before it reached the standbys. The lock makes this commit wait for them.
 const MADE_BEFORE = `${NAMED} for update`
+/** If the session that has the alias is erased between the two statements, the alias is free again. */
+const MOST_TRIES = 3
 
 const FIND = `select ${SESSION_COLUMNS} from fleetline.sessions where tenant = $1 and id = $2 and erased_at is null`
 
@@ -98,17 +101,17 @@ export function createDirectory({
     { alias, title, metadata, agent, members }: NewSession,
   ) => {
     const id = uuidV7(clock.now(), random.bytes(10))
-    const [made] = await query<SessionRow>(CREATE, [
-      tenant,
-      id,
-      alias,
-      title,
-      agent,
-      metadata && JSON.stringify(metadata),
-    ])
-    if (made && members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
-    const [row] = made ? [made] : await query<SessionRow>(MADE_BEFORE, [tenant, alias])
-    return { row: row!, isNew: made !== undefined }
+    const values = [tenant, id, alias, title, agent, metadata && JSON.stringify(metadata)]
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const [made] = await query<SessionRow>(CREATE, values)
+      if (made && members.length > 0) await query(ADD_MEMBERS, [tenant, id, members])
+      const [row] = made ? [made] : await query<SessionRow>(MADE_BEFORE, [tenant, alias])
+      if (row) return { row, isNew: made !== undefined }
+    }
+    throw new Retry(
+      'unavailable',
+      `Sessions with the alias "${alias}" are being erased. Send the request again`,
+    )
   }
   const read = async (sql: string, values: unknown[]) => {
     const outcome = await database.transaction((query) => query<SessionRow>(sql, values), { access: 'read' })

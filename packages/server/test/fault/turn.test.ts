@@ -16,7 +16,10 @@ import { openDatabase } from '../support/store.ts'
 
 const WORDS = 'these words are said once'
 
-async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> = {}) {
+/** A pod that is stopped within a transaction keeps its locks for so long; by default, tests allow two minutes. */
+const SLEEPS = { FLEETLINE_IDLE_TRANSACTION_MS: '10000' }
+
+async function twoPods(t: TestContext, ofFirst: Readonly<Record<string, string>> = {}) {
   const url = await databaseFor(t)
   const database = await openDatabase(t, url)
   const podNamed = async (name: string, env = {}) => {
@@ -24,7 +27,7 @@ async function twoPods(t: TestContext, crash: Readonly<Record<string, string>> =
     const { pod: id } = (await podRows(database)).find((row) => row.name === name)!
     return { ...pod, id }
   }
-  const first = await podNamed('first', crash)
+  const first = await podNamed('first', ofFirst)
   const { session } = await makeSession(first.gateway, { agent: 'parrot' })
   const send = async (text: string, gateway = first.gateway) => {
     const { body } = await call('POST', `${gateway}/v1/sessions/${session}/messages`, { text })
@@ -113,7 +116,7 @@ const untilFenced = ({ admin, program }: RunningPod) =>
   )
 
 test('E8: a turn that is stopped while its pod sleeps halts when the pod is dead, and the pod changes nothing when it wakes', async (t) => {
-  const fleet = await twoPods(t)
+  const fleet = await twoPods(t, SLEEPS)
   const { first } = fleet
   const turn = await fleet.send('said in time until:never')
   const second = await fleet.second()
@@ -141,12 +144,15 @@ test('E1: a pod that wakes after another pod has done its turn changes nothing',
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-turn-'))
   atEnd(t, () => rmSync(folder, { recursive: true }))
   const file = join(folder, 'open')
-  const fleet = await twoPods(t)
+  const fleet = await twoPods(t, SLEEPS)
   const { first } = fleet
   const turn = await fleet.send(`said until:${file} once`)
   const runsOn = (pod: string) => (found: Turn) => found.pod === pod
   await fleet.untilTurn(first.gateway, turn, runsOn('first'), first.program.output)
   const second = await fleet.second()
+  // Before its agent speaks, the attempt has the row of the turn locked for a moment. The second pod would wait for that lock.
+  const reader = await readEvents(t, fleet.events(second.gateway))
+  await eventually(() => assert.equal(openText(reader.frames, turn), 'said '), { what: 'its words' })
   first.program.kill('SIGSTOP')
   await fleet.bury()
   await fleet.untilTurn(second.gateway, turn, runsOn('second'), second.program.output)

@@ -1,9 +1,12 @@
 // Erasing messages, sessions and users over HTTP: what is left, who is told, and what goes on meanwhile.
 import assert from 'node:assert/strict'
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { test, type TestContext } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
 import {
+  formatId,
   parseId,
+  uuidV7,
   type Ack,
   type Erasure,
   type Item,
@@ -16,12 +19,18 @@ import { erasureDuties } from '../../src/erasure/duties.ts'
 import { Abort } from '../../src/errors.ts'
 import { ERASURES } from '../../src/cli/erasures.ts'
 import { SESSIONS } from '../../src/cli/sessions.ts'
+import { createErasures } from '../../src/erasure/erasures.ts'
 import { eraseNextOfUser } from '../../src/erasure/user.ts'
 import { deleteNext, wipeNext } from '../../src/erasure/wipe.ts'
+import { COMMAND } from '../../src/identity/actor.ts'
+import { createAudit } from '../../src/identity/audit.ts'
+import { createCuts } from '../../src/identity/cuts.ts'
 import { systemClock } from '../../src/lib/clock.ts'
+import { systemRandom } from '../../src/lib/random.ts'
+import { createDirectory } from '../../src/session/directory.ts'
 import { eraseMessages, ERASURE_MESSAGES, markErased } from '../../src/session/erase.ts'
 import { createReplay } from '../../src/session/replay.ts'
-import { valueOf, type Query } from '../../src/store/database.ts'
+import { valueOf, type Query, type Transactions } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
@@ -132,6 +141,9 @@ async function setUp(t: TestContext) {
 
 const AGE = `update fleetline.turns set ended_at = now() - interval '1 minute' where ended_at > now() - interval '5 seconds'`
 
+/** A row lock, unlike a plain read, has the number of its transaction, and a commit with a number waits for the standbys. */
+const LOCKED = `select kind from fleetline.erasures where xmax <> '0'::xid`
+
 const briefly = ({ seq, parts, author, erased }: Item) => [seq, parts.length, author.id, erased]
 const uuidOf = (id: string) => parseId('session', id)!.uuid
 const codeOf = (body: Record<string, unknown>) => (body['error'] as { code: string }).code
@@ -155,6 +167,7 @@ test('S35 L2 L4: an erased message leaves its place and nothing that it said; re
   assert.deepEqual([first.state, first.kind, first.seq, first.erased.messages], ['done', 'message', 2, 1])
   await until('the erasure', () => assert.deepEqual(erasedOf(live), [2]))
   assert.deepEqual(await api('DELETE', '/sessions/talk/messages/m2'), first, 'a repeat')
+  assert.deepEqual(await rows(LOCKED), [{ kind: 'message' }], 'its commit waited for the first one')
   await api('DELETE', '/sessions/talk/messages/m4')
   assert.deepEqual((await items('talk')).map(briefly), [
     [1, 1, 'ada', undefined],
@@ -282,7 +295,6 @@ test('S35 E8: an erased session is gone at once: nobody reads it, its turn ends 
   assert.deepEqual((await api<{ sessions: unknown[] }>('GET', '/sessions')).sessions, [])
   await until('the removal', () => assert.equal(inbox.items.size, 0))
   assert.equal(await reader.ended, true)
-  assert.equal((await api<Erasure>('DELETE', `/sessions/${session}`)).erasure, receipt.erasure)
   const { session: next } = await make('talk')
   assert.notEqual(next, session, 'the alias is free')
 
@@ -296,6 +308,8 @@ test('S35 E8: an erased session is gone at once: nobody reads it, its turn ends 
   )
   const { erased } = await done(receipt.erasure)
   assert.deepEqual(erased, { sessions: 1, messages: 0, memberships: 2 })
+  assert.equal((await api<Erasure>('DELETE', `/sessions/${session}`)).erasure, receipt.erasure, 'a repeat')
+  assert.deepEqual(await rows(LOCKED), [{ kind: 'session' }], 'its commit waited for the first one')
   const [log] = await rows<{ count: number; last: number }>(
     `select count(*)::int as count, max(seq) as last from fleetline.messages where session = $1`,
     [uuidOf(session)],
@@ -348,6 +362,11 @@ test('S35 S9: erasing a user erases its own sessions, and its messages wherever 
   ])
   for (const { session } of [left, plain])
     assert.deepEqual((await items(session)).map(briefly), [[1, 0, undefined, true]])
+  const [{ id }] = (await items('shared')) as [Item]
+  const ofMessage = () => api<Erasure>('DELETE', `/sessions/shared/messages/${id}`)
+  const already = await ofMessage()
+  assert.deepEqual([already.state, already.seq, already.erased.messages], ['done', 1, 0])
+  assert.deepEqual(await ofMessage(), already)
   assert.deepEqual(await api('GET', `/sessions/${shared.session}/members`), { members: [{ user: 'bob' }] })
   // what remains is what the receipt says
   await rows('delete from fleetline.token_cuts')
@@ -535,6 +554,61 @@ test('S35: a session is not done while a pod may still write the last chunks of 
   await rows(AGE)
   assert.equal(await step(), true)
   assert.deepEqual(await rows('select from fleetline.chunks'), [])
+
+/** Requests on a fleet without a leader, so nothing but the requests happens. */
+async function requestsOn(t: TestContext) {
+  const database = await openDatabase(t, await databaseFor(t))
+  const [clock, random, metrics] = [systemClock(), systemRandom(), createMetrics()]
+  const audit = createAudit({ database, metrics })
+  const cuts = createCuts({ database, audit })
+  const nothing = () => undefined
+  const around = { clock, random, metrics, cell: 0, onMembershipChanged: nothing }
+  const sessions = { stopTurn: () => Promise.reject(new Error('no turn')), notifyChanged: nothing }
+  const erasuresOn = (on: Transactions) =>
+    createErasures({ ...around, database: on, audit, cuts, sessions, auditDays: 1, deadlineMs: 60_000 })
+  const directoryOn = (on: Transactions) => createDirectory({ ...around, database: on })
+  return { database, cuts, directoryOn, erasuresOn, erasures: erasuresOn(database) }
+}
+
+test('S9: a repeat of the erasure of a user gets the same receipt and ends the tokens that were minted since', async (t) => {
+  const { cuts, erasures } = await requestsOn(t)
+  const { erasure } = await erasures.eraseUser(1, 'ada', COMMAND)
+  const mintedMs = Date.now() + 1
+  while (Date.now() <= mintedMs) await pause(1)
+  assert.equal(await cuts.isCut(1, 'ada', mintedMs), false)
+  assert.equal((await erasures.eraseUser(1, 'ada', COMMAND)).erasure, erasure)
+  assert.equal(await cuts.isCut(1, 'ada', mintedMs), true)
+})
+
+test('if it is not known whether a session was erased, the error names its id: the alias may be taken by then', async (t) => {
+  const { erasuresOn } = await requestsOn(t)
+  const key = { tenant: 1, session: uuidV7(Date.now(), randomBytes(10)) }
+  const id = formatId('session', 0, key.session)
+  const lost = erasuresOn({ transaction: async () => ({ type: 'unknown', error: new Error('lost') }) })
+  for (const erase of [lost.eraseSession(key, COMMAND), lost.eraseMessage(key, 'm1', COMMAND)])
+    await assert.rejects(erase, new RegExp(`Send the request again with the id ${id}`))
+})
+
+test('a session that is created while the one with its alias is erased gets the alias', async (t) => {
+  const { database, directoryOn } = await requestsOn(t)
+  const wish = { alias: 'trip', title: null, metadata: null, agent: null, members: [] }
+  const { session: first } = (await directoryOn(database).create(1, wish)).session
+  const key = { tenant: 1, session: uuidOf(first) }
+  const erasing: Transactions = {
+    transaction: (work, options) =>
+      database.transaction(
+        (query) =>
+          work(async (text, values) => {
+            const found = await query(text, values)
+            const isCreate = text.includes('insert into fleetline.sessions')
+            if (isCreate) await database.transaction((ask) => markErased(ask, [key])) // after the first one, nothing is left
+            return found as never
+          }),
+        options,
+      ),
+  }
+  const { session, isNew } = await directoryOn(erasing).create(1, wish)
+  assert.deepEqual([isNew, session.alias, session.session === first], [true, 'trip', false])
 })
 
 test('mutant: S35 finds an erasure that forgets the author, and one that forgets the tenant', async (t) => {

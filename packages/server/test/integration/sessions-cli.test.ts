@@ -117,6 +117,49 @@ test('a bad gateway or a broken answer exits with 5, so that you can send again'
   assert.match(odd.err, /418, not by Fleetline/)
 })
 
+test('erase resolves an alias once, and if the answer is lost, it names the id for a repeat', async (t) => {
+  const asked: string[] = []
+  const id = 'ses_0000019a9d9eeb0070008000000000000001'
+  const session = {
+    session: id,
+    alias: 'trip',
+    title: null,
+    metadata: null,
+    archived: false,
+    head: 0,
+    agent: null,
+  }
+  const idle = { epoch: 0, state: 'idle', turn: null, createdAt: '2026-11-19T10:00:00.000Z' }
+  const server = createServer(({ method, url }, response) => {
+    asked.push(`${method} ${url}`)
+    if (method === 'DELETE') return void response.socket!.destroy()
+    if (url!.endsWith('/mine')) return void response.writeHead(403).end(JSON.stringify(FORBIDDEN))
+    response.end(JSON.stringify({ ...session, ...idle, updatedAt: idle.createdAt }))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  atEnd(t, () => server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const erase = (name: string, options = {}) => type({ url }, 'erase', [name], { yes: true, ...options })
+  for (const { code, err } of [await erase('trip'), await erase(id, { message: 'm-1' })]) {
+    assert.equal(code, 5)
+    assert.ok(err.includes(`To repeat the erasure, use the id of the session: ${id}`), err)
+  }
+  assert.match((await erase('mine')).err, /make sure that the alias mine still names this session/)
+  const [byId, byAlias] = [`/v1/sessions/${id}`, '/v1/sessions/trip']
+  assert.deepEqual(asked, [
+    `GET ${byAlias}`,
+    `DELETE ${byId}`,
+    `DELETE ${byId}/messages/m-1`,
+    'GET /v1/sessions/mine',
+    'DELETE /v1/sessions/mine',
+  ])
+})
+
+const FORBIDDEN = {
+  error: { code: 'forbidden', text: 'The key may not read sessions.', retryable: false, requestId: 'req_1' },
+}
+
 test('a send to an agent prints only its reply on stdout, and its exit code says how the turn ended', async (t) => {
   const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
   await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })

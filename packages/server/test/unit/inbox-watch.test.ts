@@ -2,6 +2,7 @@
 // this process; `integration/inbox` has PostgreSQL.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { InboxShow } from '@fleetline/protocol'
 import { sessionRev, type ShownSession } from '../../src/inbox/item.ts'
 import type { InboxReading, InboxUser } from '../../src/inbox/reading.ts'
 import { manualClock } from '../support/clock.ts'
@@ -21,8 +22,17 @@ function rowOf(session: string, head = 0): ShownSession {
 
 /** `hold` keeps the next read until it is let go. It returns what was stored when it began, or, if it is late, when it ended. `old`:
  *  sessions that are not among the newest. */
-function setUp({ ids = [ONE, OTHER], old = [] }: { ids?: readonly string[]; old?: readonly string[] } = {}) {
+function setUp({
+  ids = [ONE, OTHER],
+  old = [],
+  archived = [],
+}: {
+  ids?: readonly string[]
+  old?: readonly string[]
+  archived?: readonly string[]
+} = {}) {
   const rows = new Map([...ids, ...old].map((id) => [id, rowOf(id)]))
+  for (const id of archived) rows.set(id, { ...rowOf(id), archived: true })
   const gone = new Map<string, number>()
   const clock = manualClock()
   const held = new Map<string, { readonly until: Promise<void>; readonly isLate: boolean }>()
@@ -38,12 +48,14 @@ function setUp({ ids = [ONE, OTHER], old = [] }: { ids?: readonly string[]; old?
     running.now -= 1
     return wait?.isLate ? value() : found
   }
-  const newest = () => [...rows.values()].filter(({ session }) => !old.includes(session))
+  const newest = () =>
+    [...rows.values()].filter((row) => !old.includes(row.session) && !archived.includes(row.session))
   const reading: InboxReading = {
     newest: ({ user }) => read(`newest of ${user}`, newest),
     one: ({ session }) =>
       read(session, () => rows.get(session) ?? { isGone: true, rev: gone.get(session) ?? 0 }),
-    page: () => read('page', newest),
+    page: (_, { isArchived }) =>
+      read('page', () => (isArchived ? [...rows.values()].filter((row) => row.archived) : newest())),
   }
   const parts = inboxParts(reading, clock)
   const settle = () => turns(20)
@@ -72,10 +84,10 @@ function setUp({ ids = [ONE, OTHER], old = [] }: { ids?: readonly string[]; old?
       return resolve
     },
     /** What a device of Ada has: the head of the session, and the totals. */
-    device: async (user = ADA, beforePage = () => undefined as void) => {
+    device: async (user = ADA, beforePage = () => undefined as void, show: InboxShow = 'all') => {
       const [heads, removed] = [new Map<string, number>(), [] as string[]]
       const seen = { unreadTotal: -1, isOver: false }
-      const entered = parts.follow(user, { show: 'all', limit: 50 })
+      const entered = parts.follow(user, { show, limit: 50 })
       await clock.advance(100) // reads of one user are so far apart
       const frames = (await entered)({ signal: new AbortController().signal, cut: () => undefined })
       const listen = async () => {
@@ -181,6 +193,22 @@ test('I3: a hint that names an old session has its removal sent, but not to a to
     sent.every((topic) => /^[\w:.-]{1,64}$/.test(topic)),
     sent.join(),
   )
+})
+
+test('I3: a follower of archived sessions gets a removal although its hint was lost, after a few polls', async () => {
+  const archived = MANY.slice(0, 25)
+  const { reads, remove, tick, device, pass } = setUp({ archived })
+  const phone = await device(ADA, undefined, 'archived')
+  assert.equal(phone.heads().length, 25)
+  reads.length = 0
+  remove(archived[24]!)
+  for (let polls = 0; polls < 3; polls += 1) {
+    assert.deepEqual(phone.removed(), [])
+    tick('poll')
+    await pass()
+  }
+  assert.deepEqual(phone.removed(), ['4'])
+  assert.equal(reads.length, 25 + 3, 'a poll reads ten of them, and the newest sessions')
 })
 
 test('I1: the totals count a session that was named while the device entered', async () => {

@@ -1,10 +1,11 @@
 // fleetline sessions create, ls, get, set, archive, unarchive, erase, read, stop: one or two requests each.
+import { parseId } from '@fleetline/protocol'
 import { readAckSchema } from '../../gateway/inbox-schemas.ts'
 import { erasureSchema } from '../../gateway/erasure-schemas.ts'
 import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
 import { stopAckSchema } from '../../gateway/turn-schemas.ts'
-import { Rejected } from '../../errors.ts'
-import { apiOf, queryOf } from '../api.ts'
+import { Rejected, Retry } from '../../errors.ts'
+import { apiOf, queryOf, type Api } from '../api.ts'
 import type { CommandCall } from '../command.ts'
 import { printReceipt, requireYesToErase } from '../erasures/receipt.ts'
 import { seqOf } from '../options.ts'
@@ -64,12 +65,33 @@ async function change(
 export async function erase({ flags, args, options, output }: CommandCall): Promise<number> {
   const message = options['message']
   const isMessage = typeof message === 'string'
-  const path = isMessage ? `${pathOf(args)}/messages/${encodeURIComponent(message)}` : pathOf(args)
   requireYesToErase(options, isMessage ? `message ${message}` : `session ${args[0]} with all its messages`)
-  return printReceipt(
-    output,
-    await apiOf({ flags, output }).ask({ method: 'DELETE', path, answer: erasureSchema }),
-  )
+  const api = apiOf({ flags, output })
+  const session = await idOf(api, args[0]!)
+  const path = `${pathOf([session])}${isMessage ? `/messages/${encodeURIComponent(message)}` : ''}`
+  const receipt = await api.ask({ method: 'DELETE', path, answer: erasureSchema }).catch((error: unknown) => {
+    if (!(error instanceof Retry)) throw error
+    throw new Retry(error.code, `${error.message} ${adviceFor(session)}`, { cause: error })
+  })
+  return printReceipt(output, receipt)
+}
+
+/** The id of a session. If the answer of an erasure is lost, its alias may name another session by then. A key that may not read sessions
+ *  keeps the alias. */
+async function idOf(api: Api, idOrAlias: string): Promise<string> {
+  if (parseId('session', idOrAlias)) return idOrAlias
+  try {
+    return (await api.ask({ method: 'GET', path: pathOf([idOrAlias]), answer: sessionSchema })).session
+  } catch (error) {
+    if (error instanceof Rejected && error.code === 'forbidden') return idOrAlias
+    throw error
+  }
+}
+
+function adviceFor(session: string): string {
+  return parseId('session', session)
+    ? `To repeat the erasure, use the id of the session: ${session}`
+    : `Before you repeat the erasure, make sure that the alias ${session} still names this session`
 }
 
 /** Without a seq, all that is stored now counts as read. */
