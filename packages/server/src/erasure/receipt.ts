@@ -93,6 +93,11 @@ function remainsOf(row: ErasureRow, { auditDays }: Facts): Remains[] {
       where: 'PostgreSQL',
       until: null,
     },
+    {
+      what: 'Ids, and in some databases a few short texts, in statistics of PostgreSQL, until somebody or autovacuum runs analyze',
+      where: 'pg_statistic',
+      until: null,
+    },
     { what: 'Everything, in WAL archives, standbys that lag, and backups', where: 'PostgreSQL', until: null },
     {
       what: 'What agents, and the providers behind them, have kept',
