@@ -89,11 +89,27 @@ function remainsOf(row: ErasureRow, { auditDays }: Facts): Remains[] {
       until: after(USAGE_MONTHS * 31),
     },
     {
+      what: 'Ids of sessions and turns in tasks, and what your application has put into its own tasks',
+      where: 'fleetline.tasks and task_history',
+      until: null,
+    },
+    { what: 'This receipt, with ids and seqs', where: 'fleetline.erasures', until: null },
+    { what: 'What agents in code have thrown as errors', where: 'logs of pods', until: null },
+    {
       what: 'Old versions of rows in free space of table files, until PostgreSQL uses it again or somebody runs vacuum full',
       where: 'PostgreSQL',
       until: null,
     },
-    { what: 'Everything, in WAL archives, standbys that lag, and backups', where: 'PostgreSQL', until: null },
+    {
+      what: 'Ids, and in some databases a few short texts, in statistics of PostgreSQL, until somebody or autovacuum runs analyze',
+      where: 'pg_statistic',
+      until: null,
+    },
+    {
+      what: 'Everything, in WAL (pg_wal, until PostgreSQL recycles it), WAL archives, standbys that lag, and backups',
+      where: 'PostgreSQL',
+      until: null,
+    },
     {
       what: 'What agents, and the providers behind them, have kept',
       where: 'agents and providers',

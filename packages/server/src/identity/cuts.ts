@@ -1,6 +1,6 @@
 // Revokes the tokens of a user: a cut ends every token that was issued to this user before it. Tokens that are issued later are
 // valid. A cut is read for every request of a user, so it works at once on every pod (S9). Requests at the same time share one
-// read. A cut is deleted when every token before it has expired.
+// read. A cut is deleted when every token before it has expired (`duties.ts`).
 import { createLoader } from '../lib/loader.ts'
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Actor } from './actor.ts'
@@ -21,11 +21,6 @@ const MOST_ASKED = 500
 const CUT = `
   insert into fleetline.token_cuts as c (tenant, user_id, cut_at) values ($1, $2, clock_timestamp())
   on conflict (tenant, user_id) do update set cut_at = greatest(c.cut_at, excluded.cut_at) returning cut_at`
-// Longer than any token is valid, with the difference between clocks. A few each time: it must not slow a revocation down.
-const FORGET = `
-  delete from fleetline.token_cuts where (tenant, user_id) in (
-    select tenant, user_id from fleetline.token_cuts where cut_at < now() - interval '25 hours'
-     order by cut_at limit 100 for update skip locked)`
 // The numbers, from 1, of those that are cut.
 const AMONG = `
   select w.n::int as n
@@ -50,7 +45,6 @@ export function createCuts({ database, audit }: Deps): Cuts {
     },
   })
   const cutWithin = async (query: Query, tenant: number, user: string) => {
-    await query(FORGET)
     const [row] = await query<{ cut_at: Date }>(CUT, [tenant, user])
     return row!.cut_at
   }

@@ -1,6 +1,8 @@
-// The leader's duty for the audit log. Once a minute it deletes rows that are older than `auditDays`, and those of minted
-// tokens and of unknown callers that are older than 30 days: they are most of the rows. It deletes 1,000 in a step, and does as many steps as fit into two seconds. Each DELETE
-// checks that this pod still leads. Metric: `fleetline_duty_seconds`.
+// The leader's duties for identity. Once a minute they delete 1,000 rows in a step, in as many steps as fit into two seconds. Each DELETE checks
+// that this pod still leads. Metric: `fleetline_duty_seconds`.
+//   old audit rows   those that are older than `auditDays`, and those of minted tokens and of unknown callers that are older than 30 days: they are
+//                    most of the rows
+//   old token cuts   those before which no token is valid any more
 import { valueOf, type Transactions } from '../store/database.ts'
 import { IS_LEADER, type Duty } from '../store/leader.ts'
 
@@ -26,18 +28,32 @@ const forgetBy = (column: 'action' | 'actor', value: string) => `
 const FORGET_MINTED = forgetBy('action', 'token.mint')
 const FORGET_STRANGERS = forgetBy('actor', 'nobody')
 
+// Longer than any token is valid, with the difference between clocks. So the id of an erased user goes by itself. By the index of cut_at.
+const FORGET_CUTS = `
+  delete from fleetline.token_cuts where (tenant, user_id) in (
+    select tenant, user_id from fleetline.token_cuts where cut_at < now() - make_interval(hours => $3) and ${IS_LEADER}
+     order by cut_at limit ${STEP} for update skip locked)
+  returning user_id`
+const CUT_HOURS = 25
+
 export function identityDuties({ database, auditDays }: Deps): Duty[] {
-  const all = [
-    [FORGET, auditDays],
-    [FORGET_MINTED, MANY_DAYS],
-    [FORGET_STRANGERS, MANY_DAYS],
-  ] as const
-  const forget: Duty['run'] = async ({ term, pod }, hasTime) => {
-    for (const [sql, days] of all)
-      for (let count = STEP; count === STEP && hasTime();) {
-        const outcome = await database.transaction((query) => query(sql, [term, pod, days]))
-        count = valueOf(outcome, 'Old rows of the audit log could not be deleted').length
-      }
-  }
-  return [{ name: 'old audit rows', everyMs: FORGET_MS, run: forget }]
+  const forget = (name: string, all: readonly (readonly [sql: string, age: number])[]): Duty => ({
+    name,
+    everyMs: FORGET_MS,
+    run: async ({ term, pod }, hasTime) => {
+      for (const [sql, age] of all)
+        for (let count = STEP; count === STEP && hasTime();) {
+          const outcome = await database.transaction((query) => query(sql, [term, pod, age]))
+          count = valueOf(outcome, `The duty "${name}" could not delete rows`).length
+        }
+    },
+  })
+  return [
+    forget('old audit rows', [
+      [FORGET, auditDays],
+      [FORGET_MINTED, MANY_DAYS],
+      [FORGET_STRANGERS, MANY_DAYS],
+    ]),
+    forget('old token cuts', [[FORGET_CUTS, CUT_HOURS]]),
+  ]
 }

@@ -48,10 +48,11 @@ const OF_SESSION = `s.tenant, s.id as session, s.head, s.epoch, s.turn, s.compac
        (extract(epoch from s.updated_at) * 1000000)::float8 as "updatedUs"`
 const OF_MEMBER = `m.read, m.read_version as "readVersion", m.seen_epoch as "seenEpoch", m.archived`
 
-// Each session is looked up by its key: the planner must not read all sessions of a tenant.
+// Each session is looked up by its key: the planner must not read all sessions of a tenant. A pod of the previous release may add a member to
+// an erased session.
 const SESSION_OF = (columns: string) => `
   cross join lateral (
-    select ${columns} from fleetline.sessions s where s.tenant = m.tenant and s.id = m.session offset 0) s`
+    select ${columns} from fleetline.sessions s where s.tenant = m.tenant and s.id = m.session and s.erased_at is null offset 0) s`
 
 // Whole days, as below: the index has no order within a day.
 const NEWEST = `

@@ -14,8 +14,14 @@ import type { SessionKey } from './place.ts'
 export const ERASURE_MESSAGES = 500
 
 const LOCK = `
-  select erase_count as "eraseCount", summarised from fleetline.sessions
+  select erase_count as "eraseCount", summarised, errors_erased as "errorsErased" from fleetline.sessions
    where tenant = $1 and id = $2 and erased_at is null for no key update`
+type ErasureState = {
+  readonly eraseCount: number
+  readonly summarised: number
+  /** The epoch of the last turn whose error was erased, if it had one. */
+  readonly errorsErased: number
+}
 
 const FIND = `
   select seq, erased as "isErased" from fleetline.messages where tenant = $1 and session = $2 and key = $3`
@@ -28,20 +34,22 @@ const ERASE = `
   select $1, $2, $3::int + ((row_number() over (order by seq) - 1) / ${ERASURE_MESSAGES})::int + 1, seq from erased
   returning batch`
 
-// Summaries, and errors of turns, may quote an erased message.
+// Summaries, and errors of turns, may quote an erased message. The error of a live turn comes later.
 const COUNT = `
   update fleetline.sessions
      set erase_count = greatest(erase_count, $3), version = version + 1,
-         summarised = case when $4 then 0 else summarised end, next_try_seq = case when $4 then 0 else next_try_seq end
+         summarised = case when $4 then 0 else summarised end, next_try_seq = case when $4 then 0 else next_try_seq end,
+         errors_erased = case when turn is null then epoch else epoch - 1 end
    where tenant = $1 and id = $2`
 // Of a reply that has just ended, until they are swept.
 const FORGET_CHUNKS = `
   delete from fleetline.chunks c using fleetline.messages m
    where m.tenant = $1 and m.session = $2 and m.seq = any ($3::int[]) and c.tenant = m.tenant and c.turn = m.turn`
 const FORGET_SUMMARIES = 'delete from fleetline.summaries where tenant = $1 and session = $2'
-const FORGET_ERRORS = `
+// An ended turn gets no other error, so each turn is read once, by the index of epochs, however many messages are erased.
+export const FORGET_ERRORS = `
   update fleetline.turns set error = jsonb_build_object('code', error -> 'code', 'message', 'Erased')
-   where tenant = $1 and session = $2 and error is not null and error ->> 'message' <> 'Erased'`
+   where tenant = $1 and session = $2 and epoch > $3 and error is not null and error ->> 'message' <> 'Erased'`
 
 /** The seq of the message with this id. */
 export async function findMessage(
@@ -59,7 +67,7 @@ export async function eraseMessages(
   { tenant, session }: SessionKey,
   seqs: readonly number[],
 ): Promise<number | undefined> {
-  const [state] = await query<{ eraseCount: number; summarised: number }>(LOCK, [tenant, session])
+  const [state] = await query<ErasureState>(LOCK, [tenant, session])
   if (!state) return undefined
   const rows = await query<{ batch: number }>(ERASE, [tenant, session, state.eraseCount, seqs])
   if (rows.length === 0) return 0
@@ -67,7 +75,7 @@ export async function eraseMessages(
   const isSummarised = seqs.some((seq) => seq <= state.summarised)
   await query(COUNT, [tenant, session, last, isSummarised])
   if (isSummarised) await query(FORGET_SUMMARIES, [tenant, session])
-  await query(FORGET_ERRORS, [tenant, session])
+  await query(FORGET_ERRORS, [tenant, session, state.errorsErased])
   await query(FORGET_CHUNKS, [tenant, session, seqs])
   return rows.length
 }
@@ -181,9 +189,9 @@ const DELETE_TURNS = `
 const DELETE_SESSION = `
   delete from fleetline.sessions where tenant = $1 and id = $2 and erased_at is not null`
 
-/** Deletes rows of an erased session. Returns false if there may be more. */
+/** Deletes rows of an erased session. Returns false if there may be more. Its turns ended long ago, so there are no chunks. */
 export async function deleteRows(query: Query, { tenant, session }: SessionKey): Promise<boolean> {
-  await wipeRest(query, [{ tenant, session }])
+  for (const statement of [REMOVE_SUMMARIES, REMOVE_MEMBERS]) await query(statement, [[tenant], [session]])
   for (const statement of [DELETE_MESSAGES, DELETE_ERASED, DELETE_TURNS])
     if ((await query(statement, [tenant, session])).length === DELETE_ROWS) return false
   await query(DELETE_SESSION, [tenant, session])

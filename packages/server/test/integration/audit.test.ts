@@ -172,7 +172,7 @@ test('a flood of refused requests is at most 201 rows each time, counts every re
   assert.equal(timesOf(rows.filter(({ target }) => target === 'others')), 2_000 - 199)
 })
 
-test('rows of the audit log are not changed, and deleted in steps when they are too old, by the leader only', async (t) => {
+test('rows of the audit log are not changed; they and old cuts of tokens are deleted in steps, by the leader only', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const run = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(await database.transaction(work), 'not run')
@@ -195,7 +195,7 @@ test('rows of the audit log are not changed, and deleted in steps when they are 
   await insert('399 days', 1)
   await insert('401 days', 2_500)
   const count = async () => (await run((query) => query('select from fleetline.audit'))).length
-  const [forget] = identityDuties({ database, auditDays: 400 })
+  const [forget, forgetCuts] = identityDuties({ database, auditDays: 400 })
   const term = await run(async (query) => {
     const [pod] = await query<{ id: number }>(
       `insert into fleetline.pods (name, version) values ('a', '0') returning id`,
@@ -213,6 +213,19 @@ test('rows of the audit log are not changed, and deleted in steps when they are 
   await insert('29 days', 1, 'token.mint')
   await forget!.run(term, () => true)
   assert.equal(await count(), 3, 'minted tokens are kept for 30 days')
+
+  await run((query) =>
+    query(`insert into fleetline.token_cuts (tenant, user_id, cut_at)
+      select 1, 'user ' || n, now() - case n when 0 then 24 else 26 end * interval '1 hour' from generate_series(0, 2500) n`),
+  )
+  const cuts = async () =>
+    (await run((query) => query<{ user: string }>('select user_id as user from fleetline.token_cuts'))).map(
+      ({ user }) => user,
+    )
+  await forgetCuts!.run({ ...term, term: term.term - 1 }, () => true)
+  assert.equal((await cuts()).length, 2_501)
+  await forgetCuts!.run(term, () => true)
+  assert.deepEqual(await cuts(), ['user 0'], 'a cut before which tokens may be valid stays')
 })
 
 test('lists and deletions of the audit log read few pages, whatever most of its rows are', async (t) => {

@@ -6,8 +6,9 @@ import { uuidV7 } from '@fleetline/protocol'
 import { ERASURES } from '../../src/cli/erasures.ts'
 import { erasureDuties } from '../../src/erasure/duties.ts'
 import { claimTenant, CANDIDATES, expireNext, type RetentionRules } from '../../src/erasure/retention.ts'
+import { systemClock } from '../../src/lib/clock.ts'
 import { READ } from '../../src/erasure/user.ts'
-import { eraseMessages } from '../../src/session/erase.ts'
+import { eraseMessages, FORGET_ERRORS } from '../../src/session/erase.ts'
 import { ERASED_SEQS } from '../../src/session/replay.ts'
 import { valueOf, type Query } from '../../src/store/database.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
@@ -152,6 +153,7 @@ test('I3: members of a session that a rule has erased are told', async (t) => {
   const told: string[] = []
   const duties = erasureDuties({
     database,
+    clock: systemClock(),
     metrics: createMetrics(),
     sessions: {
       stopTurn: () => Promise.reject(new Error('no turn')),
@@ -245,14 +247,60 @@ test('the messages of a user, and those that a follower has missed, are found by
   const [{ id }] = (await rows<{ id: string }>(
     'select id from fleetline.sessions order by id offset 10 limit 1',
   )) as [{ id: string }]
-  await rows('analyze fleetline.messages')
+  await rows(
+    `insert into fleetline.turns (started_at, ended_at, id, session, tenant, epoch, read_from, agent, outcome)
+     select now(), now(), gen_random_uuid(), $1, 1, n, 0, 'clerk', 'done' from generate_series(1, 20000) n`,
+    [id],
+  )
+  await rows('analyze fleetline.messages, fleetline.turns')
   const { query, plans } = explaining((text, values) => run((ask) => ask(text, values)))
   await query(READ, [1, id, 500, 'ada']) // before the first update, as above
   const all = Array.from({ length: 1_000 }, (_, n) => n + 1)
   await run((ask) => eraseMessages(ask, { tenant: 1, session: id }, all))
   await rows('analyze fleetline.erased_messages')
   await query(ERASED_SEQS, [1, id, 1, 2])
+  await query(FORGET_ERRORS, [1, id, 19_990])
   assert.match(plans[0]!.text, /messages_pkey/)
   assert.match(plans[1]!.text, /erased_messages_pkey/)
-  assert.ok(plans[0]!.buffers < 2_500 && plans[1]!.buffers < 20, plans.map(({ buffers }) => buffers).join())
+  assert.match(plans[2]!.text, /turns_epoch/)
+  const isCheap = plans[0]!.buffers < 2_500 && plans[1]!.buffers < 20 && plans[2]!.buffers < 20
+  assert.ok(isCheap, plans.map(({ buffers }) => buffers).join())
+})
+
+test('the errors of turns are erased once; that of a turn that was live then, by the next erasure', async (t) => {
+  const { make, run, rows } = await setUp(t)
+  await make([{ age: 1 }])
+  const [{ id }] = (await rows<{ id: string }>('select id from fleetline.sessions')) as [{ id: string }]
+  await rows(
+    `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
+     select now(), 1, $1, n, gen_random_uuid(), n, 0, 0, 'm' || n, '{"parts":[]}' from generate_series(1, 2) n`,
+    [id],
+  )
+  await rows(
+    `insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, agent)
+     select now(), gen_random_uuid(), $1, 1, n, 0, 'clerk' from generate_series(2, 2) n`,
+    [id],
+  )
+  const fail = (epoch: number) =>
+    rows(
+      `insert into fleetline.turns (started_at, ended_at, id, session, tenant, epoch, read_from, agent, outcome, error)
+       values (now(), now(), gen_random_uuid(), $1, 1, $2, 0, 'clerk', 'failed', '{"code":"internal","message":"secret"}')
+       on conflict (tenant, session, epoch) do update set ended_at = now(), outcome = 'failed', error = excluded.error`,
+      [id, epoch],
+    )
+  await fail(1)
+  await rows(
+    'update fleetline.sessions set epoch = 2, turn = (select id from fleetline.turns where epoch = 2)',
+  )
+  const eraseOne = async (seq: number) => {
+    await run((query) => eraseMessages(query, { tenant: 1, session: id }, [seq]))
+    const found = await rows<{ said: string }>(
+      `select error ->> 'message' as said from fleetline.turns where error is not null order by epoch`,
+    )
+    return found.map(({ said }) => said)
+  }
+  assert.deepEqual(await eraseOne(1), ['Erased'])
+  await fail(2)
+  await rows('update fleetline.sessions set turn = null')
+  assert.deepEqual(await eraseOne(2), ['Erased', 'Erased'])
 })
