@@ -62,7 +62,11 @@ export async function typePage(
   page: string,
   { folder, env: own, database, details }: Terminal,
 ): Promise<void> {
-  const ours = { NODE_OPTIONS: '--conditions=fleetline-source', FLEETLINE_ALLOW_INSECURE: OF_CLUSTER }
+  const ours = {
+    NODE_OPTIONS: '--conditions=fleetline-source',
+    FLEETLINE_ALLOW_INSECURE: OF_CLUSTER,
+    FLEETLINE_UNREADY_MS: '0', // no balancer has to see that a pod of the page stops
+  }
   const env = { ...withoutSettings(process.env), ...ours, ...own }
   const run = async (file: string, args: string[]) =>
     (await promisify(execFile)(file, args, { cwd: ROOT, env })).stdout
