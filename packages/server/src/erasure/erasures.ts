@@ -4,7 +4,7 @@
 //        then the receipt is `done`
 //   S32  the request is in the audit log, in the same transaction
 // A repeat gets the receipt of the first request.
-import { parseId, uuidV7, type Erasure } from '@fleetline/protocol'
+import { formatId, parseId, uuidV7, type Erasure } from '@fleetline/protocol'
 import { Rejected, Retry } from '../errors.ts'
 import type { Actor } from '../identity/actor.ts'
 import type { Audit } from '../identity/audit.ts'
@@ -85,6 +85,7 @@ export async function queueSessions(
 export function createErasures(deps: Deps): Erasures {
   const { database, audit, cuts, clock, random, metrics, cell } = deps
   const newId = () => uuidV7(clock.now(), random.bytes(10))
+  const shownId = (id: string) => formatId('erasure', cell, id) // as on the receipt, so that people can search for it
   const commit = async <T>(work: (query: Query) => Promise<T>) =>
     valueOf(
       await untilCommitted(deps, work),
@@ -107,7 +108,7 @@ export function createErasures(deps: Deps): Erasures {
     if (count === undefined) return undefined
     if (count === 0) return { row: (await ofSession(query, key, seq))!, count } // erased meanwhile
     const [row] = await query<ErasureRow>(ADD_MESSAGE, [tenant, newId(), session, seq, count])
-    await audit.record(query, { actor, action: 'message.erase', tenant, target: row!.id })
+    await audit.record(query, { actor, action: 'message.erase', tenant, target: shownId(row!.id) })
     return { row: row!, count }
   }
   const eraseSessionIn = async (query: Query, key: SessionKey, actor: Actor) => {
@@ -116,7 +117,7 @@ export function createErasures(deps: Deps): Erasures {
     const marked = await queueSessions(query, [key], id)
     if (marked.sessions.length === 0) return { row: await ofSession(query, key, null), marked }
     const [row] = await query<ErasureRow>(ADD_SESSION, [tenant, id, session, marked.members.length])
-    await audit.record(query, { actor, action: 'session.erase', tenant, target: id })
+    await audit.record(query, { actor, action: 'session.erase', tenant, target: shownId(id) })
     return { row, marked }
   }
   const eraseUserIn = async (query: Query, tenant: number, name: string, actor: Actor) => {
@@ -127,7 +128,7 @@ export function createErasures(deps: Deps): Erasures {
       throw new Retry('unavailable', 'An erasure of this user has just ended: send the request again')
     }
     await cuts.cutWithin(query, tenant, name)
-    await audit.record(query, { actor, action: 'user.erase', tenant, target: made.id })
+    await audit.record(query, { actor, action: 'user.erase', tenant, target: shownId(made.id) })
     return made
   }
   return {

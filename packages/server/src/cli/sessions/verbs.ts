@@ -1,4 +1,5 @@
 // fleetline sessions create, ls, get, set, archive, unarchive, erase, read, stop: one or two requests each.
+import { parseId } from '@fleetline/protocol'
 import { readAckSchema } from '../../gateway/inbox-schemas.ts'
 import { erasureSchema } from '../../gateway/erasure-schemas.ts'
 import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
@@ -34,6 +35,7 @@ export async function get({ flags, args, output }: CommandCall): Promise<number>
 /** An option that was given as `--no-…` is false, and removes the value. */
 export async function set({ flags, args, options, output }: CommandCall): Promise<number> {
   const { title, metadata } = options
+  if (title === '') throw new Rejected('invalid', '--title is empty. To remove the title, use --no-title')
   const body = {
     title: title === false ? null : title,
     metadata: metadata === false ? null : metadataOf(metadata),
@@ -65,11 +67,32 @@ export async function erase({ flags, args, options, output }: CommandCall): Prom
   const message = options['message']
   const isMessage = typeof message === 'string'
   const path = isMessage ? `${pathOf(args)}/messages/${encodeURIComponent(message)}` : pathOf(args)
-  requireYesToErase(options, isMessage ? `message ${message}` : `session ${args[0]} with all its messages`)
+  if (options['yes'] !== true) {
+    const session = await withId({ flags, args, output })
+    requireYesToErase(
+      options,
+      isMessage ? `message ${message} of ${session}` : `${session} with all its messages`,
+    )
+  }
   return printReceipt(
     output,
     await apiOf({ flags, output }).ask({ method: 'DELETE', path, answer: erasureSchema }),
   )
+}
+
+/** An alias with the id that it has now, so that a repeat can use the id. The alias alone if the caller may not read the session. */
+async function withId({
+  flags,
+  args,
+  output,
+}: Pick<CommandCall, 'flags' | 'args' | 'output'>): Promise<string> {
+  const name = `session ${args[0]}`
+  if (parseId('session', args[0]!)) return name
+  const asked = { method: 'GET', path: pathOf(args), answer: sessionSchema } as const
+  const found = await apiOf({ flags, output })
+    .ask(asked)
+    .catch(() => undefined)
+  return found ? `${name} (${found.session})` : name
 }
 
 /** Without a seq, all that is stored now counts as read. */
