@@ -10,7 +10,7 @@ export function auditRoute({ audit }: { readonly audit: Pick<Audit, 'list'> }): 
     method: 'GET',
     path: '/v1/audit',
     summary:
-      'Lists the audit log, the newest row first: who changed tenants, keys, tokens, issuers and agents, and which requests were refused.',
+      'Lists the audit log, the newest row first: who changed tenants, keys, tokens, issuers, agents and retention, who erased data, and which requests were refused.',
     access: READ,
     query: auditQuery,
     answers: { 200: { means: `At most ${AUDIT_LIMITS.rows} rows.`, json: auditSchema } },

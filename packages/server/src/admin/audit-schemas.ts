@@ -44,7 +44,7 @@ export const auditSchema = z.object({
         .string()
         .nullable()
         .describe(
-          'the id or name of what was changed (of `tenant.change`: the new default agent), the refused route, or `others`; null for a refused caller that nobody knows',
+          'the id or name of what was changed (of `tenant.change`: the new default agent; of `retention.set`: the rule, as in `clerk: 30 → 365` days), the refused route, or `others`; null for a refused caller that nobody knows',
         ),
       outcome: z.enum(['done', 'refused']),
       reason: z.string().nullable().describe('why it was refused'),

@@ -1,7 +1,7 @@
 // Calls a fleet over HTTP for a command, as any application does. A refusal is thrown as the same error that the pod threw,
 // so its text and exit code are the same. A broken-off answer or a failing proxy says nothing about what was done: both are
 // thrown as a `Retry`.
-import { ERROR_CODES, PAGE_LIMITS } from '@fleetline/protocol'
+import { ERROR_CODES, PAGE_LIMITS, parseId } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
 import { flagOf, loadConfig } from '../config.ts'
@@ -54,6 +54,7 @@ export function createApi(
 ): Api {
   const authorization: Record<string, string> = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }
   const reach = async (path: string, init: RequestInit): Promise<Response> => {
+    refuseDots(path)
     const headers = { ...init.headers, ...authorization }
     const answer = await fetch(new URL(`/v1${path}`, url), { ...init, headers }).catch((cause: unknown) => {
       init.signal?.throwIfAborted()
@@ -169,12 +170,28 @@ async function failureOf(answer: Response, request: string): Promise<Error> {
     return answer.status >= 500 ? new Retry('unavailable', text) : new Abort('internal', text)
   }
   const { code, text, retryable, requestId } = refusal.data.error
+  const isAlias = text.startsWith('There is no such session') && namesSessionByAlias(request)
   const isGeneral = retryable && code !== 'rate_limited'
   const needsAdvice = isGeneral || text.startsWith('There is no such') // other texts say what to do
   const advice =
     code === 'unauthenticated' ? ` ${SET_A_KEY}` : needsAdvice ? ` ${ERROR_CODES[code].advice}` : ''
-  const said = `${text.replace(/\.?$/, '.')}${advice} (${request}, ${requestId})`
+  const alias = isAlias ? ' If it was erased, its alias is free: use the id.' : ''
+  const said = `${text.replace(/\.?$/, '.')}${advice}${alias} (${request}, ${requestId})`
   return retryable ? new Retry(code, said) : new Rejected(code, said)
+}
+
+function namesSessionByAlias(request: string): boolean {
+  const [, session] = /^\w+ \/v1\/sessions\/([^/?]+)/.exec(request) ?? []
+  return session !== undefined && !parseId('session', session)
+}
+
+/** A URL cannot have such a part: it would name another route. */
+function refuseDots(path: string): void {
+  const dots = path
+    .replace(/\?.*/, '')
+    .split('/')
+    .find((part) => part === '.' || part === '..')
+  if (dots !== undefined) throw new Rejected('invalid', `"${dots}" cannot be an id or a name here: check it`)
 }
 
 async function jsonOf(answer: Response): Promise<unknown> {

@@ -9,7 +9,7 @@ export const AUDIT: readonly Command[] = [
   {
     name: 'audit ls',
     summary:
-      'List the audit log, the newest row first: who changed tenants, keys, tokens, issuers and agents, and which requests were refused.',
+      'List the audit log, the newest row first: who changed tenants, keys, tokens, issuers, agents and retention, who erased data, and which requests were refused.',
     settings: ['databaseUrl', 'operatorUrl', 'apiKey'],
     options: [
       ['--tenant <name>', 'only rows about this tenant'],

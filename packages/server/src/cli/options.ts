@@ -6,11 +6,12 @@ import type { CommandOptions } from './command.ts'
 export function wholeOf(
   flag: string,
   text: CommandOptions[string],
-  { min, max }: { readonly min: number; readonly max: number },
+  { min, max, otherwise }: { readonly min: number; readonly max: number; readonly otherwise?: string },
 ): number {
   const value = typeof text === 'string' && /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
   if (value >= min && value <= max) return value
-  throw new Rejected('invalid', `${flag} must be a whole number from ${min} to ${max}`)
+  const other = otherwise === undefined ? '' : `, or ${otherwise}`
+  throw new Rejected('invalid', `${flag} must be a whole number from ${min} to ${max}${other}`)
 }
 
 export function numberOf(

@@ -22,7 +22,7 @@ export const EXIT = {
 /** What each exit code means, for the reference page. */
 export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   done: 'The command has done its work.',
-  failed: 'Fleetline, or a program that it needs, has a fault.',
+  failed: 'Fleetline, or a program that it needs, has a fault, or the output could not be written.',
   usage: 'The command line or a value in it is not valid.',
   notFound: 'What the command names does not exist, or you may not see it.',
   refused: 'The request was refused.',
@@ -48,7 +48,7 @@ export const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {
 
 const CONTROLS = /[^\P{Cc}\t\n]/gu
 
-type Sink = { write(text: string): unknown; readonly isTTY?: boolean }
+export type Sink = { write(text: string): unknown; readonly isTTY?: boolean }
 type OutputRow = Readonly<Record<string, unknown>>
 
 export type Output = {

@@ -80,7 +80,8 @@ export const SESSIONS: readonly Command[] = [
   },
   {
     name: 'sessions erase',
-    summary: 'Erase a session with all its messages, or one message. It cannot be undone.',
+    summary:
+      'Erase a session with all its messages, or one message. It cannot be undone. An erased session has no alias: another session may take it, so use the id when you repeat the command.',
     args: [SESSION],
     settings: ['apiUrl', 'apiKey'],
     options: [['--message <id>', 'only the message with this id'], CONFIRM],

@@ -5,6 +5,7 @@ import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
 import { isScopeOf, RIGHTS, type OperatorScope, type Right, type TenantScope } from '../identity/scopes.ts'
 import type { SentEvent } from './events.ts'
+import { inPlainWords } from './plain-words.ts'
 
 /** `probe`: anyone who can reach the port. `key`: an application. `client`: an application, or a user with a token. `admin`: an
  *  operator. */
@@ -118,7 +119,7 @@ function brokenRule(
 /** Parses one part of a request; the error names the field. */
 export function parserOf(schema: z.ZodType, part: string) {
   return (value: unknown) => {
-    const parsed = schema.safeParse(value)
+    const parsed = schema.safeParse(value, { error: inPlainWords })
     if (parsed.success) return { value: parsed.data }
     const [issue] = parsed.error.issues
     const field = [part, ...(issue?.path ?? [])].join('.')

@@ -86,6 +86,7 @@ export async function queueSessions(
 export function createErasures(deps: Deps): Erasures {
   const { database, audit, cuts, clock, random, metrics, cell } = deps
   const newId = () => uuidV7(clock.now(), random.bytes(10))
+  const shownId = (id: string) => formatId('erasure', cell, id) // as on the receipt, so that people can search for it
   const commit = async <T>(work: (query: Query) => Promise<T>, key?: SessionKey) =>
     valueOf(await untilCommitted(deps, work), unknownOutcome(key && formatId('session', cell, key.session)))
   const read = async (sql: string, values: unknown[]) => {
@@ -107,7 +108,7 @@ export function createErasures(deps: Deps): Erasures {
     const meanwhile = count === 0 ? await ofSession(query, key, seq) : undefined
     if (meanwhile) return { row: meanwhile, count }
     const [row] = await query<ErasureRow>(ADD_MESSAGE, [tenant, newId(), session, seq, count])
-    await audit.record(query, { actor, action: 'message.erase', tenant, target: row!.id })
+    await audit.record(query, { actor, action: 'message.erase', tenant, target: shownId(row!.id) })
     return { row: row!, count }
   }
   const eraseSessionIn = async (query: Query, key: SessionKey, actor: Actor) => {
@@ -116,7 +117,7 @@ export function createErasures(deps: Deps): Erasures {
     const marked = await queueSessions(query, [key], id)
     if (marked.sessions.length === 0) return { row: await ofSession(query, key, null), marked }
     const [row] = await query<ErasureRow>(ADD_SESSION, [tenant, id, session, marked.members.length])
-    await audit.record(query, { actor, action: 'session.erase', tenant, target: id })
+    await audit.record(query, { actor, action: 'session.erase', tenant, target: shownId(id) })
     return { row, marked }
   }
   const eraseUserIn = async (query: Query, tenant: number, name: string, actor: Actor) => {
@@ -125,7 +126,7 @@ export function createErasures(deps: Deps): Erasures {
     const [made] = await query<ErasureRow>(ADD_USER, [tenant, newId(), name])
     const row = made ?? (await query<ErasureRow>(OF_USER, [tenant, name]))[0]
     if (!row) throw new Retry('unavailable', 'An erasure of this user has just ended: send the request again')
-    await audit.record(query, { actor, action: 'user.erase', tenant, target: row.id })
+    await audit.record(query, { actor, action: 'user.erase', tenant, target: shownId(row.id) })
     return row
   }
   return {

@@ -106,6 +106,7 @@ export function createRetention({ database, audit }: Deps): Retention {
     set: async (tenant, { agent = '', keepDays }, actor) => {
       const outcome = await database.transaction(async (query) => {
         await query(LOCK_TENANT, [tenant])
+        const before = await query<Row>(RULES, [tenant])
         const changed =
           keepDays === null
             ? await query(REMOVE, [tenant, agent])
@@ -118,7 +119,8 @@ export function createRetention({ database, audit }: Deps): Retention {
           )
         if (changed.length > 0) {
           await query(BEGIN, [tenant])
-          await audit.record(query, { actor, action: 'retention.set', tenant, target: agent || null })
+          const target = describeChange(agent, before, rows)
+          await audit.record(query, { actor, action: 'retention.set', tenant, target })
         }
         return rulesOf(rows)
       })
@@ -133,6 +135,12 @@ export function createRetention({ database, audit }: Deps): Retention {
         return countDue(query, tenant, keepDays === null ? wanted : [...wanted, { agent, keepDays }], now)
       }),
   }
+}
+
+/** For the audit log: `clerk: 30 → 365`, in days. */
+function describeChange(agent: string, before: readonly Row[], after: readonly Row[]): string {
+  const daysIn = (rows: readonly Row[]) => rows.find((row) => row.agent === agent)?.keepDays ?? 'none'
+  return `${agent || 'all other sessions'}: ${daysIn(before)} → ${daysIn(after)}`
 }
 
 function rulesOf(rows: readonly Row[]): RetentionRules {

@@ -49,6 +49,13 @@ export const rulesSchema = z.object({
   keepDays: z.int().nullable(),
   agents: z.array(z.object({ agent: z.string(), keepDays: z.int() })),
 })
+const isAgentKnown = z
+  .boolean()
+  .optional()
+  .describe(
+    'only with an agent and days. False: no agent has this name now. The rule then is for sessions whose agent was removed, or the name is wrong',
+  )
+export const changedRulesSchema = rulesSchema.extend({ isAgentKnown })
 export const previewQuery = z
   .object({
     agent,
@@ -67,4 +74,5 @@ export const previewSchema = z.object({
     .describe(
       'false: a preview reads only the 200,000 oldest sessions, and there may be more; then the numbers may be too low',
     ),
+  isAgentKnown,
 })

@@ -14,12 +14,14 @@ export type PodErasures = {
   /** The newest first. */
   list(range?: { readonly before?: string; readonly limit?: number }): Promise<readonly Erasure[]>
 }
+/** `isAgentKnown`: only with an agent and days. False: no agent has this name now. */
+type Checked = { readonly isAgentKnown?: boolean }
 export type PodRetention = {
   rules(): Promise<RetentionRules>
   /** Fleetline begins within seconds to erase sessions that are older. Resolves to all rules. */
-  set(rule: RetentionRule): Promise<RetentionRules>
+  set(rule: RetentionRule): Promise<RetentionRules & Checked>
   /** What would be erased now if this rule replaced the current one of its agent; without a rule, by the stored rules. */
-  preview(rule?: { readonly agent?: string; readonly keepDays: number }): Promise<RetentionPreview>
+  preview(rule?: { readonly agent?: string; readonly keepDays: number }): Promise<RetentionPreview & Checked>
 }
 
 export function createPodErasures(call: RouteCaller): {

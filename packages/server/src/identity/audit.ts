@@ -16,7 +16,8 @@ export type Change = {
   readonly action: Exclude<AuditAction, 'request'>
   /** Whose data it concerns; null for what belongs to operators. */
   readonly tenant: number | null
-  /** The id or the name of what was changed. Of `tenant.change` it is the new default agent, or null for none. */
+  /** The id or the name of what was changed. Of `tenant.change` it is the new default agent, or null for none; of `retention.set` the rule,
+   *  with its days before and after. */
   readonly target: string | null
 }
 /** Equal requests that were refused. */

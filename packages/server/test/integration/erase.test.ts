@@ -194,7 +194,7 @@ test('S35 L2 L4: an erased message leaves its place and nothing that it said; re
     `select target from fleetline.audit where action = 'message.erase' order by id`,
   )
   assert.equal(audited.length, 2)
-  assert.equal(`era_0000${audited[0]!.target.replaceAll('-', '')}`, first.erasure)
+  assert.equal(audited[0]!.target, first.erasure)
 })
 
 test('S35 E4 E7: the agent gets no erased message and no summary of one; what was asked and erased is not answered', async (t) => {
@@ -653,14 +653,18 @@ test('commands erase only with --yes, print the receipt, and say what remains', 
   assert.deepEqual([unsure.code, unsure.out], [2, ''])
   assert.match(
     unsure.err,
-    /erases session talk with all its messages. It cannot be undone. To erase, add --yes/,
+    /erases session talk \(ses_\w+\) with all its messages. It cannot be undone. To erase, add --yes/,
   )
   const one = await ofSessions(terminal, 'erase', ['talk'], { message: id, yes: true })
   assert.match(one.out, /^erasure\tera_\w+\nkind\tmessage\n[^]*state\tdone\n[^]*messages\t1\n/)
-  assert.match(one.err, /Remains: Id, seq, role and time of the message \(fleetline.messages\)\n/)
+  assert.match(one.out, /\nRemains: Id, seq, role and time of the message \(fleetline.messages\)\n/)
+  assert.equal(one.err, '')
   const whole = await ofSessions(terminal, 'erase', ['talk'], { yes: true })
   const [, erasure] = /^erasure\t(\w+)/.exec(whole.out)!
   assert.match((await erasures(terminal, 'get', [erasure!])).out, /kind\tsession/)
+  const again = await ofSessions(terminal, 'erase', ['talk'], { yes: true })
+  assert.equal(again.code, 3)
+  assert.match(again.err, /If it was erased, its alias is free: use the id\. \(DELETE/)
   const wrong = await erasures(terminal, 'ls', [], { before: 'talk' })
   assert.deepEqual([wrong.code, wrong.out], [2, ''])
   assert.match(wrong.err, /query\.before: must be the id of an erasure/)
@@ -669,7 +673,21 @@ test('commands erase only with --yes, print the receipt, and say what remains', 
   assert.equal(missing.code, 3)
   assert.ok(missing.err.includes(`There is no erasure ${other} in this tenant.`), missing.err)
   assert.equal((await users(terminal, 'erase', ['ada'])).code, 2)
-  assert.match((await users(terminal, 'erase', ['ada'], { yes: true })).out, /kind\tuser/)
+  const { out, err } = await users(terminal, 'erase', ['nobody'], { yes: true })
+  assert.match(out, /kind\tuser/)
+  const [, ofUser] = /^erasure\t(\w+)/.exec(out)!
+  assert.ok(
+    err.startsWith(
+      `The erasure of user nobody runs. To see whether it is done: fleetline erasures get ${ofUser}.`,
+    ),
+    err,
+  )
+  const isDone = async () => {
+    const shown = await erasures(terminal, 'get', [ofUser!])
+    assert.match(shown.out, /state\tdone/)
+    assert.match(shown.err, /^Nothing of this user was found: check the id/)
+  }
+  await eventually(isDone, { what: 'the end of the erasure' })
   const listed = (await erasures(terminal, 'ls')).out.trimEnd().split('\n')
   assert.deepEqual(
     listed.map((line) => line.split('\t')[1]),

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test, type TestContext } from 'node:test'
 import { uuidV7 } from '@fleetline/protocol'
+import { agent } from '../../src/agent/agent.ts'
 import { ERASURES } from '../../src/cli/erasures.ts'
 import { erasureDuties } from '../../src/erasure/duties.ts'
 import { claimTenant, CANDIDATES, expireNext, type RetentionRules } from '../../src/erasure/retention.ts'
@@ -190,7 +191,10 @@ test('a session that gets a message between the look and the lock stays', async 
 
 test('rules are set, counted and removed over HTTP and by commands', async (t) => {
   const { url, make, rows } = await setUp(t)
-  const { gateway, pod } = await podOn(t, url)
+  const desk = agent('desk', async function* () {
+    yield { type: 'finish' }
+  })
+  const { gateway, pod } = await podOn(t, url, {}, { agents: [desk] })
   await make([{ age: 40 }, { age: 100 }, { age: 100, agent: 'clerk' }, { age: 5 }])
   const terminal = { url: gateway }
   const type = typing(ERASURES, 'retention')
@@ -202,6 +206,10 @@ test('rules are set, counted and removed over HTTP and by commands', async (t) =
   })
   assert.equal((await pod.retention.preview()).sessions, 0)
   assert.deepEqual(await rows('select from fleetline.erased_sessions'), [])
+  const unknown = await type(terminal, 'set', ['365'], { dryRun: true, agent: 'clerk' })
+  assert.equal(unknown.out, 'sessions\t0\nmessages\t0\nisComplete\ttrue\n')
+  assert.match(unknown.err, /^No agent has the name clerk now/)
+  assert.equal((await type(terminal, 'set', ['365'], { dryRun: true, agent: 'desk' })).err, '')
   const unsure = await type(terminal, 'set', ['3650'])
   assert.equal(unsure.code, 2)
   assert.match(
@@ -209,12 +217,16 @@ test('rules are set, counted and removed over HTTP and by commands', async (t) =
     /erases sessions without another rule 3650 days after their last message or failed reply. Erasing cannot be undone. To count them first, add --dry-run. To set the rule, add --yes/,
   )
   assert.equal((await type(terminal, 'set', ['3650'], { yes: true })).out, 'all other sessions\t3650\n')
-  await type(terminal, 'set', ['90'], { agent: 'clerk', yes: true })
+  assert.match(
+    (await type(terminal, 'set', ['90'], { agent: 'clerk', yes: true })).err,
+    /^No agent has the name/,
+  )
   assert.deepEqual((await call('GET', `${gateway}/v1/retention`)).body, {
     keepDays: 3_650,
     agents: [{ agent: 'clerk', keepDays: 90 }],
   } satisfies RetentionRules)
   assert.equal((await type(terminal, 'set', ['off'])).out, 'clerk\t90\nall other sessions\toff\n')
+  assert.equal((await type(terminal, 'set', ['off'])).err, 'There was no rule for all other sessions.\n')
   assert.equal((await type(terminal, 'get')).out, 'clerk\t90\nall other sessions\toff\n')
   const asJson = await type({ ...terminal, json: true }, 'get')
   assert.deepEqual(JSON.parse(asJson.out), { keepDays: null, agents: [{ agent: 'clerk', keepDays: 90 }] })
@@ -226,14 +238,14 @@ test('rules are set, counted and removed over HTTP and by commands', async (t) =
   )
   assert.match(
     (await type(terminal, 'set', ['0'], { yes: true })).err,
-    /must be a whole number from 1 to 36500/,
+    /must be a whole number from 1 to 36500, or "off"/,
   )
-  const audited = await rows<{ target: string | null }>(
+  const audited = await rows<{ target: string }>(
     `select target from fleetline.audit where action = 'retention.set' order by id`,
   )
   assert.deepEqual(
     audited.map(({ target }) => target),
-    [null, 'clerk', null],
+    ['all other sessions: none → 3650', 'clerk: none → 90', 'all other sessions: 3650 → none'],
   )
 })
 

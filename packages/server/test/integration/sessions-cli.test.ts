@@ -62,7 +62,7 @@ test('commands print data to stdout as a table, tabs or JSON, and failures to st
     [
       await type({ url }, 'get', [absent]),
       3,
-      /no such session.*Check the id.*\(GET \/v1\/sessions\/ses_\w+, req_/,
+      /no such session.*Check the id and the tenant\. \(GET \/v1\/sessions\/ses_\w+, req_/,
     ],
     [
       await type({ url }, 'send', [session, 'other'], { id: 'm-1' }),
@@ -72,6 +72,10 @@ test('commands print data to stdout as a table, tabs or JSON, and failures to st
     [await type({ url }, 'send', [session, 'hi'], { ifHead: '' }), 2, /--if-head must be a whole number/],
     [await type({ url }, 'set', ['rome']), 2, /nothing to change: use --title or --metadata/],
     [await type({ url }, 'set', ['rome'], { metadata: '{x' }), 2, /--metadata is not valid JSON/],
+    [await type({ url }, 'set', ['rome'], { metadata: '[1]' }), 2, /body\.metadata: must be an object/],
+    [await type({ url }, 'set', ['rome'], { title: '' }), 2, /To remove the title, use --no-title/],
+    [await type({ url }, 'get', ['..']), 2, /"\.\." cannot be an id or a name here/],
+    [await type({ url }, 'get', ['paris']), 3, /its alias is free: use the id\./],
     [await type({ url }, 'ls', [], { limit: '0' }), 2, /query.limit: must be from 1 to 100/],
     [
       await type({ url: 'http://127.0.0.1:1' }, 'tail', [session]),

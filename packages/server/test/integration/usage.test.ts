@@ -4,6 +4,7 @@ import { test, type TestContext } from 'node:test'
 import type { AttemptTokens, Turn } from '@fleetline/protocol'
 import { agent, type AgentAnswer } from '../../src/agent/agent.ts'
 import { valueOf, type Database, type Query } from '../../src/store/database.ts'
+import { USAGE } from '../../src/cli/usage.ts'
 import type { UsageResult } from '../../src/gateway/usage-routes.ts'
 import { createUsageList, usageStatement, USAGE_KEYS } from '../../src/usage/list.ts'
 import { createUsageRecorder, recordUsage, type UsedAttempt } from '../../src/usage/record.ts'
@@ -13,6 +14,7 @@ import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { explaining } from '../support/plan.ts'
 import { podOn } from '../support/pod.ts'
+import { typing } from '../support/terminal.ts'
 import { openDatabase } from '../support/store.ts'
 import { talkOn } from '../support/talk.ts'
 
@@ -89,6 +91,8 @@ test('E9: tokens are counted per attempt and model, also of an attempt that fail
       ['', 0, 1, 1, 0],
     ],
   )
+  const typed = await typing([USAGE], 'usage')({ url: gateway }, '', [], { by: 'model' })
+  assert.match(typed.out, /^large\t[^]*\n\(unnamed\)\t0\t1\t1\t/)
   assert.deepEqual((await pod.usage({ by: 'model', agent: 'nobody' })).rows, [])
   assert.match(await (await fetch(`${admin}/metrics`)).text(), /fleetline_tokens_total\{kind="input"\} 70/)
 })

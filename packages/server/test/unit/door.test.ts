@@ -8,7 +8,7 @@ import { addressOf, isLocal as isLocalRequest } from '../../src/door/address.ts'
 import type { Listener } from '../../src/door/stream.ts'
 import { openapiOf } from '../../src/door/openapi.ts'
 import { refusalSchema } from '../../src/door/refusal.ts'
-import { route, type Route } from '../../src/door/route.ts'
+import { parserOf, route, type Route } from '../../src/door/route.ts'
 import { buildServer, createDoor, listenFault } from '../../src/door/server.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
 import type { Credentials, PortCallers } from '../../src/identity/callers.ts'
@@ -537,4 +537,38 @@ test('the OpenAPI document describes the parameters of the table of routes', () 
       { name: 'limit', place: 'query', required: false },
     ],
   )
+})
+
+test('an error of a request says in plain words what is wrong with which field', () => {
+  const schema = z.strictObject({
+    days: z.int().min(1).max(9),
+    title: z.string().min(1).max(3).optional(),
+    names: z.array(z.string()).min(2).max(3).optional(),
+    fields: z.record(z.string(), z.unknown()).optional(),
+    show: z.enum(['all', 'unread']).optional(),
+    at: z.iso.datetime().optional(),
+    own: z.string().min(2, 'is no name').optional(),
+  })
+  const cases = [
+    [undefined, 'body: is missing'],
+    [{}, 'body.days: is missing'],
+    [{ days: 1.5 }, 'body.days: must be a whole number'],
+    [{ days: 0 }, 'body.days: must be at least 1'],
+    [{ days: 10 }, 'body.days: must be at most 9'],
+    [{ days: 1, title: 1 }, 'body.title: must be text'],
+    [{ days: 1, title: '' }, 'body.title: is empty'],
+    [{ days: 1, title: 'long' }, 'body.title: is longer than 3 characters'],
+    [{ days: 1, names: {} }, 'body.names: must be a list'],
+    [{ days: 1, names: ['a'] }, 'body.names: has fewer than 2 entries'],
+    [{ days: 1, names: Array(4).fill('a') }, 'body.names: has more than 3 entries'],
+    [{ days: 1, fields: [1] }, 'body.fields: must be an object'],
+    [{ days: 1, show: 'foo' }, 'body.show: must be one of all, unread'],
+    [{ days: 1, at: 'noon' }, 'body.at: must be a time, such as 2026-01-31T12:00:00Z'],
+    [{ days: 1, own: 'a' }, 'body.own: is no name'],
+    [{ days: 1, hours: 2 }, 'body: has unknown fields: hours'],
+  ] as const
+  for (const [value, text] of cases) {
+    const parsed = parserOf(schema, 'body')(value)
+    assert.equal('error' in parsed && parsed.error.message, text)
+  }
 })

@@ -52,9 +52,10 @@ function show(output: Output, frame: InboxFrame): void {
       COLUMNS.map((column) => row[column]),
       row,
     )
+    if (item.archived) output.note(`Session ${item.session} is archived.`)
   }
   for (const { session } of frame.removed)
-    output.note(`Session ${session} was removed: the user is no longer a member.`)
+    output.note(`Session ${session} was removed: it was erased, or the user is no longer a member.`)
 }
 
 function previewText({ preview }: { readonly preview: Pick<InboxPreview, 'text'> | null }): string {

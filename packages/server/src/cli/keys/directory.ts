@@ -11,13 +11,14 @@ import {
 } from '../../admin/key-schemas.ts'
 import { issuerSchema, issuersSchema, removedIssuerSchema } from '../../admin/issuer-schemas.ts'
 import { flagOf, loadConfig, settingIn, type Flags } from '../../config.ts'
-import { Rejected } from '../../errors.ts'
+import { Rejected, Retry } from '../../errors.ts'
 import { COMMAND } from '../../identity/actor.ts'
 import { createAudit, type AuditEntry, type AuditFilter } from '../../identity/audit.ts'
 import { KEYS_TOPIC } from '../../identity/callers.ts'
 import { createIssuers, type IssuerEntry, type NewIssuer } from '../../identity/issuers.ts'
 import { createKeys, type KeyEntry, type KeyFilter, type NewKey } from '../../identity/keys.ts'
 import { operatorFor } from '../../identity/operator.ts'
+import { SETTINGS } from '../../settings.ts'
 import { createTenants, type Tenant } from '../../identity/tenants.ts'
 import { systemClock } from '../../lib/clock.ts'
 import { pick } from '../../lib/pick.ts'
@@ -66,8 +67,8 @@ export async function withDirectory<T>(
     audit: all.audit,
   })
   try {
-    await database.start()
-    await refuseOtherSchema(database)
+    await database.start().catch(orAskPod(flags))
+    await refuseOtherSchema(database).catch(orAskPod(flags))
     return await work({
       createTenant: async (name) => {
         const { isNew: _, ...tenant } = await tenants.create(name)
@@ -109,6 +110,15 @@ function isOverPort(flags: Flags): boolean {
   if (port === 'flag' && database === 'flag')
     throw new Rejected('invalid', `Give either ${flagOf('operatorUrl')} or ${flagOf('databaseUrl')}`)
   return port === 'flag' || (port !== 'default' && database !== 'flag')
+}
+
+/** Somebody who has set no database may have a fleet of `fleetline dev`, which has its own. */
+function orAskPod(flags: Flags): (error: unknown) => never {
+  return (error) => {
+    if (!(error instanceof Retry) || settingIn(flags, 'databaseUrl').source !== 'default') throw error
+    const url = `${flagOf('operatorUrl')} ${SETTINGS.operatorUrl.fallback}`
+    throw new Retry(error.code, `${error.message}, or ask a pod with ${url}`, { cause: error.cause })
+  }
 }
 
 function overPort(calling: Calling): Directory {

@@ -35,6 +35,7 @@ export async function get({ flags, args, output }: CommandCall): Promise<number>
 /** An option that was given as `--no-…` is false, and removes the value. */
 export async function set({ flags, args, options, output }: CommandCall): Promise<number> {
   const { title, metadata } = options
+  if (title === '') throw new Rejected('invalid', '--title is empty. To remove the title, use --no-title')
   const body = {
     title: title === false ? null : title,
     metadata: metadata === false ? null : metadataOf(metadata),
@@ -65,9 +66,10 @@ async function change(
 export async function erase({ flags, args, options, output }: CommandCall): Promise<number> {
   const message = options['message']
   const isMessage = typeof message === 'string'
-  requireYesToErase(options, isMessage ? `message ${message}` : `session ${args[0]} with all its messages`)
   const api = apiOf({ flags, output })
   const session = await idOf(api, args[0]!)
+  const name = `session ${args[0] === session ? session : `${args[0]} (${session})`}`
+  requireYesToErase(options, isMessage ? `message ${message} of ${name}` : `${name} with all its messages`)
   const path = `${pathOf([session])}${isMessage ? `/messages/${encodeURIComponent(message)}` : ''}`
   const receipt = await api.ask({ method: 'DELETE', path, answer: erasureSchema }).catch((error: unknown) => {
     if (!(error instanceof Retry)) throw error

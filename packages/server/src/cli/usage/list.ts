@@ -24,7 +24,7 @@ export async function usage({ flags, options, output }: CommandCall): Promise<nu
   })
   output.list(
     [by, ...COLUMNS],
-    rows.map(({ key, ...row }) => ({ [by]: key, ...row })),
+    rows.map(({ key, ...row }) => ({ [by]: output.isJson ? key : key || '(unnamed)', ...row })),
   )
   output.note(`Turns that started from ${from} to ${to}, in UTC.`)
   return EXIT.done
