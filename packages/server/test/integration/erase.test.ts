@@ -664,7 +664,7 @@ test('commands erase only with --yes, print the receipt, and say what remains', 
   assert.match((await erasures(terminal, 'get', [erasure!])).out, /kind\tsession/)
   const again = await ofSessions(terminal, 'erase', ['talk'], { yes: true })
   assert.equal(again.code, 3)
-  assert.match(again.err, /If it was erased, its alias is free: use the id\. \(DELETE/)
+  assert.match(again.err, /If it was erased, its alias is free: use the id\. \(GET/)
   const wrong = await erasures(terminal, 'ls', [], { before: 'talk' })
   assert.deepEqual([wrong.code, wrong.out], [2, ''])
   assert.match(wrong.err, /query\.before: must be the id of an erasure/)
