@@ -4,12 +4,14 @@
 -- old statistics of such a column as they are, so they are removed here. Before PostgreSQL 18 only a superuser can do that. Otherwise the
 -- column keeps statistics of the lowest size, one common value and two bounds, and the next ANALYZE replaces these. Nothing here keeps
 -- anybody from reading or writing.
+-- This lock keeps nobody from reading or writing, so the wait for a vacuum may be longer than that for other locks.
+set local lock_timeout = '30s';
 do $$
 declare
   t text;
   c text;
 begin
-  for t, c in values ('messages', 'id'), ('messages', 'author'), ('messages', 'body'), ('sessions', 'title'), ('sessions', 'alias'),
+  for t, c in values ('messages', 'id'), ('messages', 'author'), ('messages', 'body'), ('messages', 'digest'), ('sessions', 'title'), ('sessions', 'alias'),
                      ('sessions', 'metadata'), ('summaries', 'text'), ('turns', 'error'), ('chunks', 'body'), ('erasures', 'user_id')
   loop
     execute format('alter table fleetline.%I alter column %I set statistics 0', t, c);
@@ -29,4 +31,5 @@ end $$;
 
 -- The epoch of the last turn whose error was looked at when messages were erased, so that the next erasure looks at later turns only. An
 -- index of errors would be built by reading all turns, while nobody can write. Last, because it takes a strong lock.
+set local lock_timeout = '2s';
 alter table fleetline.sessions add column errors_erased int not null default 0;

@@ -1,7 +1,7 @@
 // Calls a fleet over HTTP for a command, as any application does. A refusal is thrown as the same error that the pod threw,
 // so its text and exit code are the same. A broken-off answer or a failing proxy says nothing about what was done: both are
 // thrown as a `Retry`.
-import { ERROR_CODES, PAGE_LIMITS, parseId } from '@fleetline/protocol'
+import { ERROR_CODES, PAGE_LIMITS, SESSION_ALIAS } from '@fleetline/protocol'
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import type { z } from 'zod'
 import { flagOf, loadConfig } from '../config.ts'
@@ -182,7 +182,7 @@ async function failureOf(answer: Response, request: string): Promise<Error> {
 
 function namesSessionByAlias(request: string): boolean {
   const [, session] = /^\w+ \/v1\/sessions\/([^/?]+)/.exec(request) ?? []
-  return session !== undefined && !parseId('session', session)
+  return session !== undefined && SESSION_ALIAS.test(decodeURIComponent(session))
 }
 
 /** A URL cannot have such a part: it would name another route. */

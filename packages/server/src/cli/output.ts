@@ -17,6 +17,8 @@ export const EXIT = {
   redFindings: 6,
   /** Ended by Ctrl-C; the number that shells use. */
   interrupted: 130,
+  /** The same for SIGPIPE. */
+  pipeClosed: 141,
 } as const
 
 /** What each exit code means, for the reference page. */
@@ -29,6 +31,8 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   unavailable: 'The fleet or the database cannot do this now. Try again.',
   redFindings: '`fleetline doctor` has found something red.',
   interrupted: 'Ctrl-C ended the command.',
+  pipeClosed:
+    'The program that reads the output, such as `head`, has closed the pipe. The command did not wait for its own end.',
 }
 export const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {
   invalid: EXIT.usage,
@@ -48,7 +52,12 @@ export const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {
 
 const CONTROLS = /[^\P{Cc}\t\n]/gu
 
-export type Sink = { write(text: string): unknown; readonly isTTY?: boolean }
+export type Sink = {
+  write(text: string): unknown
+  readonly isTTY?: boolean
+  /** Resolves when what was written has left the memory of the process, or most of it. */
+  drained?(): Promise<void>
+}
 type OutputRow = Readonly<Record<string, unknown>>
 
 export type Output = {
@@ -61,6 +70,8 @@ export type Output = {
   next(cells: readonly unknown[], row: OutputRow): void
   /** Prints one line of data as it is, without control characters. */
   line(text: string): void
+  /** Resolves when stdout can take more. */
+  drained(): Promise<void>
   /** Prints a piece of a longer text. Control characters are removed, except tabs and line ends. */
   text(piece: string): void
   /** Prints a message for people to stderr, on its own line; silent with --json. */
@@ -89,6 +100,7 @@ export function createOutput(stdout: Sink, stderr: Sink, isJson: boolean): Outpu
     next: (cells, row) =>
       print(isJson ? JSON.stringify(row) : cells.map(cell).join(stdout.isTTY === true ? '  ' : '\t')),
     line: (text) => print(text.replaceAll(CONTROLS, '')),
+    drained: async () => stdout.drained?.(),
     text: (piece) => {
       const shown = piece.replaceAll(CONTROLS, '')
       if (shown === '') return

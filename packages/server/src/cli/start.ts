@@ -4,6 +4,7 @@ import { loadConfig, POD_SETTINGS } from '../config.ts'
 import { APP, loadApp, namesIn } from './app.ts'
 import type { CommandCall, Command } from './command.ts'
 import { EXIT } from './output.ts'
+import { outliveStdout } from './stdout.ts'
 import { stopSignal } from './stop-signal.ts'
 
 export const START: Command = {
@@ -24,6 +25,7 @@ async function untilStopped({ flags, args: [path] }: CommandCall): Promise<numbe
     import('../pod.ts'),
     import('../telemetry/log.ts'),
   ])
+  outliveStdout()
   const log = createLog({ level: config.logLevel })
   const pod = createPod(config, { log, ...app })
   if (path !== undefined) log.info('loaded', { data: namesIn(app) })

@@ -1,5 +1,7 @@
 // stdout of commands. If the disk is full, the command ends with a message and exit code 1, because a script may keep what was printed, such
-// as an export, as complete. If the reader has closed the pipe, as `head` does, the command ends quietly: nobody misses the rest.
+// as an export, as complete. If the reader has closed the pipe, as `head` does, the command ends quietly. Its exit code then says that nobody
+// knows the rest. A pod is no such command: it goes on without its log.
+import { once } from 'node:events'
 import { fstatSync, writeSync } from 'node:fs'
 import { Abort } from '../errors.ts'
 import { EXIT, type Sink } from './output.ts'
@@ -7,11 +9,11 @@ import { EXIT, type Sink } from './output.ts'
 /** `fail`: prints the error, and returns its exit code. */
 export function openStdout(fail: (error: Error) => number): Sink {
   const end = (fault: NodeJS.ErrnoException) =>
-    process.exit(fault.code === 'EPIPE' ? EXIT.done : fail(cutOff(fault)))
+    process.exit(fault.code === 'EPIPE' ? EXIT.pipeClosed : fail(cutOff(fault)))
   process.stdout.on('error', end)
   const { fd } = process.stdout
   const stats = fstatSync(fd)
-  if (process.stdout.isTTY || !(stats.isFile() || stats.isCharacterDevice())) return process.stdout
+  if (process.stdout.isTTY || !(stats.isFile() || stats.isCharacterDevice())) return ofStream(process.stdout)
   return {
     write: (text) => {
       try {
@@ -19,6 +21,21 @@ export function openStdout(fail: (error: Error) => number): Sink {
       } catch (error) {
         end(error as NodeJS.ErrnoException)
       }
+    },
+  }
+}
+
+/** For a program that goes on if its stdout fails. */
+export function outliveStdout(): void {
+  process.stdout.removeAllListeners('error').on('error', () => undefined)
+}
+
+function ofStream(stream: NodeJS.WriteStream): Sink {
+  return {
+    isTTY: stream.isTTY,
+    write: (text) => stream.write(text),
+    drained: async () => {
+      if (stream.writableNeedDrain) await once(stream, 'drain')
     },
   }
 }

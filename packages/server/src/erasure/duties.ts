@@ -10,13 +10,13 @@
 // Only `expire sessions` checks the leader's term: it decides what is erased. The others carry out stored requests, so two pods may run them.
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Clock } from '../lib/clock.ts'
-import type { Duty } from '../store/leader.ts'
+import type { Duty, Term } from '../store/leader.ts'
 import type { SessionKey } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { notifyErased } from './erasures.ts'
 import { createPace, type Pace } from './pace.ts'
-import { claimTenant, databaseTime, expireNext } from './retention.ts'
+import { claimTenant, databaseTime, expireNext, PAGE } from './retention.ts'
 import { eraseNextOfUser, WRITTEN_SESSIONS } from './user.ts'
 import { deleteNext, restSessions, WIPE_SESSIONS, wipeNext, type OnFound } from './wipe.ts'
 
@@ -60,7 +60,7 @@ export function erasureDuties(deps: Deps): Duty[] {
         return tenant && { ...tenant, now }
       })
       isIdle = claimed === undefined
-      const marked = claimed && (await commit((query) => expireNext(query, term, claimed)))
+      const marked = claimed && (await steps.expire(term, claimed))
       if (marked) notifyErased(deps, marked)
       metrics.count('erasedSessions', { cause: 'retention' }, marked?.sessions.length ?? 0)
     }
@@ -89,6 +89,7 @@ function createSteps(deps: Pick<Deps, 'database' | 'clock'>) {
     users: createPace(WRITTEN_SESSIONS),
     wipes: createPace(WIPE_SESSIONS),
     removals: createPace(1),
+    expiries: createPace(PAGE),
   }
   const resting = new Map<string, number>() // erasures of users, and until when they wait
   const skipped = () => {
@@ -111,6 +112,12 @@ function createSteps(deps: Pick<Deps, 'database' | 'clock'>) {
         if (user !== undefined) resting.set(user, clock.monotonicMs() + REST_MS)
       })
     },
+    /** A claimed tenant waits for a minute, so nothing else has to rest. */
+    expire: (term: Term, claimed: Parameters<typeof expireNext>[2]) =>
+      paces.expiries.run(
+        (most) => commit((query) => expireNext(query, term, claimed, most)),
+        async () => undefined,
+      ),
     wipe: () => ofSessions(paces.wipes, (query, most, onFound) => wipeNext(query, { most, onFound })),
     remove: () =>
       ofSessions(paces.removals, async (query, _, onFound) =>

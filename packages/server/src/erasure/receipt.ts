@@ -19,6 +19,7 @@ type Facts = { readonly cell: number; readonly auditDays: number }
 export const TOMBSTONE_DAYS = 30
 const MINTED_DAYS = 30 // rows of minted tokens in the audit log
 const USAGE_MONTHS = 13
+const SWEPT_MINUTES = 5 // more than the minute between two sweeps
 const DAY_MS = 86_400_000
 const TITLES = {
   message: 'Title, alias and metadata of its session',
@@ -47,7 +48,14 @@ function remainsOf(row: ErasureRow, { auditDays }: Facts): Remains[] {
   const quotes = 'What other messages, and replies of agents, quote'
   return [
     ...(kind === 'message'
-      ? [{ what: 'Id, seq, role and time of the message', where: 'fleetline.messages', until: null }]
+      ? [
+          { what: 'Id, seq, role and time of the message', where: 'fleetline.messages', until: null },
+          {
+            what: 'Pieces of a reply that ended less than a few seconds before',
+            where: 'fleetline.chunks',
+            until: after(SWEPT_MINUTES / 1_440),
+          },
+        ]
       : [
           {
             what: `${rows} of erased sessions`,

@@ -31,7 +31,7 @@ export type RetentionPreview = {
   readonly isComplete: boolean
 }
 
-const PAGE = 1_000 // sessions that a step looks at
+export const PAGE = 1_000 // sessions that a step looks at
 const PREVIEW_PAGES = 200
 const MEMBERS = 5_000 // of the sessions that a step marks
 const AGAIN_MINUTES = 60
@@ -66,7 +66,7 @@ const ADVANCE = `
 export const CANDIDATES = `
   select id as session, agent, head, updated_at as "updatedAt",
          erased_at is null and turn is null and compacting is null as "isIdle"
-    from fleetline.sessions where tenant = $1 and id > $2 and id < $3 order by id limit ${PAGE}`
+    from fleetline.sessions where tenant = $1 and id > $2 and id < $3 order by id limit $4`
 type Candidate = {
   readonly session: string
   readonly agent: string | null
@@ -184,7 +184,7 @@ async function countDue(
   const found = { sessions: 0, messages: 0, fromMs: Infinity, toMs: -Infinity }
   let [last, pages, isComplete] = [FIRST, 0, rows.length === 0]
   for (; !isComplete && pages < PREVIEW_PAGES; pages += 1) {
-    const page = await query<Candidate>(CANDIDATES, [tenant, last, dueTimes.youngestId])
+    const page = await query<Candidate>(CANDIDATES, [tenant, last, dueTimes.youngestId, PAGE])
     for (const candidate of page) {
       if (!dueTimes.isDue(candidate)) continue
       found.sessions += 1
@@ -214,23 +214,24 @@ export async function claimTenant(
   return rows[0]
 }
 
-/** One step of the round: looks at the next 1,000 sessions of a tenant, and marks those that are due, up to 5,000 members in all. */
+/** One step of the round: looks at the next sessions of a tenant, `most` of them, and marks those that are due, up to 5,000 members in all. */
 export async function expireNext(
   query: Query,
   { term, pod }: Term,
   { tenant, lastSession, now }: Claimed & { readonly now: Date },
+  most: number = PAGE,
 ): Promise<MarkedSessions> {
   const [current] = await query(CURRENT, [term, pod, tenant, lastSession])
   if (!current) return { sessions: [], members: [] }
   const dueTimes = dueTimesOf(await query<Row>(RULES, [tenant]), now)
-  const page = await query<Candidate>(CANDIDATES, [tenant, lastSession, dueTimes.youngestId])
+  const page = await query<Candidate>(CANDIDATES, [tenant, lastSession, dueTimes.youngestId, most])
   const { looked, due } = await withinMembers(query, tenant, page, (candidate) => dueTimes.isDue(candidate))
   const still = await query<SessionKey>(STILL_DUE, [
     tenant,
     due.map(({ session }) => session),
     due.map((candidate) => dueTimes.of(candidate)),
   ])
-  const isOver = looked.length === page.length && page.length < PAGE
+  const isOver = looked.length === page.length && page.length < most
   const again = new Date(now.getTime() + (isOver ? AGAIN_MINUTES * 60_000 : 0))
   await query(ADVANCE, [tenant, isOver ? FIRST : looked.at(-1)!.session, again])
   return queueSessions(query, still, null)

@@ -32,7 +32,10 @@ export function createDuties({ clock, log, metrics, duties, term }: Deps): Servi
   /** Takes the place in the group first: a duty that waits for its group must not keep others out. */
   const enter = async ({ group = '' }: Duty, signal: AbortSignal) => {
     const leaveGroup = await groups.get(group)?.take(signal)
-    const leave = await slots.take(signal)
+    const leave = await slots.take(signal).catch((error: unknown) => {
+      leaveGroup?.()
+      throw error
+    })
     return () => {
       leave()
       leaveGroup?.()

@@ -7,10 +7,11 @@ import { agentServer, lines } from '../support/agent-server.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { admin as runAsOwner, databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { podRows } from '../support/fleet.ts'
 import { call } from '../support/http.ts'
 import { OF_CLUSTER } from '../support/pod.ts'
 import { ANY_PORTS, linesOf, NO_KEYS, startPod } from '../support/pods.ts'
-import { runCli } from '../support/program.ts'
+import { CLI, runCli, runProgram } from '../support/program.ts'
 import { openDatabase } from '../support/store.ts'
 import { talkOn } from '../support/talk.ts'
 
@@ -34,6 +35,26 @@ test('a pod without an app calls agents behind URLs, and stops in order with exi
     ['ready', 'stopping', 'stopped'],
   )
   assert.equal(linesOf(program).at(-1)?.msg, 'stopped')
+})
+
+test('a pod whose log cannot be written goes on, and stops in order', async (t) => {
+  const url = await databaseFor(t)
+  const program = runProgram(t, CLI, {
+    args: ['start'],
+    env: { DATABASE_URL: url, ...ANY_PORTS, ...NO_KEYS, FLEETLINE_UNREADY_MS: '0' },
+    by: ['sh', '-c', 'exec "$@" > /dev/full', 'sh', process.execPath, '--conditions=fleetline-source'],
+  })
+  const database = await openDatabase(t, url)
+  const isIn = (state: string) =>
+    eventually(async () => assert.equal((await podRows(database))[0]?.state, state), {
+      what: `the pod to be ${state}`,
+      details: program.output,
+    })
+  await isIn('live')
+  program.kill('SIGTERM')
+  await eventually(() => assert.ok(program.hasEnded()), { what: 'the pod to end', details: program.output })
+  assert.deepEqual(await program.ended, { code: 0, signal: null }, program.output())
+  await isIn('dead')
 })
 
 test('a pod that `start` runs has no route of the dev page on either port', async (t) => {

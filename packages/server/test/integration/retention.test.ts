@@ -6,7 +6,13 @@ import { uuidV7 } from '@fleetline/protocol'
 import { agent } from '../../src/agent/agent.ts'
 import { ERASURES } from '../../src/cli/erasures.ts'
 import { erasureDuties } from '../../src/erasure/duties.ts'
-import { claimTenant, CANDIDATES, expireNext, type RetentionRules } from '../../src/erasure/retention.ts'
+import {
+  claimTenant,
+  CANDIDATES,
+  expireNext,
+  PAGE,
+  type RetentionRules,
+} from '../../src/erasure/retention.ts'
 import { systemClock } from '../../src/lib/clock.ts'
 import { READ } from '../../src/erasure/user.ts'
 import { eraseMessages, FORGET_ERRORS } from '../../src/session/erase.ts'
@@ -122,7 +128,7 @@ test('S35: a round looks at 1,000 sessions a step, goes on where it was interrup
   const [{ id }] = (await rows<{ id: string }>(
     'select id from fleetline.sessions order by id offset 700 limit 1',
   )) as [{ id: string }]
-  await query(CANDIDATES, [1, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+  await query(CANDIDATES, [1, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff', PAGE])
   assert.match(plans[0]!.text, /sessions_pkey/)
   assert.ok(plans[0]!.buffers < 1_100, `${plans[0]!.buffers} buffers`)
 
