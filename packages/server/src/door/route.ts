@@ -24,6 +24,9 @@ export type RouteAccess =
     }
   | { readonly audience: 'admin'; readonly tenant: 'none'; readonly scope: OperatorScope }
 
+/** Of a route whose caller is known. */
+export type KnownAccess = Exclude<RouteAccess, { readonly audience: 'probe' }>
+
 export type RouteCall<Params, Query, Body, Headers> = {
   /** Null for a probe. */
   readonly principal: Principal | null
@@ -88,7 +91,7 @@ export function brokenRules(routes: readonly Route[], audiences: readonly Audien
   const seen = new Set<string>()
   return routes.flatMap((entry) => {
     const name = nameOf(entry)
-    const broken = brokenRule(entry, audiences) ?? (seen.has(name) ? 'is there twice' : undefined)
+    const broken = brokenAccess(entry, audiences) ?? (seen.has(name) ? 'is there twice' : undefined)
     seen.add(name)
     return broken === undefined ? [] : [`${name} ${broken}`]
   })
@@ -98,7 +101,8 @@ export function nameOf({ method, path }: Pick<Route, 'method' | 'path'>): string
   return `${method} ${path}`
 }
 
-function brokenRule(
+/** Why a door for these audiences must not serve this. */
+export function brokenAccess(
   { access }: { readonly access?: { audience?: Audience; tenant?: string; scope?: string; right?: string } },
   audiences: readonly Audience[],
 ): string | undefined {

@@ -8,16 +8,13 @@
 //   Every failure is JSON of one shape with a request id, even for input that is not HTTP (S21).
 //   Limits of size and time are ours, not the library's (S18). Logs contain no text from outside except method and route (S22).
 // start() listens. stop() ends streams, lets other answers finish, and after `stopMs` closes all open connections.
-import { STATUS_CODES } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { z } from 'zod'
-import { JSON_LIMITS, jsonTextFault } from '@fleetline/protocol'
 import type { Config } from '../config.ts'
 import { Bug, Rejected } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
-import { USUAL_RIGHTS } from '../identity/scopes.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
 import type { RefusedRequest } from '../identity/refused-requests.ts'
 import { within, type Clock } from '../lib/clock.ts'
@@ -35,16 +32,11 @@ import { EVENTS, type Events } from './events.ts'
 import { LINES, type Lines } from './lines.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
 import { refusedRequest } from './audited-refusals.ts'
+import { readJson } from './json-body.ts'
+import { answerFault, HEADER_BYTES, headersOf, headersOfRefusal } from './raw.ts'
+import { outOfScope } from './scope.ts'
 import { sendStream, type StreamFormat, type StreamSource } from './stream.ts'
-import {
-  brokenRules,
-  nameOf,
-  parserOf,
-  type Audience,
-  type Route,
-  type RouteAccess,
-  type RouteAnswer,
-} from './route.ts'
+import { brokenRules, nameOf, parserOf, type Audience, type Route, type RouteAnswer } from './route.ts'
 
 type Door = Service & {
   /** The port that it listens on, also if 0 was asked for. */
@@ -76,9 +68,7 @@ type Deps = {
   readonly isDraining: () => boolean
 }
 
-const HEADER_BYTES = 16 * 1024
 const PARAM_LENGTH = 9 * 128 // a user id of 128 characters that are three bytes each, percent-encoded
-const BODY_JSON = { depth: JSON_LIMITS.depth + 8, keys: Infinity } // the depth of stored JSON, and what surrounds it
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
 const RECHECK_MS = 2_000
 const LOOK_MS = 1_000 // how often Node checks for late requests; its own 30 s would turn a limit of 10 s into up to 40
@@ -194,7 +184,7 @@ function openServer({ limits, random, name, log, corsOrigins }: Deps): FastifyIn
     },
     clientErrorHandler: (error, socket) => {
       log.debug('not HTTP', { service: name, code: error.code })
-      answerRaw(error.code, socket, drawId())
+      answerFault(error.code, socket, drawId())
     },
     frameworkErrors: (error, request, reply) => {
       reply.headers(corsHeaders(request.raw, corsOrigins))
@@ -210,17 +200,6 @@ function openServer({ limits, random, name, log, corsOrigins }: Deps): FastifyIn
 /** Node.js cannot tell the address of a connection that was reset. It keeps the address that was read before. */
 function keepAddress({ server }: FastifyInstance): void {
   server.on('connection', (socket: Socket) => void (socket.remoteAddress ?? socket.destroy()))
-}
-
-/** Rejects a body that is nested too deep before it is parsed. */
-function readJson(server: FastifyInstance): void {
-  const parse = server.getDefaultJsonParser('error', 'error')
-  server.removeContentTypeParser(['application/json', 'text/plain']) // only JSON is added again: every other type is rejected
-  server.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    const fault = jsonTextFault(String(body), BODY_JSON)
-    if (fault === undefined) void parse(request, String(body), done)
-    else done(new Rejected('invalid', `The body is ${fault}.`))
-  })
 }
 
 function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
@@ -279,8 +258,7 @@ async function admit(
   principals.set(request, { principal, atMs: deps.clock.monotonicMs() })
   deps.rateLimits.countRequest(principal)
   const refusal = outOfScope(principal, access)
-  const reason = principal.user ? 'right' : 'scope'
-  if (refusal !== undefined) throw new Rejected('forbidden', refusal, { fields: { reason } })
+  if (refusal) throw refusal
 }
 
 /** The caller; null for a probe. Throws if it was not let in any more while the body arrived. */
@@ -295,23 +273,6 @@ async function admitted({ deps, principals }: Opened, request: FastifyRequest): 
 /** The address of the client. */
 function clientOf({ trustedProxies }: Deps, { raw }: FastifyRequest): string {
   return addressOf(raw, trustedProxies)
-}
-
-/** Says what the caller lacks. */
-function outOfScope(
-  { key, scopes, user }: Principal,
-  access: Exclude<RouteAccess, { readonly audience: 'probe' }>,
-): string | undefined {
-  if (!user) {
-    if (scopes.has(access.scope)) return undefined
-    if (key === null) return `Without a key you may not do this. Use a key that has the scope ${access.scope}`
-    return `The key ${key} does not have the scope ${access.scope}. Use a key that has it`
-  }
-  if (access.audience !== 'client') return 'A user may not do this. Use an API key, from your back end'
-  if (user.rights.has(access.right)) return undefined
-  const lacks = `The token does not have the right ${access.right}`
-  if (!user.issuer) return `${lacks}. Mint one that has it`
-  return `${lacks}. Tokens of the issuer ${user.issuer.name} have ${USUAL_RIGHTS.join(', ')}. Do this with an API key, from your back end`
 }
 
 async function recheck({ callers }: Deps, principal: Principal | null, answer: RouteAnswer): Promise<void> {
@@ -360,41 +321,12 @@ function partOf(name = 'request'): string {
 }
 
 function refuse(reply: FastifyReply, refusal: Refusal): FastifyReply {
-  if (refusal.retryAfterMs !== undefined)
-    reply.header('retry-after', String(Math.max(1, Math.ceil(refusal.retryAfterMs / 1000))))
-  if (refusal.code === 'unauthenticated') reply.header('www-authenticate', 'Bearer')
-  return sendJson(reply.code(statusOf(refusal)), bodyOf(refusal, reply.request.id))
+  reply.headers(headersOfRefusal(refusal)).code(statusOf(refusal))
+  return sendJson(reply, bodyOf(refusal, reply.request.id))
 }
 
 function sendJson(reply: FastifyReply, body: unknown): FastifyReply {
   return reply.type('application/json; charset=utf-8').send(JSON.stringify(body))
-}
-
-function headersOf(requestId: string) {
-  return { 'x-request-id': requestId, 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }
-}
-
-/** Answers input that never became a request: writes the answer by hand and closes the socket. */
-function answerRaw(code: string | undefined, socket: Socket, requestId: string): void {
-  if (code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
-  const [status, refusal] = RAW[code ?? ''] ?? [
-    400,
-    { code: 'invalid', text: 'This is not well-formed HTTP.' },
-  ]
-  const body = JSON.stringify(bodyOf(refusal, requestId))
-  const headers = {
-    ...headersOf(requestId),
-    'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(body),
-    connection: 'close',
-  }
-  const lines = Object.entries(headers).map(([key, value]) => `${key}: ${value}`)
-  socket.end([`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines, '', body].join('\r\n'))
-}
-
-const RAW: Readonly<Record<string, readonly [status: number, refusal: Refusal]>> = {
-  HPE_HEADER_OVERFLOW: [431, { code: 'too_large', text: `The headers are over ${HEADER_BYTES} bytes.` }],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, { code: 'invalid', text: 'The request did not arrive in time.' }],
 }
 
 function record({ name, metrics, log }: Deps, request: FastifyRequest, reply: FastifyReply): void {

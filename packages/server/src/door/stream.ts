@@ -7,6 +7,7 @@
 import type { ServerResponse } from 'node:http'
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
+import { admissionOf, untilRefused } from './admission.ts'
 
 /** Passed to the source. It must stop once the signal is aborted. `cut` closes the stream at once. */
 export type Listener = { readonly signal: AbortSignal; readonly cut: () => void }
@@ -29,16 +30,13 @@ type Options<Piece> = {
   readonly headers: Readonly<Record<string, unknown>>
   readonly stopping: AbortSignal
   /** Throws a `Rejected` if the caller is not let in any more. */
-  readonly recheck: () => Promise<void>
+  readonly recheck: () => Promise<unknown>
   readonly stallMs: number
   readonly clock: Clock
   readonly onError: (error: unknown) => void
 }
 
 const COMMENT_MS = 20_000
-const RECHECK_MS = 2_000
-const UNKNOWN_MS = 5_000
-const SLOT_MS = 100
 
 /** Takes over the response. Resolves when the stream is over and never rejects. */
 export async function sendStream<Piece>(raw: ServerResponse, options: Options<Piece>): Promise<void> {
@@ -112,46 +110,4 @@ async function keepAlive(
       () => false, // aborted
     )
   while (await pause()) if (!raw.writableNeedDrain) raw.write(comment)
-}
-
-type Admission = ReturnType<typeof admissionOf>
-
-/** When the caller was last known to be let in. */
-function admissionOf(clock: Clock) {
-  let [knownMs, next] = [clock.monotonicMs(), Promise.withResolvers<void>()]
-  return {
-    know: (atMs: number) => {
-      knownMs = atMs
-      next.resolve()
-      next = Promise.withResolvers()
-    },
-    /** Resolves at once if it was known in the last 5 s, or else when it is known. */
-    known: async () => {
-      if (clock.monotonicMs() >= knownMs + UNKNOWN_MS) await next.promise
-    },
-  }
-}
-
-/** Asks every 2 s whether the caller is still let in; resolves to the reason why not. If nobody has known for 5 s, because PostgreSQL
- *  does not answer, the stream is open and silent until somebody knows. Streams ask in slots of 100 ms, so that many of them
- *  share one read. */
-async function untilRefused(
-  { recheck, clock }: Pick<Options<never>, 'recheck' | 'clock'>,
-  admission: Admission,
-  signal: AbortSignal,
-): Promise<Rejected | undefined> {
-  try {
-    for (;;) {
-      await clock.sleep(RECHECK_MS - (clock.monotonicMs() % SLOT_MS), signal)
-      const askedMs = clock.monotonicMs()
-      await recheck().then(
-        () => admission.know(askedMs),
-        (error: unknown) => {
-          if (error instanceof Rejected) throw error
-        },
-      )
-    }
-  } catch (error) {
-    return error instanceof Rejected ? error : undefined // otherwise the stream is over
-  }
 }

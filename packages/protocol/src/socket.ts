@@ -1,0 +1,172 @@
+// The frames of a socket, `GET /v1/socket`: one JSON object in each text message. A client sends `hello`, then commands. Each command
+// has a `cid` that the client chooses; exactly one `ack`, `joined` or `error` answers it. The `cid` only connects answer and command. A
+// command that was not answered may be sent again, on any socket and to any pod: it takes effect once. Both sides ignore fields that
+// they do not know, and clients ignore frames of unknown types.
+import type { ErrorCode } from './codes.ts'
+import type { Frame } from './frame.ts'
+import type { Id } from './ids.ts'
+import type { InboxFrame, InboxShow, ReadAck } from './inbox.ts'
+import type { Ack, Message } from './message.ts'
+import type { Session } from './session.ts'
+import type { StopAck } from './turn.ts'
+
+/** The subprotocol that a client offers. */
+export const SOCKET_PROTOCOL = 'fleetline.v1'
+/** A second subprotocol may carry the token after this prefix, for clients that cannot set headers. */
+export const TOKEN_PROTOCOL = 'token.'
+
+export const SOCKET_LIMITS = {
+  /** A larger frame from a client closes the socket. */
+  frameBytes: 524_288,
+  /** Sessions that one socket follows at once. */
+  joined: 128,
+  cidLength: 64,
+  /** Sockets of one user on one pod. */
+  perUser: 20,
+  /** A reader that is further behind gets the last messages instead of all that it has missed. */
+  behind: 500,
+  /** How many messages a join without a position begins with, unless it says so. */
+  tail: 50,
+  /** The time for the first `hello`. */
+  helloMs: 5_000,
+  /** The time from one `tick` to the next. */
+  tickMs: 25_000,
+  /** `expiring` comes this long before the token ends. */
+  expiringMs: 60_000,
+} as const
+
+/** Why a pod closes a socket. After `malformed` and `otherUser`, a client must not reconnect by itself. After `unauthenticated` it
+ *  needs a new token. After all others it reconnects and resumes. */
+export const CLOSE_CODES = {
+  tooLarge: 1009,
+  restart: 1012,
+  overload: 1013,
+  malformed: 4400,
+  unauthenticated: 4401,
+  otherUser: 4403,
+  slow: 4408,
+  tooMany: 4429,
+} as const
+
+type Named = { readonly cid: string }
+type InSession = Named & {
+  /** An id or an alias. */
+  readonly session: string
+}
+
+/** The first frame. Later, a `hello` with a new token of the same user keeps the socket open. */
+export type HelloFrame = {
+  readonly type: 'hello'
+  /** A token, or an API key. Absent if the handshake carried it. */
+  readonly token?: string
+}
+/** Follows a session. A second `join` of it starts again. Without `cursor` and `after`, or if the position is too far behind or of
+ *  another history, it begins with the last messages. */
+export type JoinFrame = InSession & {
+  readonly type: 'join'
+  /** Of the last frame of this session that the client has. */
+  readonly cursor?: string
+  /** Or the seq of the last message that the client has; null if it has none. */
+  readonly after?: number | null
+  /** How many of the last messages. */
+  readonly limit?: number
+  /** With `after`: the turns from this epoch on are sent, also those that have ended. */
+  readonly epoch?: number
+}
+/** Appends a message. Its id is its natural key: sent again, it is stored once. */
+export type SendFrame = InSession & {
+  readonly type: 'send'
+  readonly message: Pick<Message, 'id' | 'parts' | 'metadata'> & { readonly role?: Message['role'] }
+  readonly author?: string
+  readonly ifHead?: number
+  readonly reply?: boolean
+}
+export type StopFrame = InSession & {
+  readonly type: 'stop'
+  readonly turn: Id<'turn'>
+  readonly epoch: number
+}
+export type ReadFrame = InSession & {
+  readonly type: 'read'
+  readonly seq: number
+  /** Only for callers with a key, which must name it. */
+  readonly user?: string
+}
+export type LeaveFrame = InSession & { readonly type: 'leave' }
+/** Follows the inbox. A second one starts again; `on: false` ends it. */
+export type InboxOnFrame = Named & {
+  readonly type: 'inbox'
+  readonly on: boolean
+  readonly show?: InboxShow
+  readonly limit?: number
+  readonly user?: string
+}
+export type PingFrame = { readonly type: 'ping'; readonly n?: number }
+
+export type ClientFrame =
+  | HelloFrame
+  | JoinFrame
+  | SendFrame
+  | StopFrame
+  | ReadFrame
+  | LeaveFrame
+  | InboxOnFrame
+  | PingFrame
+
+/** The caller is authenticated, for the first time or again. */
+export type WelcomeFrame = {
+  readonly type: 'welcome'
+  /** Null for a caller with a key. */
+  readonly user: string | null
+  readonly now: string
+  /** Null for a key. */
+  readonly tokenExpiresAt: string | null
+  readonly tickMs: number
+  readonly limits: { readonly frameBytes: number; readonly joined: number }
+}
+/** Answers a `join`. The frames of the session follow. */
+export type JoinedFrame = Named & {
+  readonly type: 'joined'
+  readonly session: Id<'session'>
+  readonly facts: Session
+  /** The first message that follows is the one after this seq. If the client has another last seq, it must forget its data of the session. */
+  readonly from: number
+}
+/** A frame of a session that the socket follows. `cursor` is the position after this frame. */
+export type FollowedFrame = Frame & { readonly cursor: string }
+/** The session, or the inbox (`session` is null), is not followed any more. */
+export type LeftFrame = {
+  readonly type: 'left'
+  readonly session: Id<'session'> | null
+  readonly code: ErrorCode
+  readonly text: string
+}
+/** Given only after the commit. */
+export type AckFrame = Named & { readonly type: 'ack' } & Partial<Ack> & Partial<StopAck> & Partial<ReadAck>
+export type ErrorFrame = {
+  readonly type: 'error'
+  /** Absent if the frame had none that can be read. */
+  readonly cid?: string
+  readonly code: ErrorCode
+  readonly text: string
+  readonly retryable: boolean
+  readonly retryAfterMs?: number
+  readonly current?: { readonly head: number }
+  readonly requestId: string
+}
+export type ExpiringFrame = { readonly type: 'expiring'; readonly at: string }
+/** Pages cannot see the pings of the protocol. A socket without any frame for 40 s is dead. */
+export type TickFrame = { readonly type: 'tick'; readonly now: string }
+export type PongFrame = { readonly type: 'pong'; readonly n?: number }
+
+export type ServerFrame =
+  | WelcomeFrame
+  | JoinedFrame
+  | FollowedFrame
+  | InboxFrame
+  | LeftFrame
+  | AckFrame
+  | ErrorFrame
+  | ExpiringFrame
+  | TickFrame
+  | PongFrame

@@ -1,0 +1,55 @@
+// Keeps a caller's stream or socket open only while the caller is let in (S9). If nobody has known that for 5 s, because PostgreSQL does
+// not answer, nothing is sent until somebody knows.
+import { Rejected } from '../errors.ts'
+import type { Clock } from '../lib/clock.ts'
+
+const RECHECK_MS = 2_000
+const UNKNOWN_MS = 5_000
+const SLOT_MS = 100
+
+type Asking = {
+  /** Throws a `Rejected` if the caller is not let in any more. */
+  readonly recheck: () => Promise<unknown>
+  readonly clock: Clock
+}
+
+export type Admission = ReturnType<typeof admissionOf>
+
+/** When the caller was last known to be let in. */
+export function admissionOf(clock: Clock) {
+  let [knownMs, next] = [clock.monotonicMs(), Promise.withResolvers<void>()]
+  return {
+    know: (atMs: number) => {
+      knownMs = atMs
+      next.resolve()
+      next = Promise.withResolvers()
+    },
+    /** Resolves at once if it was known in the last 5 s, or else when it is known. */
+    known: async () => {
+      if (clock.monotonicMs() >= knownMs + UNKNOWN_MS) await next.promise
+    },
+  }
+}
+
+/** Asks every 2 s whether the caller is still let in; resolves to the reason why not, or to undefined once the signal is aborted. Callers
+ *  are asked about in slots of 100 ms, so that many of them share one read. */
+export async function untilRefused(
+  { recheck, clock }: Asking,
+  admission: Admission,
+  signal: AbortSignal,
+): Promise<Rejected | undefined> {
+  try {
+    for (;;) {
+      await clock.sleep(RECHECK_MS - (clock.monotonicMs() % SLOT_MS), signal)
+      const askedMs = clock.monotonicMs()
+      await recheck().then(
+        () => admission.know(askedMs),
+        (error: unknown) => {
+          if (error instanceof Rejected) throw error
+        },
+      )
+    }
+  } catch (error) {
+    return error instanceof Rejected ? error : undefined // otherwise the stream is over
+  }
+}
