@@ -24,6 +24,7 @@ export function admissionOf(clock: Clock) {
       next.resolve()
       next = Promise.withResolvers()
     },
+    isKnown: () => clock.monotonicMs() < knownMs + UNKNOWN_MS,
     /** Resolves at once if it was known in the last 5 s, or else when it is known. */
     known: async () => {
       if (clock.monotonicMs() >= knownMs + UNKNOWN_MS) await next.promise

@@ -17,3 +17,9 @@ export function tenantOf(principal: Principal | null): number {
   if (principal?.tenant == null) throw new Bug('A route that needs a tenant has none')
   return principal.tenant
 }
+
+// What callers need for what can be done over HTTP and over a socket.
+export const READ = openToUsers('sessions:read', 'read')
+export const SEND = openToUsers('sessions:write', 'send')
+export const STOP = openToUsers('sessions:write', 'stop')
+export const MARK_READ = openToUsers('sessions:write', 'read')

@@ -4,7 +4,7 @@ import { route, type Route } from '../door/route.ts'
 import type { Listener } from '../door/stream.ts'
 import { mapped } from '../lib/mapped.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { openToUsers } from './caller.ts'
+import { READ } from './caller.ts'
 import { exportLinesFor } from './seen.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import { exportLineSchema, sessionParams } from './session-schemas.ts'
@@ -18,7 +18,7 @@ export function exportRoutes({ sessions, keyOf, maySee, explainMissing }: Deps):
       path: '/v1/sessions/:session/export',
       summary:
         'Exports a session as lines of JSON: the session with its members, its summary if there is one, all its messages in order, and a line `end`. Without that line, the export was cut off: request it again.',
-      access: openToUsers('sessions:read', 'read'),
+      access: READ,
       params: sessionParams,
       answers: { 200: { means: 'The lines. They are sent as they are read.', lines: exportLineSchema } },
       handle: async ({ principal, params }) => {

@@ -5,7 +5,7 @@ import { Rejected } from '../errors.ts'
 import type { MemberChange } from '../session/members.ts'
 import type { SessionKey } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { accessWith, openToUsers } from './caller.ts'
+import { accessWith, READ } from './caller.ts'
 import type { SessionKeys } from './session-key.ts'
 import { memberParams, memberSchema, membersSchema, sessionParams } from './session-schemas.ts'
 
@@ -25,7 +25,7 @@ export function memberRoutes({ sessions, keyOf, explainMissing }: Deps): Route[]
       method: 'GET',
       path: '/v1/sessions/:session/members',
       summary: 'Lists the members of a session.',
-      access: openToUsers('sessions:read', 'read'),
+      access: READ,
       params: sessionParams,
       answers: { 200: { means: 'All members, in the order of their ids.', json: membersSchema } },
       handle: async ({ principal, params }) => {

@@ -1,36 +1,20 @@
 // Routes for the messages of a session: send one, read a page, follow the session.
-import {
-  formatId,
-  PAGE_LIMITS,
-  uuidV7,
-  type Ack,
-  type Author,
-  type Message,
-  type Role,
-} from '@fleetline/protocol'
+import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { SentEvent } from '../door/events.ts'
 import type { Listener } from '../door/stream.ts'
 import { route, type Route } from '../door/route.ts'
-import { Rejected } from '../errors.ts'
-import type { Principal } from '../identity/principal.ts'
-import type { RateLimits } from '../identity/rate-limits.ts'
-import type { Clock } from '../lib/clock.ts'
 import { mapped } from '../lib/mapped.ts'
-import type { Random } from '../lib/random.ts'
-import { draftOf } from '../session/draft.ts'
-import type { ToldFrame } from '../session/follow.ts'
-import type { Appended } from '../session/place.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { openToUsers } from './caller.ts'
+import { READ, SEND } from './caller.ts'
 import { formatCursor } from './cursor.ts'
-import { frameFor, itemsFor } from './seen.ts'
+import type { Operations, SeenFrame } from './operations.ts'
+import { itemsFor } from './seen.ts'
 import { notFound, type SessionKeys } from './session-key.ts'
 import {
   ackSchema,
   eventsHeaders,
   eventsQuery,
   frameSchema,
-  messageOf,
   pageQuery,
   pageSchema,
   sendSchema,
@@ -38,31 +22,21 @@ import {
 } from './session-schemas.ts'
 
 type Deps = SessionKeys & {
-  readonly sessions: Pick<Sessions, 'append' | 'read' | 'follow'>
-  readonly rateLimits: Pick<RateLimits, 'countAppend'>
-  readonly clock: Clock
-  readonly random: Random
-  readonly cell: number
-}
-
-const AUTHOR_KINDS: Readonly<Record<Role, Author['kind']>> = {
-  user: 'user',
-  assistant: 'agent',
-  system: 'service',
+  readonly sessions: Pick<Sessions, 'read'>
+  readonly operations: Pick<Operations, 'send' | 'follow'>
 }
 
 export function messageRoutes(deps: Deps): Route[] {
   return [sendRoute(deps), pageRoute(deps), eventsRoute(deps)]
 }
 
-function sendRoute({ sessions, rateLimits, keyOf, explainMissing, clock, random, cell }: Deps): Route {
-  const mintId = () => formatId('message', cell, uuidV7(clock.now(), random.bytes(10)))
+function sendRoute({ operations }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/sessions/:session/messages',
     summary:
       "Appends a message. A message that is sent again with the same id is stored once and keeps its seq. In a session with an agent, a turn replies to a user's message, unless `reply` is false.",
-    access: openToUsers('sessions:write', 'send'),
+    access: SEND,
     params: sessionParams,
     body: sendSchema,
     answers: {
@@ -72,21 +46,10 @@ function sendRoute({ sessions, rateLimits, keyOf, explainMissing, clock, random,
         json: ackSchema,
       },
     },
-    handle: async ({ principal, params, body }) => {
-      const message = messageOf(body, mintId)
-      const author = authorOf(principal, message, body.author)
-      const key = await keyOf(principal, params.session)
-      rateLimits.countAppend(principal, key.session) // a repeat counts, too: it costs as much
-      const appended = await sessions.append({
-        ...key,
-        draft: draftOf({ ...message, author }),
-        ...(body.ifHead === undefined ? {} : { ifHead: body.ifHead }),
-        asks: message.role === 'user' && body.reply !== false,
-      })
-      if (appended.type === 'not-found' || (appended.type === 'gone' && appended.seq === undefined))
-        throw await explainMissing(key)
-      return { status: 200, body: ackOf(message.id, appended, cell) }
-    },
+    handle: async ({ principal, params, body }) => ({
+      status: 200,
+      body: await operations.send({ principal, part: 'body', session: params.session }, body),
+    }),
   })
 }
 
@@ -96,7 +59,7 @@ function pageRoute({ sessions, keyOf, explainMissing }: Deps): Route {
     path: '/v1/sessions/:session/messages',
     summary:
       'Reads a page of the log, in order: the messages after `after`, or before `before`; with neither, the last ones. A page of large messages is shorter than `limit`.',
-    access: openToUsers('sessions:read', 'read'),
+    access: READ,
     params: sessionParams,
     query: pageQuery,
     answers: { 200: { means: 'The messages, and the last seq of the session.', json: pageSchema } },
@@ -112,13 +75,13 @@ function pageRoute({ sessions, keyOf, explainMissing }: Deps): Route {
   })
 }
 
-function eventsRoute({ sessions, keyOf, maySee, explainMissing, cell }: Deps): Route {
+function eventsRoute({ operations, keyOf, maySee }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/sessions/:session/events',
     summary:
       'Follows the session as server-sent events: the messages after `after`, then new ones; also the live turn, the chunks of its reply, and how turns ended (from `epoch` on, if given). To resume without a gap, send the id of the last event as `Last-Event-ID`.',
-    access: openToUsers('sessions:read', 'read'),
+    access: READ,
     params: sessionParams,
     query: eventsQuery,
     headers: eventsHeaders,
@@ -127,54 +90,12 @@ function eventsRoute({ sessions, keyOf, maySee, explainMissing, cell }: Deps): R
       const { after: seq, epoch } = query
       const from = headers['last-event-id'] ?? { seq, ...(epoch === undefined ? {} : { ended: epoch - 1 }) }
       const key = await keyOf(principal, params.session)
-      const following = await sessions.follow(key, from)
-      if (!following) throw await explainMissing(key)
-      const session = formatId('session', cell, key.session)
-      const eventOf = ({ frame, at }: ToldFrame): SentEvent => {
-        const data = { ...frameFor(principal, frame), session }
-        return { id: formatCursor(at), data }
-      }
+      const following = await operations.follow(principal, key, from)
+      const eventOf = ({ frame, at }: SeenFrame): SentEvent => ({ id: formatCursor(at), data: frame })
       const recheck = async () => {
         if (!(await maySee(principal, key))) throw notFound()
       }
       return { status: 200, body: (listener: Listener) => mapped(following(listener), eventOf), recheck }
     },
   })
-}
-
-/** A user writes as itself, whatever the body says. A key may write as anybody. */
-function authorOf(principal: Principal | null, { role }: Message, named: string | undefined): Author {
-  const user = principal?.user
-  if (user && role !== 'user')
-    throw new Rejected('forbidden', 'body.message.role: a user sends messages of the role user')
-  const id = user ? user.id : named
-  return { kind: AUTHOR_KINDS[role], ...(id === undefined ? {} : { id }) }
-}
-
-function ackOf(id: string, appended: Exclude<Appended, { readonly type: 'not-found' }>, cell: number): Ack {
-  switch (appended.type) {
-    case 'stored': {
-      const { seq, deduped, live, nextEpoch } = appended
-      const turn = live && { turn: formatId('turn', cell, live.turn), epoch: live.epoch }
-      return { id, seq, deduped, ...turn, ...(nextEpoch !== undefined && { epoch: nextEpoch }) }
-    }
-    case 'gone':
-      throw new Rejected('gone', `The message ${id}, at seq ${appended.seq}, was erased: use a new id.`)
-    case 'conflict':
-      throw new Rejected('conflict', `The id ${id} is taken by ${holderAt(appended.seq)}: choose another id.`)
-    case 'stale': {
-      const { head } = appended
-      throw new Rejected(
-        'stale',
-        `The head is ${head}, not the one in ifHead: read what was added, and decide again.`,
-        {
-          fields: { current: { head } },
-        },
-      )
-    }
-  }
-}
-
-function holderAt(seq: number | undefined): string {
-  return seq === undefined ? 'a reply that is on its way' : `another message, at seq ${seq}`
 }

@@ -20,6 +20,7 @@ import { exportRoutes } from './export-routes.ts'
 import { inboxRoutes } from './inbox-routes.ts'
 import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
+import { createOperations } from './operations.ts'
 import { createSessionKeys } from './session-key.ts'
 import { retentionRoutes } from './retention-routes.ts'
 import { sessionRoutes } from './session-routes.ts'
@@ -48,7 +49,8 @@ type Deps = {
 }
 
 export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
-  const keyed = { ...deps, ...createSessionKeys(deps) }
+  const found = { ...deps, ...createSessionKeys(deps) }
+  const keyed = { ...found, operations: createOperations(found) }
   const ofSessions = [
     ...sessionRoutes(keyed),
     ...inboxRoutes(keyed),

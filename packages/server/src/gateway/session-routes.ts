@@ -8,7 +8,7 @@ import type { Principal } from '../identity/principal.ts'
 import type { Tenants } from '../identity/tenants.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { noSuchAgent } from './agent-routes.ts'
-import { accessWith, openToUsers, tenantOf } from './caller.ts'
+import { accessWith, openToUsers, READ, SEND, tenantOf } from './caller.ts'
 import type { SessionKeys } from './session-key.ts'
 import {
   newSessionSchema,
@@ -73,7 +73,7 @@ export function sessionRoutes(deps: Deps): Route[] {
       method: 'GET',
       path: '/v1/sessions/:session',
       summary: 'Shows a session.',
-      access: openToUsers('sessions:read', 'read'),
+      access: READ,
       params: sessionParams,
       answers: { 200: { means: 'The session.', json: sessionSchema } },
       handle: async ({ principal, params }) => {
@@ -93,7 +93,7 @@ function changeRoute({ sessions, keyOf, explainMissing }: Deps): Route {
     path: '/v1/sessions/:session',
     summary:
       'Changes the title or the metadata of a session, archives it, or un-archives it, for all its members. What is left out stays; null removes a title or the metadata. A user may change all but the metadata.',
-    access: openToUsers('sessions:write', 'send'),
+    access: SEND,
     params: sessionParams,
     body: sessionChangeSchema,
     answers: { 200: { means: 'The session as it is now.', json: sessionSchema } },

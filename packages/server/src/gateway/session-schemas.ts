@@ -182,7 +182,7 @@ export const frameSchema = z.discriminatedUnion('type', [
 ])
 
 /** Completes the message that was sent. Rejects a message that cannot be stored before it joins a batch (S15). */
-export function messageOf({ message, text }: Send, mintId: () => string): Message {
+export function messageOf({ message, text }: Send, mintId: () => string, part: string): Message {
   const { id, role, parts, metadata } = message ?? {
     id: undefined,
     role: 'user' as const,
@@ -191,11 +191,11 @@ export function messageOf({ message, text }: Send, mintId: () => string): Messag
   }
   const content = { parts, ...(metadata === undefined ? {} : { metadata }) }
   const fault = messageFault(content)
-  if (fault !== undefined) throw new Rejected('invalid', `body.message: ${fault}`)
+  if (fault !== undefined) throw new Rejected('invalid', `${part}.message: ${fault}`)
   if (role === 'user' && parts.every(isBlank))
-    throw new Rejected('invalid', 'body.message: says nothing: give a part some text')
-  atMost('message', content, MESSAGE_LIMITS.bytes)
-  atMost('message.metadata', metadata ?? {}, MESSAGE_LIMITS.metadataBytes)
+    throw new Rejected('invalid', `${part}.message: says nothing: give a part some text`)
+  atMost(`${part}.message`, content, MESSAGE_LIMITS.bytes)
+  atMost(`${part}.message.metadata`, metadata ?? {}, MESSAGE_LIMITS.metadataBytes)
   return { id: id ?? mintId(), role, ...content }
 }
 
@@ -205,5 +205,5 @@ function isBlank({ type, text }: Message['parts'][number]): boolean {
 
 function atMost(name: string, value: unknown, bytes: number): void {
   if (Buffer.byteLength(JSON.stringify(value)) > bytes)
-    throw new Rejected('too_large', `body.${name}: over ${bytes} bytes of JSON`)
+    throw new Rejected('too_large', `${name}: over ${bytes} bytes of JSON`)
 }

@@ -1,22 +1,21 @@
 // Routes for turns: get one, stop the live one.
-import { parseId, type StopAck } from '@fleetline/protocol'
+import { parseId } from '@fleetline/protocol'
 import { z } from 'zod'
 import { route, type Route } from '../door/route.ts'
 import { Rejected } from '../errors.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { UsageList } from '../usage/list.ts'
-import { openToUsers, tenantOf } from './caller.ts'
+import { READ, STOP, tenantOf } from './caller.ts'
+import type { Operations } from './operations.ts'
 import { turnFor } from './seen.ts'
 import type { SessionKeys } from './session-key.ts'
 import { sessionParams } from './session-schemas.ts'
 import { stopAckSchema, stopSchema, turnSchema } from './turn-schemas.ts'
 
-const STALE: StopAck = { stopped: false, seq: null }
-
 type Deps = SessionKeys & {
-  readonly sessions: Pick<Sessions, 'findTurn' | 'stopTurn'>
+  readonly sessions: Pick<Sessions, 'findTurn'>
   readonly usage: Pick<UsageList, 'ofTurn'>
-  readonly cell: number
+  readonly operations: Pick<Operations, 'stop'>
 }
 
 export function turnRoutes(deps: Deps): Route[] {
@@ -28,7 +27,7 @@ function getRoute({ sessions, usage, maySee }: Deps): Route {
     method: 'GET',
     path: '/v1/turns/:turn',
     summary: 'Shows a turn: its state, the pod that runs it, how it ended, and the tokens that it has used.',
-    access: openToUsers('sessions:read', 'read'),
+    access: READ,
     params: z.object({ turn: z.string() }),
     answers: { 200: { means: 'The turn.', json: turnSchema } },
     handle: async ({ principal, params }) => {
@@ -44,13 +43,13 @@ function getRoute({ sessions, usage, maySee }: Deps): Route {
   })
 }
 
-function stopRoute({ keyOf, explainMissing, sessions, cell }: Deps): Route {
+function stopRoute({ operations }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/sessions/:session/stop',
     summary:
       'Stops this turn on whichever pod it runs, if it is still the live one. What the agent has said so far is stored, and nothing after that. A repeated request gets the same response.',
-    access: openToUsers('sessions:write', 'stop'),
+    access: STOP,
     params: sessionParams,
     body: stopSchema,
     answers: {
@@ -60,14 +59,9 @@ function stopRoute({ keyOf, explainMissing, sessions, cell }: Deps): Route {
         json: stopAckSchema,
       },
     },
-    handle: async ({ principal, params, body }) => {
-      const turn = parseId('turn', body.turn)
-      if (!turn) throw new Rejected('invalid', 'body.turn: is not the id of a turn')
-      const key = await keyOf(principal, params.session)
-      if (turn.cell !== cell) return { status: 200, body: STALE }
-      const stopped = await sessions.stopTurn({ ...key, turn: turn.uuid, epoch: body.epoch })
-      if (stopped.type === 'not-found') throw await explainMissing(key)
-      return { status: 200, body: stopped.type === 'stale' ? STALE : { stopped: true, seq: stopped.seq } }
-    },
+    handle: async ({ principal, params, body }) => ({
+      status: 200,
+      body: await operations.stop({ principal, part: 'body', session: params.session }, body),
+    }),
   })
 }

@@ -1,0 +1,75 @@
+// A socket as a value: its path, its commands and who may use each of them, and the frames that it sends. The door refuses to open over a
+// command whose access is not declared, or is declared wrongly (S2).
+import type { z } from 'zod'
+import type { Principal } from '../identity/principal.ts'
+import { brokenAccess, type Audience, type KnownAccess } from './route.ts'
+
+/** One connected client, as the commands of its socket see it. */
+export type SocketPeer = {
+  /** As it was last authenticated: a new token may have other rights. */
+  readonly caller: () => Principal
+  readonly push: Push
+  /** Resolves when the client has taken enough of what was sent before, or the signal is aborted. */
+  readonly room: (signal: AbortSignal) => Promise<void>
+  /** Closes the socket, because its client reads too slowly. */
+  readonly cut: () => void
+  /** Aborted when the socket is over. */
+  readonly signal: AbortSignal
+}
+
+/** Sends a frame when there is room, and resolves when the client's connection has taken it. Sends nothing once the signal is aborted. */
+export type Push = (frame: object, options: PushOptions) => Promise<void>
+export type PushOptions = {
+  readonly signal: AbortSignal
+  /** The position after the frame, for the reason of a close. */
+  readonly mark?: string
+}
+
+/** What a command does on the side of one socket. */
+export type SocketCommand<Side, Frame = unknown> = {
+  readonly summary: string
+  readonly access: KnownAccess
+  readonly frame: z.ZodType<Frame>
+  readonly handle: (side: Side, frame: Frame, principal: Principal) => Promise<SocketAnswer>
+}
+
+/** Without its `cid`. `onAnswered` is called when the answer is on its way, so that what follows comes after it. */
+export type SocketAnswer = { readonly frame: object; readonly onAnswered?: () => void }
+
+/** What one socket has open. */
+export type SocketSide = {
+  /** Ends what the caller may not see any more. Rejects if nobody knows what the caller may see. */
+  readonly recheck: () => Promise<void>
+}
+
+export type SocketRoute<Side extends SocketSide = SocketSide> = {
+  readonly path: string
+  readonly summary: string
+  readonly commands: Readonly<Record<string, SocketCommand<Side, never>>>
+  /** Every frame that the socket sends. Removes fields that are not declared. */
+  readonly frames: z.ZodType<object>
+  readonly open: (peer: SocketPeer) => Side
+}
+
+/** Ties the type of a command's frame to its schema. */
+export function socketCommand<Side, Frame>(command: SocketCommand<Side, Frame>): SocketCommand<Side, never> {
+  return command
+}
+
+/** Ties the commands of a socket to its side. */
+export function socketRoute<Side extends SocketSide>(socket: SocketRoute<Side>): SocketRoute {
+  return socket as unknown as SocketRoute // its commands only ever get what its `open` returns
+}
+
+/** Says why a door for these audiences must not open with these sockets: one sentence each. */
+export function brokenSockets(sockets: readonly SocketRoute[], audiences: readonly Audience[]): string[] {
+  return sockets.flatMap(({ path, commands }) =>
+    Object.entries(commands).flatMap(([name, command]) => {
+      const broken =
+        (command.access as { audience?: string }).audience === 'probe'
+          ? 'takes the tenant of a caller whom nobody knows'
+          : brokenAccess(command, audiences)
+      return broken === undefined ? [] : [`the command ${name} of ${path} ${broken}`]
+    }),
+  )
+}

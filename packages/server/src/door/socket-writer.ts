@@ -1,0 +1,78 @@
+// What one socket sends. Answers go out at once; frames of sessions and inboxes wait until there is room. A socket is full if 256 KiB
+// wait for its client, or if a frame was not taken for a second. It then reads no more commands, whose answers would add to what waits,
+// until less than 64 KiB wait. So the memory of a client that reads slowly is bounded, whatever it sends.
+import type { WebSocket } from 'ws'
+import { yieldToEventLoop, type Clock } from '../lib/clock.ts'
+
+export type SocketWriter = {
+  /** Sends the frame now. */
+  readonly now: (frame: object) => void
+  /** Resolves when there is room, or the signal is aborted. */
+  readonly room: (signal: AbortSignal) => Promise<void>
+  /** Sends the text. Resolves when the connection has taken it, or the signal is aborted. */
+  readonly take: (text: string, signal: AbortSignal) => Promise<void>
+  readonly isFull: () => boolean
+}
+type Deps = {
+  readonly ws: Pick<WebSocket, 'send' | 'bufferedAmount'>
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  /** Called when the socket becomes full, and when it has room again. */
+  readonly onFull: (isFull: boolean) => void
+}
+
+const FULL_BYTES = 256 * 1024
+const ROOM_BYTES = 64 * 1024
+const SLOW_MS = 1_000
+
+export function createSocketWriter({ ws, clock, signal: over, onFull }: Deps): SocketWriter {
+  let [isFull, waiting] = [false, Promise.withResolvers<void>()]
+  const fill = () => {
+    if (isFull || over.aborted) return
+    isFull = true
+    waiting = Promise.withResolvers()
+    onFull(true)
+  }
+  const drain = () => {
+    if (!isFull || ws.bufferedAmount >= ROOM_BYTES) return
+    isFull = false
+    waiting.resolve()
+    onFull(false)
+  }
+  /** Resolves when the connection has taken the text. The timer is set only if that is not at once. */
+  const write = (text: string): Promise<void> => {
+    const [taken, { promise, resolve }] = [new AbortController(), Promise.withResolvers<void>()]
+    let isTaken = false
+    ws.send(text, () => {
+      isTaken = true
+      taken.abort()
+      drain()
+      resolve()
+    })
+    if (ws.bufferedAmount > FULL_BYTES) fill()
+    void yieldToEventLoop().then(async () => {
+      if (!isTaken) await clock.sleep(SLOW_MS, taken.signal).then(fill, () => undefined) // aborted: it was taken
+    })
+    return promise
+  }
+  return {
+    isFull: () => isFull,
+    now: (frame) => void write(JSON.stringify(frame)),
+    room: async (signal) => {
+      while (isFull && !signal.aborted) await orAborted(waiting.promise, signal)
+    },
+    take: (text, signal) => orAborted(write(text), signal),
+  }
+}
+
+function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve()
+    const onAbort = () => resolve()
+    signal.addEventListener('abort', onAbort, { once: true })
+    void promise.then(() => {
+      signal.removeEventListener('abort', onAbort)
+      resolve()
+    })
+  })
+}

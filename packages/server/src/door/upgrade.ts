@@ -1,0 +1,157 @@
+// Takes HTTP connections over as sockets. Guarantees:
+//   S8   a credential comes in the first frame, the header, a subprotocol, or, as a ticket, in the URL; never in a cookie
+//   S16  only a page of a listed origin, or of the pod's own host, may open a socket. Frames are bounded and never compressed
+// A pod has at most `maxSockets`. A handshake that is refused gets an answer like any other refused request.
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { WebSocket, WebSocketServer } from 'ws'
+import { CLOSE_CODES, SOCKET_LIMITS, SOCKET_PROTOCOL, TOKEN_PROTOCOL } from '@fleetline/protocol'
+import { Rejected, Retry } from '../errors.ts'
+import type { Credentials } from '../identity/callers.ts'
+import type { Principal } from '../identity/principal.ts'
+import type { Addresses } from '../lib/hosts.ts'
+import type { Origins } from '../lib/origins.ts'
+import { createRates } from '../lib/rates.ts'
+import { addressOf, isLocal } from './address.ts'
+import { refusedRequest } from './audited-refusals.ts'
+import { answerRaw } from './raw.ts'
+import { refusalOf, statusOf } from './refusal.ts'
+import type { SocketRoute } from './socket-route.ts'
+import { serveSocket, type SocketDeps } from './socket.ts'
+
+export type Upgrades = {
+  /** Whether the request asks for a socket of this door. */
+  readonly isWanted: (request: IncomingMessage) => boolean
+  readonly take: (request: IncomingMessage, raw: Duplex, head: Buffer) => void
+}
+type Deps = Omit<SocketDeps, 'frameRates' | 'users' | 'stallMs'> & {
+  readonly sockets: readonly SocketRoute[]
+  readonly corsOrigins: Origins
+  readonly trustedProxies: Addresses
+  readonly limits: { readonly maxSockets: number; readonly stallMs: number }
+}
+
+const FRAMES = { perSecond: 100, burst: 400 }
+const TOO_LARGE = `A frame may have ${SOCKET_LIMITS.frameBytes} bytes at most`
+
+/** Says why, if a frame is too large: the library closes the socket itself then. */
+class BoundedSocket extends WebSocket {
+  override close(code?: number, reason?: string | Buffer): void {
+    super.close(code, reason ?? (code === CLOSE_CODES.tooLarge ? TOO_LARGE : undefined))
+  }
+}
+
+export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
+  const { metrics, clock, drawId } = deps
+  const frameRates = createRates({ ...FRAMES, most: 2 * limits.maxSockets, clock })
+  const around = { ...deps, frameRates, stallMs: limits.stallMs, users: new Map<string, number>() }
+  let [open, made] = [0, 0]
+  metrics.gauge('sockets', () => [[{}, open]])
+  const server = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: SOCKET_LIMITS.frameBytes,
+    handleProtocols: () => SOCKET_PROTOCOL,
+    WebSocket: BoundedSocket,
+  })
+  const refuse = (error: unknown, request: IncomingMessage, raw: Duplex) => {
+    const path = pathOf(request)
+    const asked = { caller: undefined, address: addressOf(request, deps.trustedProxies), method: 'GET' }
+    const refused = refusedRequest(error, { ...asked, route: path })
+    if (refused) deps.onRefused(refused)
+    const refusal = refusalOf(error)
+    const status = statusOf(refusal)
+    metrics.count('httpRequests', { door: deps.name, route: path, status: String(status) })
+    answerRaw(raw, { status, refusal, requestId: drawId() })
+  }
+  server.on('wsClientError', (error, raw, request) =>
+    refuse(new Rejected('invalid', `This is not a WebSocket handshake: ${error.message}`), request, raw),
+  )
+  const enter = (raw: Duplex) => {
+    if (open >= limits.maxSockets) throw new Retry('unavailable', 'This pod has as many sockets as it takes')
+    open += 1
+    raw.once('close', () => (open -= 1))
+  }
+  const takeOver = async (request: IncomingMessage, raw: Socket, head: Buffer) => {
+    const route = sockets.find(({ path }) => path === pathOf(request))!
+    requireAllowedOrigin(request, deps.corsOrigins)
+    const protocols = protocolsOf(request)
+    if (!protocols.includes(SOCKET_PROTOCOL))
+      throw new Rejected('invalid', `Offer the subprotocol ${SOCKET_PROTOCOL}`)
+    enter(raw)
+    const known = await callerOf(deps, request, protocols)
+    if (raw.destroyed) return
+    server.handleUpgrade(request, raw, head, (ws) => {
+      metrics.count('httpRequests', { door: deps.name, route: route.path, status: '101' })
+      const address = addressOf(request, deps.trustedProxies)
+      const id = String((made += 1))
+      serveSocket(around, ws, { route, raw, id, address, isLocal: isLocal(request), ...known })
+    })
+  }
+  return {
+    isWanted: (request) =>
+      request.method === 'GET' &&
+      request.headers.upgrade?.toLowerCase() === 'websocket' &&
+      sockets.some(({ path }) => path === pathOf(request)),
+    take: (request, raw, head) => {
+      const onError = () => raw.destroy()
+      raw.on('error', onError)
+      takeOver(request, raw as Socket, head).catch((error: unknown) => {
+        if (!raw.destroyed) refuse(error, request, raw)
+      })
+    },
+  }
+}
+
+/** A page of another origin must be listed: browsers do not apply CORS to sockets. A program sends no origin. */
+function requireAllowedOrigin({ headers: { origin, host } }: IncomingMessage, origins: Origins): void {
+  if (origin === undefined || origins.has(origin)) return
+  if (host !== undefined && URL.parse(origin)?.host === host.toLowerCase()) return
+  throw new Rejected(
+    'forbidden',
+    'Pages of this origin may not open a socket: add it to the setting corsOrigins',
+  )
+}
+
+type Known = { readonly principal: Principal | undefined; readonly refused?: unknown }
+
+/** The caller, if the handshake carries a credential. A page cannot read the answer to a handshake, so if its credential is refused, the socket
+ *  opens and is closed with the reason. */
+async function callerOf(
+  { callers, rateLimits, trustedProxies }: Deps_,
+  request: IncomingMessage,
+  protocols: readonly string[],
+): Promise<Known> {
+  const { authorization } = request.headers
+  const token = protocols.find((name) => name.startsWith(TOKEN_PROTOCOL))?.slice(TOKEN_PROTOCOL.length)
+  const ticket = new URLSearchParams(request.url!.split('?')[1] ?? '').get('ticket') ?? undefined
+  const given = [authorization, token, ticket].filter((one) => one !== undefined).length
+  if (given === 0) return { principal: undefined }
+  if (given > 1)
+    throw new Rejected('invalid', 'Send one credential: the header, the subprotocol or the ticket')
+  const credentials: Credentials = {
+    authorization: token === undefined ? authorization : `Bearer ${token}`,
+    ticket,
+    address: addressOf(request, trustedProxies),
+    isLocal: isLocal(request),
+  }
+  try {
+    const principal = await callers.callerOf(credentials)
+    rateLimits.countRequest(principal)
+    return { principal }
+  } catch (refused) {
+    if (authorization !== undefined) throw refused
+    return { principal: undefined, refused }
+  }
+}
+type Deps_ = Pick<Deps, 'callers' | 'rateLimits' | 'trustedProxies'>
+
+function protocolsOf({ headers }: IncomingMessage): readonly string[] {
+  return (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim())
+}
+
+function pathOf({ url = '' }: IncomingMessage): string {
+  return url.split('?')[0]!
+}
