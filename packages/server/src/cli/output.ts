@@ -32,7 +32,7 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   redFindings: '`fleetline doctor` has found something red.',
   interrupted: 'Ctrl-C ended the command.',
   pipeClosed:
-    'The program that reads the output, such as `head`, has closed the pipe. The command did not wait for its own end.',
+    'The program that reads the output, such as `head`, closed the pipe before the command was done. Its work may be unfinished.',
 }
 export const EXIT_BY_CODE: Readonly<Record<ErrorCode, number>> = {
   invalid: EXIT.usage,

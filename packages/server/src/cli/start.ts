@@ -18,6 +18,7 @@ export const START: Command = {
 }
 
 async function untilStopped({ flags, args: [path] }: CommandCall): Promise<number> {
+  outliveStdout() // before the app is loaded, because it may print
   const config = loadConfig({ flags })
   const app = path === undefined ? { agents: [] } : await loadApp(path) // an empty list, so that the pod runs turns: ADR 0018
   // Loaded on demand, because other commands start in half the time without it.
@@ -25,7 +26,6 @@ async function untilStopped({ flags, args: [path] }: CommandCall): Promise<numbe
     import('../pod.ts'),
     import('../telemetry/log.ts'),
   ])
-  outliveStdout()
   const log = createLog({ level: config.logLevel })
   const pod = createPod(config, { log, ...app })
   if (path !== undefined) log.info('loaded', { data: namesIn(app) })

@@ -1,6 +1,6 @@
 // stdout of commands. If the disk is full, the command ends with a message and exit code 1, because a script may keep what was printed, such
-// as an export, as complete. If the reader has closed the pipe, as `head` does, the command ends quietly. Its exit code then says that nobody
-// knows the rest. A pod is no such command: it goes on without its log.
+// as an export, as complete. If the reader has closed the pipe, as `head` does, the command ends without a message, but not with exit code 0:
+// its work may be unfinished. A pod does not end: it goes on without its log. If stderr cannot be written, nothing ends.
 import { once } from 'node:events'
 import { fstatSync, writeSync } from 'node:fs'
 import { Abort } from '../errors.ts'
@@ -23,6 +23,11 @@ export function openStdout(fail: (error: Error) => number): Sink {
       }
     },
   }
+}
+
+/** Keeps Node.js from ending a command with exit code 1 because a message for people could not be written. */
+export function outliveStderr(): void {
+  process.stderr.on('error', () => undefined)
 }
 
 /** For a program that goes on if its stdout fails. */

@@ -5,8 +5,8 @@
 //   every 5 s   expires sessions by the rules of retention: checks up to 1,000 in a step; after a round of a tenant, it waits one hour
 //               (`fleetline_erased_sessions_total`)
 //   every 60 s  deletes rows of sessions that were wiped 30 days ago: 1,000 in a step
-// They run one at a time, so that the leader's other duties need not wait for them. If a step fails, the next ones are smaller; if it fails
-// again, its user or session waits for a minute, and the others go on.
+// They run one at a time, so that the leader's other duties need not wait for them. If a step fails, the next ones are smaller. If a step with
+// one item fails, this user or session waits for a minute, or for the next round of retention, and the others go on.
 // Only `expire sessions` checks the leader's term: it decides what is erased. The others carry out stored requests, so two pods may run them.
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -16,7 +16,7 @@ import type { Sessions } from '../session/sessions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { notifyErased } from './erasures.ts'
 import { createPace, type Pace } from './pace.ts'
-import { claimTenant, databaseTime, expireNext, PAGE } from './retention.ts'
+import { claimTenant, databaseTime, expireNext, PAGE, passNext } from './retention.ts'
 import { eraseNextOfUser, WRITTEN_SESSIONS } from './user.ts'
 import { deleteNext, restSessions, WIPE_SESSIONS, wipeNext, type OnFound } from './wipe.ts'
 
@@ -89,8 +89,8 @@ function createSteps(deps: Pick<Deps, 'database' | 'clock'>) {
     users: createPace(WRITTEN_SESSIONS),
     wipes: createPace(WIPE_SESSIONS),
     removals: createPace(1),
-    expiries: createPace(PAGE),
   }
+  const slowed = new Map<number, Pace>() // of tenants whose step of retention has failed
   const resting = new Map<string, number>() // erasures of users, and until when they wait
   const skipped = () => {
     for (const [id, untilMs] of resting) if (untilMs <= clock.monotonicMs()) resting.delete(id)
@@ -112,12 +112,16 @@ function createSteps(deps: Pick<Deps, 'database' | 'clock'>) {
         if (user !== undefined) resting.set(user, clock.monotonicMs() + REST_MS)
       })
     },
-    /** A claimed tenant waits for a minute, so nothing else has to rest. */
-    expire: (term: Term, claimed: Parameters<typeof expireNext>[2]) =>
-      paces.expiries.run(
-        (most) => commit((query) => expireNext(query, term, claimed, most)),
-        async () => undefined,
-      ),
+    /** Each tenant has its own pace: a claimed tenant waits for a minute if its step fails, and steps of others succeed meanwhile. */
+    expire: (term: Term, claimed: Parameters<typeof expireNext>[2]) => {
+      const pace = slowed.get(claimed.tenant) ?? createPace(PAGE)
+      const step = (most: number) => commit((query) => expireNext(query, term, claimed, most))
+      const pass = () => commit((query) => passNext(query, term, claimed))
+      return pace.run(step, pass).catch((error: unknown) => {
+        slowed.set(claimed.tenant, pace)
+        throw error
+      })
+    },
     wipe: () => ofSessions(paces.wipes, (query, most, onFound) => wipeNext(query, { most, onFound })),
     remove: () =>
       ofSessions(paces.removals, async (query, _, onFound) =>

@@ -51,7 +51,7 @@ function remainsOf(row: ErasureRow, { auditDays }: Facts): Remains[] {
       ? [
           { what: 'Id, seq, role and time of the message', where: 'fleetline.messages', until: null },
           {
-            what: 'Pieces of a reply that ended less than a few seconds before',
+            what: 'Pieces of a reply that ended just before this request',
             where: 'fleetline.chunks',
             until: after(SWEPT_MINUTES / 1_440),
           },

@@ -35,6 +35,7 @@ export const PAGE = 1_000 // sessions that a step looks at
 const PREVIEW_PAGES = 200
 const MEMBERS = 5_000 // of the sessions that a step marks
 const AGAIN_MINUTES = 60
+const REST_MS = 60_000 // after a step that failed, perhaps not because of its session
 const FIRST = '00000000-0000-0000-0000-000000000000'
 const DAY_MS = 86_400_000
 const NO_BYTES = new Uint8Array(10)
@@ -214,7 +215,7 @@ export async function claimTenant(
   return rows[0]
 }
 
-/** One step of the round: looks at the next sessions of a tenant, `most` of them, and marks those that are due, up to 5,000 members in all. */
+/** One step of the round: looks at up to `most` sessions of a tenant, and marks those that are due, up to 5,000 members in all. */
 export async function expireNext(
   query: Query,
   { term, pod }: Term,
@@ -235,6 +236,19 @@ export async function expireNext(
   const again = new Date(now.getTime() + (isOver ? AGAIN_MINUTES * 60_000 : 0))
   await query(ADVANCE, [tenant, isOver ? FIRST : looked.at(-1)!.session, again])
   return queueSessions(query, still, null)
+}
+
+/** Passes over the next session of a round, because a step with this session alone has failed. The next round looks at it again. */
+export async function passNext(
+  query: Query,
+  { term, pod }: Term,
+  { tenant, lastSession, now }: Claimed & { readonly now: Date },
+): Promise<void> {
+  const [current] = await query(CURRENT, [term, pod, tenant, lastSession])
+  if (!current) return
+  const { youngestId } = dueTimesOf(await query<Row>(RULES, [tenant]), now)
+  const [next] = await query<Candidate>(CANDIDATES, [tenant, lastSession, youngestId, 1])
+  if (next) await query(ADVANCE, [tenant, next.session, new Date(now.getTime() + REST_MS)])
 }
 
 /** The sessions at the beginning of the page whose due ones have at most `MEMBERS` members, but at least one. */

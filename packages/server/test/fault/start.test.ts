@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { valueOf } from '../../src/store/database.ts'
@@ -14,6 +16,8 @@ import { ANY_PORTS, linesOf, NO_KEYS, startPod } from '../support/pods.ts'
 import { CLI, runCli, runProgram } from '../support/program.ts'
 import { openDatabase } from '../support/store.ts'
 import { talkOn } from '../support/talk.ts'
+
+const APP = join(import.meta.dirname, '../support/app.ts')
 
 test('a pod without an app calls agents behind URLs, and stops in order with exit code 0', async (t) => {
   const url = await databaseFor(t)
@@ -37,10 +41,17 @@ test('a pod without an app calls agents behind URLs, and stops in order with exi
   assert.equal(linesOf(program).at(-1)?.msg, 'stopped')
 })
 
-test('a pod whose log cannot be written goes on, and stops in order', async (t) => {
+test('a pod whose log cannot be written goes on, even if its app prints as it is loaded, and stops in order', async (t) => {
   const url = await databaseFor(t)
+  const folder = mkdtempSync(join(tmpdir(), 'fleetline-app-'))
+  atEnd(t, () => rmSync(folder, { recursive: true }))
+  const app = join(folder, 'app.mjs')
+  writeFileSync(
+    app,
+    `console.log('hello')\nawait new Promise(setImmediate)\nexport * from ${JSON.stringify(APP)}\n`,
+  )
   const program = runProgram(t, CLI, {
-    args: ['start'],
+    args: ['start', app],
     env: { DATABASE_URL: url, ...ANY_PORTS, ...NO_KEYS, FLEETLINE_UNREADY_MS: '0' },
     by: ['sh', '-c', 'exec "$@" > /dev/full', 'sh', process.execPath, '--conditions=fleetline-source'],
   })

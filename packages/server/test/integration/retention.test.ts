@@ -173,6 +173,44 @@ test('I3: members of a session that a rule has erased are told', async (t) => {
   assert.deepEqual(told, [`1 ada ${old!.id}`, old!.id])
 })
 
+test('a session that cannot be erased holds up no other session of its tenant, while other tenants have rounds', async (t) => {
+  const { database, make, rows, rule } = await setUp(t)
+  const others = Array.from({ length: 10 }, (_, n) => n + 2) // so many steps that succeed make a small step as large as before
+  await rows(`insert into fleetline.tenants (name) select 'other-' || n from unnest($1::int[]) n`, [others])
+  await make(Array.from({ length: 9 }, (_, n) => ({ age: 40 + n })))
+  for (const tenant of [1, ...others]) await rule(30, '', tenant)
+  const [bad] = await rows<{ id: string }>(
+    'select id from fleetline.sessions where tenant = 1 order by id offset 4 limit 1',
+  )
+  await rows(`alter table fleetline.erased_sessions add constraint bad check (session <> '${bad!.id}')`)
+  const duties = erasureDuties({
+    database,
+    clock: systemClock(),
+    metrics: createMetrics(),
+    sessions: { stopTurn: () => Promise.reject(new Error('no turn')), notifyChanged: () => undefined },
+    onMembershipChanged: () => undefined,
+  })
+  const expire = duties.find(({ name }) => name === 'expire sessions')!
+  const outcomes: string[] = []
+  const run = () =>
+    expire
+      .run(TERM, () => true)
+      .then(
+        () => outcomes.push('done'),
+        () => outcomes.push('failed'),
+      )
+  for (let tries = 0; tries < 5; tries += 1) {
+    await run()
+    await run() // the tenant waits, the others do not
+    await rows(`update fleetline.retention_progress set next_at = '-infinity'`)
+  }
+  assert.deepEqual(
+    await rows('select id from fleetline.sessions where tenant = 1 and erased_at is null'),
+    [bad],
+    outcomes.join(),
+  )
+})
+
 test('a session that gets a message between the look and the lock stays', async (t) => {
   const { make, erased, claim, rule, run } = await setUp(t)
   await make([{ age: 40 }, { age: 40 }])

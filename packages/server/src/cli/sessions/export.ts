@@ -1,11 +1,12 @@
-// fleetline sessions export: prints the lines of an export as they are. An export without its last line was cut off, so the command fails.
+// fleetline sessions export: prints the lines of an export, with control characters as JSON escapes. An export without its last line was cut
+// off, so the command fails.
 import type { ExportLine } from '@fleetline/protocol'
 import { Rejected, Retry } from '../../errors.ts'
 import { apiOf } from '../api.ts'
 import type { CommandCall } from '../command.ts'
 import { EXIT } from '../output.ts'
 
-const UNESCAPED = /[\u007f-\u009f]/g // control characters that JSON does not escape, and that a terminal must not get
+const UNESCAPED = /[\u007f-\u009f]/g // control characters that JSON may contain unescaped; a terminal would obey them
 const escaped = (one: string) => `\\u00${one.charCodeAt(0).toString(16)}`
 
 export async function exportSession({ flags, args, output }: CommandCall): Promise<number> {
