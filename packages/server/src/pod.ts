@@ -37,6 +37,7 @@ import { anyoneOf } from './identity/principal.ts'
 import { createRateLimits } from './identity/rate-limits.ts'
 import { createRefusals, type Refusals } from './identity/refused-requests.ts'
 import { createTenants, DEV_TENANT } from './identity/tenants.ts'
+import { createTickets } from './identity/tickets.ts'
 import { createTokens } from './identity/tokens.ts'
 import { createInbox, type Inbox } from './inbox/inbox.ts'
 import { systemClock, within } from './lib/clock.ts'
@@ -224,11 +225,12 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const keys = createKeys({ database, random, audit, onRevoked: sendKeysHint }) //          API keys
   const safety = createStartCheck({ config, database, keys, log }) //                      keeps an unsafe pod from starting
   const tokens = createTokens({ ...pick(config, 'tokenKeys', 'cell'), database, audit, clock, random }) // tokens of users
+  const tickets = createTickets({ database, random }) //                               which stand in for tokens at sockets
   const cuts = createCuts({ database, audit }) //                                     tokens that were revoked
   const issuers = createIssuers({ database, clock, audit, onChange: sendKeysHint }) //      issuers of others
   const outside = createOutsideTokens({ issuers, clock }) //                                  and their tokens
   const isInsecure = config.allowInsecure.includes('authentication')
-  const identity = { keys, tokens, outside, issuers, cuts, tenants }
+  const identity = { keys, tokens, tickets, outside, issuers, cuts, tenants }
   const { loginRate } = config
   const callers = createCallers({ ...identity, hints, clock, metrics, isInsecure, loginRate }) // who calls
   const rates = pick(config, 'sessionRate', 'userRate', 'keyRate', 'tenantRate')
@@ -364,6 +366,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     erasures,
     retention,
     tokens,
+    tickets,
     cuts,
     tenants,
     rateLimits,

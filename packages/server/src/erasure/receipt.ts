@@ -78,6 +78,11 @@ function remainsOf(row: ErasureRow, { auditDays }: Facts): Remains[] {
             until: after(2),
           },
           {
+            what: 'The id of the user, in tickets for sockets, which pods reject',
+            where: 'fleetline.tickets',
+            until: after(SWEPT_MINUTES / 1_440),
+          },
+          {
             what: 'The id of the user, in audit rows of its changes and of refused requests',
             where: 'fleetline.audit',
             until: after(auditDays),

@@ -7,6 +7,7 @@ import type { Retention } from '../erasure/retention.ts'
 import type { Cuts } from '../identity/cuts.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
 import type { Tenants } from '../identity/tenants.ts'
+import type { Tickets } from '../identity/tickets.ts'
 import type { Tokens } from '../identity/tokens.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -26,6 +27,7 @@ import { retentionRoutes } from './retention-routes.ts'
 import { sessionRoutes } from './session-routes.ts'
 import { tenantRoutes } from './tenant-routes.ts'
 import { taskRoutes } from './task-routes.ts'
+import { ticketRoutes } from './ticket-routes.ts'
 import { tokenRoutes } from './token-routes.ts'
 import { turnRoutes } from './turn-routes.ts'
 import { usageRoutes } from './usage-routes.ts'
@@ -40,6 +42,7 @@ type Deps = {
   readonly erasures: Erasures
   readonly retention: Retention
   readonly tokens: Tokens
+  readonly tickets: Tickets
   readonly cuts: Cuts
   readonly tenants: Tenants
   readonly rateLimits: RateLimits
@@ -66,6 +69,7 @@ export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
     ...taskRoutes(keyed),
     ...usageRoutes(keyed),
     ...tokenRoutes(keyed),
+    ...ticketRoutes(keyed),
   ]
   const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
   const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release

@@ -1,4 +1,4 @@
-// Schemas of tokens in requests and answers.
+// Schemas of tokens and tickets in requests and answers.
 import { z } from 'zod'
 import { ALL_RIGHTS, RIGHTS, USUAL_RIGHTS } from '../identity/scopes.ts'
 import { TOKEN_LIMITS } from '../identity/token-limits.ts'
@@ -29,6 +29,7 @@ export const newTokenSchema = z
     message: 'a token for named sessions cannot create others: leave out sessions, or create',
   })
 export const tokenSchema = z.object({ token: z.string(), user: z.string(), expiresAt: z.string() })
+export const ticketSchema = z.object({ ticket: z.string(), expiresAt: z.string() })
 
 export const revokeSchema = z.strictObject({ user: userId })
 export const revokedSchema = z.object({ user: z.string(), revokedAt: z.string() })

@@ -1,12 +1,12 @@
-// Finds out who calls, by the `authorization` header. Guarantees:
+// Finds out who calls, by the `authorization` header, or by a ticket at a socket. Guarantees:
 //   S6  a key is compared by its digest; a wrong secret takes the same time wherever it is wrong
 //   S9  a pod uses what it has read about keys and issuers for at most 2.5 s; a hint makes it read again at once. Streams ask
 //       again every 2 s (`recheck`). So what is revoked ends within 5 s
 // The answers, in the order in which they are checked:
 //
-//   header                      key or token                         answer
-//   none, from this machine     the pod is insecure                  anybody of the tenant `dev`, or an operator who reads
-//   none                                                             401; the text says how to authenticate
+//   header                      key, token or ticket                 answer
+//   none, from this machine     none, the pod is insecure            anybody of the tenant `dev`, or an operator who reads
+//   none                        none                                 401; the text says how to authenticate
 //   not `Bearer` and one word                                        401
 //   a key                       unknown, wrong secret                401, the same text for both
 //   a key                       expired, revoked                     401, which says so: the caller has the secret
@@ -15,10 +15,15 @@
 //   a token                     of a key that has ended, revoked, or 401
 //                               of an issuer that was removed
 //   a token                     valid                                its tenant, user and rights
-//   a key or a token            a guess, or a key that this pod does 429 (`failed-logins.ts`)
-//                               not know, of an address that has
-//                               failed too often
-//   a key or a token            PostgreSQL does not answer           503
+//   none, a ticket              not 43 letters, digits, `-` and `_`  401
+//   none, a ticket              unknown, used, older than 30 s       401, the same text for all
+//   none, a ticket              of a token that has ended, or was    401, which says why; the ticket is used up
+//                               revoked
+//   none, a ticket              valid                                what its token gives; the ticket is used up
+//   any of the three            a guess, or a ticket or a key that   429 (`failed-logins.ts`); the ticket is not used up
+//                               this pod does not know, of an
+//                               address that has failed too often
+//   any of the three            PostgreSQL does not answer           503
 //   a key, operator's port      PostgreSQL does not answer, and the  its scopes: metrics are needed most in an outage
 //                               key was live in the last 15 minutes
 import { Rejected } from '../errors.ts'
@@ -36,12 +41,15 @@ import { isFromOutside, type OutsideFacts, type OutsideTokens } from './outside-
 import type { Caller } from './actor.ts'
 import { ANY_OPERATOR, anyoneOf, type Principal } from './principal.ts'
 import { DEV_TENANT, type Tenants } from './tenants.ts'
+import { isTicket, TICKET_SECONDS, type Tickets } from './tickets.ts'
 import type { TokenFacts, Tokens } from './tokens.ts'
 import { refusedToken } from './verify.ts'
 
 /** What a request shows of its caller. */
 export type Credentials = {
   readonly authorization: string | undefined
+  /** Stands in for a missing `authorization`, where a socket is opened. Other requests have none. */
+  readonly ticket?: string | undefined
   /** The address of the client. */
   readonly address: string
   /** It comes from a program or a page of this machine. */
@@ -58,6 +66,7 @@ export type Callers = Service & { readonly gateway: PortCallers; readonly admin:
 type Deps = {
   readonly keys: Pick<Keys, 'find'>
   readonly tokens: Pick<Tokens, 'read'>
+  readonly tickets: Pick<Tickets, 'redeem'>
   readonly issuers: Pick<Issuers, 'recent' | 'forget'>
   readonly outside: OutsideTokens
   readonly cuts: Pick<Cuts, 'isCut'>
@@ -78,6 +87,7 @@ const HOW = 'Send an API key or a token: authorization: Bearer …'
 const NO_KEY = 'This request names no key.'
 const NOT_LOCAL =
   'This pod accepts requests without a key only from its own machine: to localhost, in HTTP/1.1, from a program or a page of localhost, and not through a proxy.'
+const NEW_TICKET = 'Get a new one: POST /v1/tickets'
 const UNKNOWN = `There is no such key, or its secret is wrong. ${HOW}`
 
 export function createCallers(deps: Deps): Callers {
@@ -96,8 +106,9 @@ export function createCallers(deps: Deps): Callers {
   }
   const port = (outageMs: number, nobody: () => Promise<Principal>): PortCallers => ({
     callerOf: async (credentials) => {
-      const { authorization, isLocal, address } = credentials
-      if (authorization === undefined && isInsecure && isLocal) return nobody()
+      const { authorization, ticket, isLocal, address } = credentials
+      const hasNone = authorization === undefined && ticket === undefined
+      if (hasNone && isInsecure && isLocal) return nobody()
       return counted(around.failed.watch(address, () => callerBy(around, credentials, outageMs)))
     },
     recheck: (principal) => recheck(around, principal, outageMs),
@@ -120,9 +131,10 @@ export function createCallers(deps: Deps): Callers {
 
 async function callerBy(
   around: Around,
-  { authorization: header, address }: Credentials,
+  { authorization: header, ticket, address }: Credentials,
   outageMs: number,
 ): Promise<Principal> {
+  if (header === undefined && ticket !== undefined) return userByTicket(around, ticket, address)
   if (header === undefined) throw refused('missing', `${around.isInsecure ? NOT_LOCAL : NO_KEY} ${HOW}`)
   const [scheme = '', text = '', ...rest] = header.split(' ')
   if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
@@ -151,6 +163,18 @@ async function userBy(around: Around, token: string): Promise<Principal> {
     throw expired ? refused('expired', error.message, await principalOf(around, expired)) : error
   })
   const principal = await principalOf(around, facts)
+  await recheck(around, principal, 0)
+  return principal
+}
+
+async function userByTicket(around: Around, ticket: string, address: string): Promise<Principal> {
+  if (!isTicket(ticket)) throw refused('malformed', `The ticket is not well formed. ${NEW_TICKET}`)
+  const principal = await around.failed.readUnknown(address, () => around.tickets.redeem(ticket))
+  if (!principal)
+    throw refused(
+      'unknown',
+      `This ticket is not valid: it is used, or older than ${TICKET_SECONDS} s. ${NEW_TICKET}`,
+    )
   await recheck(around, principal, 0)
   return principal
 }

@@ -3,6 +3,7 @@
 //   old audit rows   those that are older than `auditDays`, and those of minted tokens and of unknown callers that are older than 30 days: they are
 //                    most of the rows
 //   old token cuts   those before which no token is valid any more
+//   old tickets      those that have expired
 import { valueOf, type Transactions } from '../store/database.ts'
 import { IS_LEADER, type Duty } from '../store/leader.ts'
 
@@ -35,15 +36,21 @@ const FORGET_CUTS = `
      order by cut_at limit ${STEP} for update skip locked)
   returning user_id`
 const CUT_HOURS = 25
+// By the index of expires_at.
+const FORGET_TICKETS = `
+  delete from fleetline.tickets where digest in (
+    select digest from fleetline.tickets where expires_at < now() and ${IS_LEADER}
+     order by expires_at limit ${STEP} for update skip locked)
+  returning digest`
 
 export function identityDuties({ database, auditDays }: Deps): Duty[] {
-  const forget = (name: string, all: readonly (readonly [sql: string, age: number])[]): Duty => ({
+  const forget = (name: string, all: readonly (readonly [sql: string, ...age: number[]])[]): Duty => ({
     name,
     everyMs: FORGET_MS,
     run: async ({ term, pod }, hasTime) => {
-      for (const [sql, age] of all)
+      for (const [sql, ...age] of all)
         for (let count = STEP; count === STEP && hasTime();) {
-          const outcome = await database.transaction((query) => query(sql, [term, pod, age]))
+          const outcome = await database.transaction((query) => query(sql, [term, pod, ...age]))
           count = valueOf(outcome, `The duty "${name}" could not delete rows`).length
         }
     },
@@ -55,5 +62,6 @@ export function identityDuties({ database, auditDays }: Deps): Duty[] {
       [FORGET_STRANGERS, MANY_DAYS],
     ]),
     forget('old token cuts', [[FORGET_CUTS, CUT_HOURS]]),
+    forget('old tickets', [[FORGET_TICKETS]]),
   ]
 }

@@ -1,7 +1,7 @@
 // Limits how many logins may fail from one address on this pod (S29). Two needs pull in different directions: a flood of guesses
 // must not read the database for each guess, and it must not lock out others behind the same address, such as the colleagues in
-// one office. So an address that has failed too often is not locked out. Only keys that this pod would have to read for this
-// caller are rejected. A key that this pod has read as live, and a token whose signature is valid, are still let in.
+// one office. So an address that has failed too often is not locked out. Only keys and tickets that this pod would have to read
+// for this caller are rejected. A key that this pod has read as live, and a token whose signature is valid, are still let in.
 //
 // Only what looks like guessing counts as a failure. A caller whose key has expired or was revoked has its secret and must be
 // told to renew it. A caller without a key is answered without a read. Addresses of one IPv6 network count together.
@@ -15,7 +15,7 @@ import { tooMany } from './rate-limits.ts'
 export type FailedLogins = {
   /** Counts if the login fails by what looks like guessing. Rejects with 429 if the address has failed too often. */
   watch<T>(address: string, login: () => Promise<T>): Promise<T>
-  /** Reads a key that this pod does not know. Rejects with 429, unread, if the address has failed too often. */
+  /** Reads a key that this pod does not know, or a ticket. Rejects with 429, unread, if the address has failed too often. */
   readUnknown<T>(address: string, read: () => Promise<T>): Promise<T>
 }
 type Deps = {
@@ -29,7 +29,7 @@ const GUESSES: ReadonlySet<unknown> = new Set(['unknown', 'malformed', 'signatur
 const MOST_NETWORKS = 100_000
 const MOST_READS = 100 // of one address at once: none of them has failed yet
 const READ_WAIT_MS = 1_000
-const READING = `Callers from this address use more than ${MOST_READS} keys at once that this pod has not read yet`
+const READING = `Callers from this address use more than ${MOST_READS} keys or tickets at once that this pod has not read yet`
 
 export function createFailedLogins({ loginRate, clock, metrics }: Deps): FailedLogins {
   const failures = createRates({ perSecond: loginRate / 60, burst: loginRate, most: MOST_NETWORKS, clock })

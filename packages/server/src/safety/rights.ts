@@ -42,6 +42,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, string>> = {
   task_history: 'select insert',
   tasks: 'select insert update delete',
   tenants: 'select insert update',
+  tickets: 'select insert delete',
   token_cuts: 'select insert update delete',
   tracks: 'select insert update',
   turns: 'select insert update delete',

@@ -355,6 +355,8 @@ test('S35 S9: erasing a user erases its own sessions, and its messages wherever 
   await say('plain', canary, { author: canary })
   const { token } = await api<{ token: string }>('POST', '/tokens', { user: canary })
   assert.equal((await ask('GET', '/inbox', undefined, token)).status, 200)
+  const { ticket } = await api<{ ticket: string }>('POST', '/tickets', undefined, token)
+  assert.equal(ticket.length, 43)
   const receipt = await api<Erasure>('DELETE', `/users/${canary}`)
   assert.equal((await ask('GET', '/inbox', undefined, token)).status, 401)
   const { erased, remains } = await done(receipt.erasure)
@@ -374,9 +376,10 @@ test('S35 S9: erasing a user erases its own sessions, and its messages wherever 
   assert.deepEqual(await api('GET', `/sessions/${shared.session}/members`), { members: [{ user: 'bob' }] })
   // what remains is what the receipt says
   await rows('delete from fleetline.token_cuts')
+  await rows('delete from fleetline.tickets')
   await rows(`alter table fleetline.audit disable trigger user`)
   await rows(`delete from fleetline.audit`)
-  for (const where of ['fleetline.audit', 'fleetline.token_cuts'])
+  for (const where of ['fleetline.audit', 'fleetline.token_cuts', 'fleetline.tickets'])
     assert.ok(
       remains.some((one) => one.where === where),
       where,

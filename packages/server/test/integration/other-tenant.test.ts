@@ -52,9 +52,9 @@ const OF_THE_FLEET = [
   'usage_progress',
 ]
 /** Tables whose rows are found by an id that no other tenant has. Only operators read `audit`. */
-const BY_ID = ['api_keys', 'audit', 'issuers', 'task_history', 'tasks']
+const BY_ID = ['api_keys', 'audit', 'issuers', 'task_history', 'tasks', 'tickets']
 
-test('S1: every table but the fleet’s has a tenant; it comes first in every key, except for tasks, keys, issuers and the audit log', async (t) => {
+test('S1: every table but the fleet’s has a tenant; it comes first in every key, except for tasks, keys, issuers, tickets and the audit log', async (t) => {
   const database = await openDatabase(t, await databaseFor(t))
   const outcome = await database.transaction((query) =>
     query<{ name: string; keys: string[] | null; hasTenant: boolean }>(`
@@ -373,6 +373,7 @@ async function bareGateway(
     agents: unused,
     tasks: unused,
     tokens: unused,
+    tickets: unused,
     cuts,
     tenants: unused,
   }

@@ -1,4 +1,4 @@
-// S6, S9: how long a pod trusts what it has read about a key, and whom it lets in without one. S29: failed logins.
+// S6, S9: how long a pod trusts what it has read about a key, and whom it lets in without one. S8: tickets. S29: failed logins.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createCallers } from '../../src/identity/callers.ts'
@@ -6,6 +6,7 @@ import { digestOf, mintKey } from '../../src/identity/key-text.ts'
 import type { StoredKey } from '../../src/identity/keys.ts'
 import { Retry } from '../../src/errors.ts'
 import { systemRandom } from '../../src/lib/random.ts'
+import type { Principal } from '../../src/identity/principal.ts'
 import type { HintListener } from '../../src/store/hints.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { manualClock } from '../support/clock.ts'
@@ -14,6 +15,7 @@ import { manualClock } from '../support/clock.ts'
 const OWN = `e30.${Buffer.from('{"iss":"fleetline"}').toString('base64url')}.x`
 const LONG = 365 * 86_400_000
 const HERE = '127.0.0.1'
+const TICKET = 'tick-et_'.repeat(6).slice(0, 43)
 
 test('S9: a key that is revoked is rejected 2.5 s later without a hint, and at once with one', async () => {
   const { clock, change, ask, hint } = await setUp()
@@ -136,6 +138,61 @@ test('S9: a token ends when it expires, when its user’s tokens are revoked, an
   await assert.rejects(recheck, { code: 'unauthenticated', message: /has expired/ })
 })
 
+test('S8: a ticket gives once what its token gives; a used, unknown or ill-formed one is rejected', async () => {
+  const { askAsUser, askWithTicket, addTicket } = await setUp()
+  const user = await askAsUser()
+  addTicket(TICKET, user)
+  assert.deepEqual(await askWithTicket(TICKET), user)
+  const text = 'This ticket is not valid: it is used, or older than 30 s. Get a new one: POST /v1/tickets'
+  const unknown = { code: 'unauthenticated', message: text, fields: { reason: 'unknown', caller: undefined } }
+  await assert.rejects(askWithTicket(TICKET), unknown)
+  for (const wrong of ['', TICKET.slice(1), `${TICKET}a`, `${TICKET.slice(1)}\n`, `${TICKET.slice(1)}=`]) {
+    const other = await setUp()
+    await assert.rejects(other.askWithTicket(wrong), {
+      code: 'unauthenticated',
+      message: 'The ticket is not well formed. Get a new one: POST /v1/tickets',
+      fields: { reason: 'malformed', caller: undefined },
+    })
+    assert.equal(other.redeemed(), 0, 'it is not looked up')
+  }
+})
+
+test('S8: a ticket ends with its token, and an insecure pod lets nobody in with a wrong one', async () => {
+  const { askAsUser, askWithTicket, addTicket, cut, clock } = await setUp({ isInsecure: true })
+  const user = await askAsUser()
+  addTicket(TICKET, user)
+  cut(clock.now())
+  await assert.rejects(askWithTicket(TICKET), {
+    code: 'unauthenticated',
+    message: /revoked, with all tokens of its user/,
+  })
+  await assert.rejects(askWithTicket(TICKET), { message: /This ticket is not valid/ }, 'it is used up')
+  cut(0)
+  addTicket(TICKET, user)
+  await clock.advance(60_000)
+  await assert.rejects(askWithTicket(TICKET), { code: 'unauthenticated', message: /has expired/ })
+})
+
+test('S8: a ticket is not looked up if the request has a key or a token', async () => {
+  const { ask, askAsUser, addTicket, askWithTicket, callers, text } = await setUp()
+  addTicket(TICKET, await askAsUser())
+  const both = { authorization: `Bearer ${text}`, ticket: TICKET, isLocal: false, address: HERE }
+  assert.deepEqual(await callers.gateway.callerOf(both), await ask())
+  assert.equal((await askWithTicket(TICKET)).user?.id, 'ada', 'it is still there')
+})
+
+test('S29: after too many failed logins from an address, no ticket of it is looked up, and none is used up', async () => {
+  const { askAsUser, askWithTicket, addTicket, redeemed, clock } = await setUp()
+  addTicket(TICKET, await askAsUser())
+  for (let n = 0; n < 3; n += 1)
+    await assert.rejects(askWithTicket('a'.repeat(43)), { code: 'unauthenticated' })
+  const before = redeemed()
+  await assert.rejects(askWithTicket(TICKET), { code: 'rate_limited' })
+  assert.equal(redeemed(), before)
+  await clock.advance(20_000)
+  assert.equal((await askWithTicket(TICKET)).user?.id, 'ada')
+})
+
 test('S6: a key has 256 random bits of letters and digits behind its id', () => {
   const random = systemRandom()
   const texts = Array.from({ length: 500 }, () => mintKey('live', random).text)
@@ -249,6 +306,8 @@ async function setUp({ isInsecure = false } = {}) {
   const issuedMs = clock.now()
   let listener: HintListener = () => undefined
   const held: Promise<void>[] = []
+  const tickets = new Map<string, Principal>()
+  let redeemed = 0
   const callers = createCallers({
     keys: {
       find: async (asked) => {
@@ -271,6 +330,14 @@ async function setUp({ isInsecure = false } = {}) {
           endMs: issuedMs + 60_000,
         },
       }),
+    },
+    tickets: {
+      redeem: async (ticket) => {
+        redeemed += 1
+        const found = tickets.get(ticket)
+        tickets.delete(ticket)
+        return found
+      },
     },
     issuers: { recent: async () => new Map(), forget: () => undefined },
     outside: { read: () => assert.fail('it is not from outside') },
@@ -307,5 +374,9 @@ async function setUp({ isInsecure = false } = {}) {
     askAsUser: () =>
       callers.gateway.callerOf({ authorization: `Bearer ${OWN}`, isLocal: false, address: HERE }),
     cut: (atMs: number) => void (cutMs = atMs),
+    addTicket: (ticket: string, user: Principal) => void tickets.set(ticket, user),
+    askWithTicket: (ticket: string) =>
+      callers.gateway.callerOf({ authorization: undefined, ticket, isLocal: true, address: HERE }),
+    redeemed: () => redeemed,
   }
 }
