@@ -320,7 +320,8 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   const readiness = createReadiness({ clock, database, hints, fleet }) //                    what /readyz says
   const isDraining = () => readiness.isDraining()
   const limits = {
-    ...pick(config, 'bodyLimitBytes', 'headerTimeoutMs', 'requestTimeoutMs', 'requestsPerSocket', 'stallMs'),
+    ...pick(config, 'bodyLimitBytes', 'headerTimeoutMs', 'requestTimeoutMs', 'requestsPerSocket'),
+    ...pick(config, 'stallMs', 'maxSockets'),
     stopMs: partMs,
   }
   const onRefused: Refusals['add'] = (refused) => refusals.add(refused)
@@ -372,6 +373,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     rateLimits,
     clock,
     random,
+    log,
     cell,
   })
   const gateway = createDoor({
@@ -381,7 +383,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     audiences: ['probe', 'key', 'client'],
     callers: callers.gateway,
     ...pick(config, 'corsOrigins'),
-    routes: forApplications,
+    ...forApplications,
   })
 
   const parts = [
@@ -425,7 +427,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   }
   const ownTenant = () => tenants.numberOf(DEV_TENANT)
   const call = createRouteCaller({
-    routes: forApplications,
+    routes: forApplications.routes,
     principal: async () => anyoneOf(await ownTenant()),
   })
   const enqueueAll = async (wanted: readonly Wanted[], { tx }: Within = {}) => {

@@ -420,6 +420,14 @@ export const SETTINGS = {
     fallback: '10000',
     reason: 'about 20 KB each; add pods for more',
   },
+  maxSockets: {
+    purpose: 'how many sockets a pod accepts',
+    env: 'FLEETLINE_MAX_SOCKETS',
+    parse: whole(1, 1_000_000),
+    expects: 'a whole number from 1 to 1000000',
+    fallback: '10000',
+    reason: 'one for each open page; add pods for more',
+  },
   followBytes: {
     purpose:
       'how much memory a pod uses for data that followers have not read yet. When it is used up, they wait, and the slowest is disconnected',

@@ -121,8 +121,10 @@ export function brokenAccess(
 }
 
 /** Parses one part of a request; the error names the field. */
-export function parserOf(schema: z.ZodType, part: string) {
-  return (value: unknown) => {
+export function parserOf<Value>(schema: z.ZodType<Value>, part: string) {
+  return (
+    value: unknown,
+  ): { readonly value: Value; readonly error?: never } | { readonly error: Rejected } => {
     const parsed = schema.safeParse(value, { error: inPlainWords })
     if (parsed.success) return { value: parsed.data }
     const [issue] = parsed.error.issues

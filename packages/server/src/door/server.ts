@@ -35,6 +35,8 @@ import { refusedRequest } from './audited-refusals.ts'
 import { readJson } from './json-body.ts'
 import { answerFault, HEADER_BYTES, headersOf, headersOfRefusal } from './raw.ts'
 import { outOfScope } from './scope.ts'
+import { brokenSockets, type SocketRoute } from './socket-route.ts'
+import { createUpgrades, type Upgrades } from './upgrade.ts'
 import { sendStream, type StreamFormat, type StreamSource } from './stream.ts'
 import { brokenRules, nameOf, parserOf, type Audience, type Route, type RouteAnswer } from './route.ts'
 
@@ -45,7 +47,13 @@ type Door = Service & {
 
 type Limits = Pick<
   Config,
-  'bodyLimitBytes' | 'headerTimeoutMs' | 'requestTimeoutMs' | 'requestsPerSocket' | 'stallMs' | 'stopMs'
+  | 'bodyLimitBytes'
+  | 'headerTimeoutMs'
+  | 'requestTimeoutMs'
+  | 'requestsPerSocket'
+  | 'stallMs'
+  | 'stopMs'
+  | 'maxSockets'
 >
 type Deps = {
   readonly name: string
@@ -53,6 +61,7 @@ type Deps = {
   readonly port: number
   readonly audiences: readonly Audience[]
   readonly routes: readonly Route[]
+  readonly sockets?: readonly SocketRoute[]
   readonly limits: Limits
   readonly clock: Clock
   readonly random: Random
@@ -122,11 +131,15 @@ export function listenFault(code = '', { host, port }: Pick<Deps, 'host' | 'port
 
 /** Builds the server before it listens. Its streams end when the signal is aborted. */
 export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance {
-  const broken = brokenRules(deps.routes, deps.audiences)
+  const { routes, sockets = [], audiences, limits } = deps
+  const broken = [...brokenRules(routes, audiences), ...brokenSockets(sockets, audiences)]
   if (broken.length > 0) throw new Bug(`The ${deps.name} door does not open: ${broken.join('; ')}`)
-  const server = openServer(deps)
+  const drawId = () => `req_${Buffer.from(deps.random.bytes(12)).toString('base64url')}`
+  const upgrades =
+    sockets.length > 0 ? createUpgrades({ ...deps, sockets, limits, drawId, stopping }) : undefined
+  const server = openServer(deps, drawId, upgrades)
   const principals: Opened['principals'] = new WeakMap()
-  const declared = new Set(deps.routes.map(nameOf))
+  const declared = new Set(routes.map(nameOf))
   server.addHook('onRoute', ({ method, url }) => {
     const added = `${String(method)} ${url}`
     if (!declared.has(added))
@@ -158,12 +171,15 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
     }
     return refuse(reply, refusal)
   })
-  for (const entry of deps.routes) addRoute(server, entry, { deps, stopping, principals })
+  for (const entry of routes) addRoute(server, entry, { deps, stopping, principals })
   return server
 }
 
-function openServer({ limits, random, name, log, corsOrigins }: Deps): FastifyInstance {
-  const drawId = () => `req_${Buffer.from(random.bytes(12)).toString('base64url')}`
+function openServer(
+  { limits, name, log, corsOrigins }: Deps,
+  drawId: () => string,
+  upgrades: Upgrades | undefined,
+): FastifyInstance {
   const server = fastify({
     logger: false,
     exposeHeadRoutes: false, // only declared routes answer
@@ -181,6 +197,7 @@ function openServer({ limits, random, name, log, corsOrigins }: Deps): FastifyIn
       maxHeaderSize: HEADER_BYTES,
       headersTimeout: Math.min(limits.headerTimeoutMs, limits.requestTimeoutMs),
       connectionsCheckingInterval: LOOK_MS,
+      shouldUpgradeCallback: (request) => upgrades?.isWanted(request) === true, // other upgrades are answered as plain requests
     },
     clientErrorHandler: (error, socket) => {
       log.debug('not HTTP', { service: name, code: error.code })
@@ -191,6 +208,7 @@ function openServer({ limits, random, name, log, corsOrigins }: Deps): FastifyIn
       refuse(reply.headers(headersOf(request.id)), refusalOf(error))
     },
   })
+  if (upgrades) server.server.on('upgrade', upgrades.take)
   keepAddress(server)
   readJson(server)
   server.setValidatorCompiler(({ schema, httpPart }) => parserOf(schema as z.ZodType, partOf(httpPart)))

@@ -3,8 +3,7 @@
 //   commands that name the same session run one after the other, in the order in which they came
 //   at most 16 run at once; `onBusy` is called when more have come, and when all of those have begun
 //   a command runs only if the caller's key or token allows it now (S2, S3)
-import { SOCKET_LIMITS } from '@fleetline/protocol'
-import { ERROR_CODES } from '@fleetline/protocol'
+import { ERROR_CODES, SOCKET_LIMITS } from '@fleetline/protocol'
 import { Rejected, Retry } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
 import { bodyOf, refusalOf, type Refusal } from './refusal.ts'

@@ -26,9 +26,13 @@ export type PushOptions = {
 }
 
 /** What a command does on the side of one socket. */
-export type SocketCommand<Side, Frame = unknown> = {
+export type SocketCommand<Side> = {
   readonly summary: string
   readonly access: KnownAccess
+  readonly frame: z.ZodType
+  readonly handle: (side: Side, frame: never, principal: Principal) => Promise<SocketAnswer>
+}
+type Typed<Side, Frame> = Omit<SocketCommand<Side>, 'frame' | 'handle'> & {
   readonly frame: z.ZodType<Frame>
   readonly handle: (side: Side, frame: Frame, principal: Principal) => Promise<SocketAnswer>
 }
@@ -45,20 +49,20 @@ export type SocketSide = {
 export type SocketRoute<Side extends SocketSide = SocketSide> = {
   readonly path: string
   readonly summary: string
-  readonly commands: Readonly<Record<string, SocketCommand<Side, never>>>
+  readonly commands: Readonly<Record<string, SocketCommand<Side>>>
   /** Every frame that the socket sends. Removes fields that are not declared. */
   readonly frames: z.ZodType<object>
   readonly open: (peer: SocketPeer) => Side
 }
 
 /** Ties the type of a command's frame to its schema. */
-export function socketCommand<Side, Frame>(command: SocketCommand<Side, Frame>): SocketCommand<Side, never> {
+export function socketCommand<Side, Frame>(command: Typed<Side, Frame>): SocketCommand<Side> {
   return command
 }
 
 /** Ties the commands of a socket to its side. */
 export function socketRoute<Side extends SocketSide>(socket: SocketRoute<Side>): SocketRoute {
-  return socket as unknown as SocketRoute // its commands only ever get what its `open` returns
+  return socket as unknown as SocketRoute // its commands get nothing but what its `open` returns
 }
 
 /** Says why a door for these audiences must not open with these sockets: one sentence each. */

@@ -8,7 +8,6 @@ import type { Socket } from 'node:net'
 import type { RawData, WebSocket } from 'ws'
 import { z } from 'zod'
 import { CLOSE_CODES, jsonTextFault, SOCKET_LIMITS } from '@fleetline/protocol'
-import { Rejected } from '../errors.ts'
 import type { Credentials, PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
@@ -93,7 +92,7 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
   }
   beat(life).catch(() => undefined) // aborted: the socket is over
   if (handshake.refused !== undefined) return closeFor(life, handshake.refused)
-  ws.on('message', (data, isBinary) => void takeMessage(life, data, isBinary))
+  ws.on('message', (data, isBinary) => takeMessage(life, data, isBinary))
   for (const name of ['ping', 'pong'] as const) ws.on(name, () => void isWithinRate(life))
   if (handshake.principal) welcome(life, handshake.principal)
   else limitHello(life).catch(() => undefined)
@@ -140,7 +139,8 @@ function endingOf({ clock, metrics, stopping, stallMs }: SocketDeps, ws: WebSock
   const gone = new AbortController()
   const cutSlow = () =>
     close('slow', `The client reads too slowly. ${mark === undefined ? '' : `Last sent: ${mark}`}`)
-  const onStop = () => close('restart', 'The pod stops: connect again')
+  const onStop = () =>
+    closedBy === undefined ? close('restart', 'The pod stops: connect again') : ws.terminate()
   stopping.addEventListener('abort', onStop, { once: true })
   // Node's socket timer: while bytes wait, every byte that the client takes restarts it. A full socket reads nothing, so that frames of the
   // client do not restart it.
@@ -198,7 +198,7 @@ function isWithinRate({ frameRates, id, close }: Life): boolean {
 
 function takeMessage(life: Life, data: RawData, isBinary: boolean): void {
   if (life.signal.aborted || !isWithinRate(life)) return
-  const frame = isBinary ? 'binary' : parsed(String(data))
+  const frame = isBinary ? 'binary' : parsed((data as Buffer).toString())
   if (typeof frame === 'string') return life.close('malformed', `The frame is ${frame}`)
   takeFrame(life, frame)
 }
@@ -234,7 +234,7 @@ async function greet(life: Life, frame: Fields): Promise<void> {
   try {
     const parsed = parserOf(helloSchema, 'frame')(frame)
     if (parsed.error) throw parsed.error
-    const principal = await callerOf(life, parsed.value!.token)
+    const principal = await callerOf(life, parsed.value.token)
     if (!life.signal.aborted)
       await (life.open ? refresh(life, life.open, principal) : welcome(life, principal))
   } catch (error) {

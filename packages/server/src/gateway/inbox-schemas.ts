@@ -54,16 +54,17 @@ const totals = { unreadTotal: z.int(), attentionTotal: z.int() }
 
 export const inboxSchema = z.object({ items: z.array(itemSchema), next: z.string().nullable(), ...totals })
 
+export const inboxChangesSchema = z.object({
+  type: z.literal('inbox'),
+  revision: z.int(),
+  reset: z.boolean(),
+  items: z.array(itemSchema),
+  removed: z.array(z.object({ session: z.string(), rev: z.int() })),
+  next: z.string().nullable().optional(),
+  ...totals,
+})
 export const inboxFrameSchema = z.discriminatedUnion('type', [
-  z.object({
-    type: z.literal('inbox'),
-    revision: z.int(),
-    reset: z.boolean(),
-    items: z.array(itemSchema),
-    removed: z.array(z.object({ session: z.string(), rev: z.int() })),
-    next: z.string().nullable().optional(),
-    ...totals,
-  }),
+  inboxChangesSchema,
   z.object({ type: z.literal('ended'), code: z.string(), text: z.string() }),
 ])
 

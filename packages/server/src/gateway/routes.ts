@@ -1,7 +1,8 @@
 // All routes of the port for applications.
 import type { Agents } from '../agent/agents.ts'
 import { withOpenapi } from '../door/openapi.ts'
-import type { Route } from '../door/route.ts'
+import { route, type Route } from '../door/route.ts'
+import type { SocketRoute } from '../door/socket-route.ts'
 import type { Erasures } from '../erasure/erasures.ts'
 import type { Retention } from '../erasure/retention.ts'
 import type { Cuts } from '../identity/cuts.ts'
@@ -15,6 +16,7 @@ import type { Random } from '../lib/random.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Tasks } from '../task/tasks.ts'
 import type { UsageList } from '../usage/list.ts'
+import type { Log } from '../telemetry/log.ts'
 import { agentRoutes } from './agent-routes.ts'
 import { erasureRoutes } from './erasure-routes.ts'
 import { exportRoutes } from './export-routes.ts'
@@ -23,6 +25,7 @@ import { memberRoutes } from './member-routes.ts'
 import { messageRoutes } from './message-routes.ts'
 import { createOperations } from './operations.ts'
 import { createSessionKeys } from './session-key.ts'
+import { sessionSocket } from './socket/route.ts'
 import { retentionRoutes } from './retention-routes.ts'
 import { sessionRoutes } from './session-routes.ts'
 import { tenantRoutes } from './tenant-routes.ts'
@@ -48,10 +51,29 @@ type Deps = {
   readonly rateLimits: RateLimits
   readonly clock: Clock
   readonly random: Random
+  readonly log: Log
   readonly cell: number
 }
 
-export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
+const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release
+
+/** Answers requests for the socket that are no handshake. */
+const needsUpgrade = route({
+  method: 'GET',
+  path: '/v1/socket',
+  summary:
+    'Opens a socket that follows sessions and an inbox, and sends messages. It needs a WebSocket handshake with the subprotocol `fleetline.v1`. Its frames: socket.md.',
+  access,
+  answers: { 426: { means: 'The request is no WebSocket handshake.', text: 'text/plain; charset=utf-8' } },
+  handle: () => ({
+    status: 426,
+    body: 'This address takes WebSocket connections: connect to it with the subprotocol fleetline.v1\n',
+  }),
+})
+
+export type GatewayTables = { readonly routes: Route[]; readonly sockets: SocketRoute[] }
+
+export function gatewayRoutes({ version, ...deps }: Deps): GatewayTables {
   const found = { ...deps, ...createSessionKeys(deps) }
   const keyed = { ...found, operations: createOperations(found) }
   const ofSessions = [
@@ -72,6 +94,10 @@ export function gatewayRoutes({ version, ...deps }: Deps): Route[] {
     ...ticketRoutes(keyed),
   ]
   const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
-  const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release
-  return withOpenapi(routes, { title: 'Fleetline, for applications', version, access })
+  const all = withOpenapi([...routes, needsUpgrade], {
+    title: 'Fleetline, for applications',
+    version,
+    access,
+  })
+  return { routes: all, sockets: [sessionSocket(keyed)] }
 }

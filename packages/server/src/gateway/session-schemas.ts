@@ -14,7 +14,7 @@ import {
 import { z } from 'zod'
 import { Rejected } from '../errors.ts'
 import { agentName } from './agent-schemas.ts'
-import { cursor } from './cursor.ts'
+import { cursorSchema } from './cursor.ts'
 import { limit, whole } from './query.ts'
 import { turnSchema } from './turn-schemas.ts'
 
@@ -81,7 +81,7 @@ export const sessionsSchema = z.object({ sessions: z.array(sessionSchema) })
 export const memberSchema = z.object({ user: z.string() })
 export const membersSchema = z.object({ members: z.array(memberSchema) })
 
-const messageSchema = z.object({
+export const messageSchema = z.object({
   id: z.string().regex(MESSAGE_ID, '1 to 64 of A-Z a-z 0-9 _ -').optional(),
   role: z.enum(['user', 'assistant', 'system']).default('user'),
   parts: z
@@ -112,6 +112,8 @@ export const ackSchema = z.object({
   epoch: z.int().optional(),
 })
 
+export const messageId = z.string().regex(MESSAGE_ID, '1 to 64 of A-Z a-z 0-9 _ -')
+
 const seq = whole(0, PAGE_LIMITS.seq)
 
 export const sessionsQuery = z.object({ before: z.string().optional(), limit })
@@ -125,7 +127,9 @@ export const pageQuery = z
 export const eventsQuery = z.object({ after: seq.default(0), epoch: whole(1, PAGE_LIMITS.seq).optional() })
 
 /** A browser sends this header when it reconnects. It takes precedence over the query, which is from the first request. */
-export const eventsHeaders = z.object({ 'last-event-id': cursor.optional() })
+export const eventsHeaders = z.object({
+  'last-event-id': cursorSchema('must be the id of an event').optional(),
+})
 
 const itemSchema = z.object({
   seq: z.int(),
@@ -158,17 +162,18 @@ export const exportLineSchema = z.discriminatedUnion('type', [
 
 export const pageSchema = z.object({ items: z.array(itemSchema), head: z.int() })
 
-export const frameSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('messages'), session: z.string(), ...pageSchema.shape }),
-  z.object({
+/** The frames of a session, by their type. */
+export const SESSION_FRAMES = {
+  messages: z.object({ type: z.literal('messages'), session: z.string(), ...pageSchema.shape }),
+  gap: z.object({
     type: z.literal('gap'),
     session: z.string(),
     reason: z.literal('diverged'),
     from: z.int(),
     to: z.int(),
   }),
-  z.object({ type: z.literal('turn'), session: z.string(), turn: turnSchema }),
-  z.object({
+  turn: z.object({ type: z.literal('turn'), session: z.string(), turn: turnSchema }),
+  chunks: z.object({
     type: z.literal('chunks'),
     session: z.string(),
     turn: z.string(),
@@ -177,7 +182,16 @@ export const frameSchema = z.discriminatedUnion('type', [
     count: z.int(),
     chunks: z.array(z.looseObject({ type: z.string() })),
   }),
-  z.object({ type: z.literal('erased'), session: z.string(), seqs: z.array(z.int()) }),
+  erased: z.object({ type: z.literal('erased'), session: z.string(), seqs: z.array(z.int()) }),
+}
+const { messages, gap, turn, chunks, erased } = SESSION_FRAMES
+
+export const frameSchema = z.discriminatedUnion('type', [
+  messages,
+  gap,
+  turn,
+  chunks,
+  erased,
   z.object({ type: z.literal('ended'), code: z.string(), text: z.string() }),
 ])
 

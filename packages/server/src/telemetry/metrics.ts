@@ -24,6 +24,24 @@ export const METRICS = {
     help: 'Time from the first byte of a request to the end of its response.',
     labels: ['door', 'route'],
   },
+  sockets: {
+    kind: 'gauge',
+    name: 'fleetline_sockets',
+    help: 'Open sockets on this pod. The limit is the setting maxSockets.',
+    labels: [],
+  },
+  socketsClosed: {
+    kind: 'counter',
+    name: 'fleetline_sockets_closed_total',
+    help: 'Sockets that have ended, by the code with which this pod closed them; client if the client left or was lost.',
+    labels: ['code'],
+  },
+  socketCommands: {
+    kind: 'counter',
+    name: 'fleetline_socket_commands_total',
+    help: 'Commands that clients sent over sockets, by outcome: done, or the code of the error.',
+    labels: ['command', 'outcome'],
+  },
   logins: {
     kind: 'counter',
     name: 'fleetline_logins_total',

@@ -70,15 +70,15 @@ test('D4: readers on both pods, also those that join late, see every word of the
     yield { type: 'finish', messageMetadata: { tokens: 3 } }
     await steps.until(1)
   })
-  const first = [await pods.follow('here'), await pods.follow('there')]
+  const first = await pods.followAll()
   const { turn } = await pods.send('hi')
   await untilSaid(first, turn!, 'one two ')
-  const late = [await pods.follow('here'), await pods.follow('there')]
+  const late = await pods.followAll()
   await untilSaid(late, turn!, 'one two ')
   const back = await Promise.all(
-    first.map((reader, n) => pods.follow(n === 0 ? 'here' : 'there', { 'last-event-id': reader.lastId()! })),
+    first.map((reader, n) => pods.resume(reader, n % 2 === 0 ? 'here' : 'there')),
   )
-  const gone = first[1]!.lastId()!
+  const gone = [first[1]!, first[3]!].map(({ face, lastId }) => ({ face, at: lastId()! }))
   steps.take(0)
   const all = [...first, ...late]
   await untilSaid(all, turn!, 'one two three')
@@ -106,8 +106,8 @@ test('D4: readers on both pods, also those that join late, see every word of the
   }
   const isGone = async () => assert.deepEqual(await pods.run('select from fleetline.chunks'), [])
   await eventually(isGone, { what: 'its chunks to be gone' })
-  const [behind] = [await pods.follow('there', { 'last-event-id': gone })]
-  await untilEnd([behind], turn!, 'done') // a reader that was away learns how the turn ended
+  const behind = gone.map(({ face, at }) => pods.resume({ face, lastId: () => at }, 'there'))
+  await untilEnd(await Promise.all(behind), turn!, 'done') // a reader that was away learns how the turn ended
 })
 
 test('D4: a new attempt starts the reply again for every reader, and a failure comes after what was said', async (t) => {
@@ -119,7 +119,7 @@ test('D4: a new attempt starts the reply again for every reader, and a failure c
     if (attempt === 1) throw new Error('lost its thread')
     yield { type: 'nonsense' }
   })
-  const readers = [await pods.follow('here'), await pods.follow('there')]
+  const readers = await pods.followAll()
   const { turn } = await pods.send('hi')
   await untilSaid(readers, turn!, 'words of 1')
   steps.take(0)
@@ -128,7 +128,7 @@ test('D4: a new attempt starts the reply again for every reader, and a failure c
       await pods.run(`update fleetline.tasks set run_at = now() where state = 'waiting'`)
       assert.deepEqual(
         readers.map(({ frames }) => openText(frames, turn!)),
-        ['words of 2', 'words of 2'],
+        readers.map(() => 'words of 2'),
       )
     },
     { what: 'the second attempt' },
@@ -174,6 +174,8 @@ test('D4: a reader that was away learns how turns ended, from its epoch on and i
   const asked = [
     await pods.follow('here', {}, '?epoch=2'),
     await pods.follow('there', { 'last-event-id': '3.1.7.8' }),
+    await pods.overSocket('here', { after: 3, epoch: 2 }),
+    await pods.overSocket('there', { cursor: '3.1.7.8' }),
   ]
   await untilEnd(asked, turns[2]!, 'done')
   for (const one of asked) assert.deepEqual(ends(one), turns.slice(1))
@@ -194,7 +196,7 @@ test('D3: if the log is cut while a turn runs, readers start again and go on wit
     yield { type: 'finish' }
   })
   for (const text of ['a', 'b']) await pods.send(text)
-  const readers = [await pods.follow('here'), await pods.follow('there')]
+  const readers = await pods.followAll()
   const isGap = ({ type }: Frame) => type === 'gap'
   const untilOpen = (from: (frames: readonly Frame[]) => number) =>
     eventually(

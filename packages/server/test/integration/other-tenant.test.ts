@@ -382,7 +382,7 @@ async function bareGateway(
     host: '127.0.0.1',
     port: 0,
     audiences: ['probe', 'key', 'client'],
-    routes: gatewayRoutes({ ...others, version: '0', sessions, rateLimits, clock, random, cell: 0 }),
+    ...gatewayRoutes({ ...others, version: '0', sessions, rateLimits, clock, random, log, cell: 0 }),
     limits: config,
     callers: { callerOf: async () => principal, recheck: async () => undefined },
     ...pick(config, 'corsOrigins', 'trustedProxies'),

@@ -1,12 +1,22 @@
-// A follower of a session, as an application runs one. It reads server-sent events over fetch and keeps what it received.
+// A follower of a session, as an application runs one: over server-sent events, or over a socket. It keeps what it received.
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
-import { createAssembler, type EndedFrame, type Frame, type Item, type Message } from '@fleetline/protocol'
+import {
+  CLOSE_CODES,
+  createAssembler,
+  type EndedFrame,
+  type Frame,
+  type Item,
+  type Message,
+  type ServerFrame,
+} from '@fleetline/protocol'
 import { EventSourceParserStream, type EventSourceMessage } from 'eventsource-parser/stream'
 import { atEnd } from './cleanup.ts'
 import { eventually } from './eventually.ts'
+import { socketOn } from './socket.ts'
 
 export type Reader = {
+  readonly face: 'events' | 'socket'
   readonly events: readonly EventSourceMessage[]
   readonly frames: readonly Frame[]
   readonly items: readonly Item[]
@@ -51,7 +61,34 @@ export async function readEvents(
     () => false,
   )
   const lastId = () => events.at(-1)?.id
-  return { events, frames, items, why: () => why, lastId, cut: () => cutting.abort(), ended }
+  const cut = () => cutting.abort()
+  return { face: 'events', events, frames, items, why: () => why, lastId, cut, ended }
+}
+
+/** Follows the session over a socket of its own. */
+export async function readSocket(
+  t: TestContext,
+  gateway: string,
+  join: { readonly session: string; readonly [field: string]: unknown },
+): Promise<Reader> {
+  const socket = await socketOn(t, gateway)
+  const [frames, items, cursors] = [[] as Frame[], [] as Item[], [] as string[]]
+  let why: EndedFrame | undefined
+  const take = (data: unknown) => {
+    const frame = JSON.parse((data as Buffer).toString()) as ServerFrame
+    if (frame.type === 'left') why = { ...frame, type: 'ended' }
+    if (!('cursor' in frame)) return
+    const { cursor, ...told } = frame
+    cursors.push(cursor)
+    frames.push(told as Frame)
+    if (told.type === 'messages') items.push(...told.items)
+  }
+  socket.ws.on('message', take)
+  const answer = await socket.ask({ type: 'join', ...join })
+  assert.equal(answer.type, 'joined', JSON.stringify(answer))
+  const ended = socket.closed.then(({ code }) => code === CLOSE_CODES.restart)
+  const lastId = () => cursors.at(-1)
+  return { face: 'socket', events: [], frames, items, why: () => why, lastId, cut: socket.cut, ended }
 }
 
 export async function untilSeq({ items, frames }: Reader, seq: number, how?: 'at least'): Promise<void> {

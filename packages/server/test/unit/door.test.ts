@@ -18,10 +18,8 @@ import type { Right, Scope } from '../../src/identity/scopes.ts'
 import { systemClock, type Clock } from '../../src/lib/clock.ts'
 import { addressesOf } from '../../src/lib/hosts.ts'
 import { originsOf, type Origins } from '../../src/lib/origins.ts'
-import { systemRandom } from '../../src/lib/random.ts'
-import { createLog } from '../../src/telemetry/log.ts'
-import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { atEnd } from '../support/cleanup.ts'
+import { CALLER, depsOf } from '../support/door.ts'
 import { manualClock } from '../support/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { sayRaw } from '../support/http.ts'
@@ -41,8 +39,6 @@ const ECHO = route({
   }),
 })
 
-const CALLER: Principal = { tenant: 7, scopes: new Set(['sessions:write']), key: 'abc' }
-
 function failing(error: Error): Route {
   return route({
     method: 'GET',
@@ -52,34 +48,6 @@ function failing(error: Error): Route {
     answers: { 200: { means: 'Never.', json: z.object({}) } },
     handle: () => Promise.reject(error),
   })
-}
-
-function depsOf(routes: readonly Route[], lines: string[] = []) {
-  return {
-    name: 'gateway',
-    host: '127.0.0.1',
-    port: 0,
-    audiences: ['probe', 'key', 'client'] as const,
-    routes,
-    limits: {
-      bodyLimitBytes: 1_024,
-      headerTimeoutMs: 30_000,
-      requestTimeoutMs: 30_000,
-      requestsPerSocket: 1_000,
-      stallMs: 30_000,
-      stopMs: 30_000,
-    },
-    clock: systemClock(),
-    random: systemRandom(),
-    log: createLog({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
-    metrics: createMetrics(),
-    callers: { callerOf: async () => CALLER, recheck: async () => undefined },
-    corsOrigins: originsOf('')!,
-    trustedProxies: addressesOf('')!,
-    rateLimits: { countRequest: () => undefined },
-    onRefused: () => undefined,
-    isDraining: () => false,
-  }
 }
 
 type Changed = {

@@ -1,0 +1,95 @@
+// Schemas of the frames of the socket: those that clients send, and all that a pod sends.
+import { ERROR_CODES, INBOX_SHOWS, PAGE_LIMITS, SOCKET_LIMITS, type ErrorCode } from '@fleetline/protocol'
+import { z } from 'zod'
+import { refusalSchema } from '../../door/refusal.ts'
+import { cursorSchema } from '../cursor.ts'
+import { inboxChangesSchema, readAckSchema } from '../inbox-schemas.ts'
+import {
+  ackSchema,
+  messageId,
+  messageSchema,
+  SESSION_FRAMES,
+  sessionSchema,
+  userId,
+} from '../session-schemas.ts'
+import { stopAckSchema, stopSchema } from '../turn-schemas.ts'
+
+const session = z.string().describe('an id or an alias')
+const seq = z.int().min(0).max(PAGE_LIMITS.seq)
+const user = userId
+  .optional()
+  .describe('the user. Only for callers with a key, which must name it; a token names its user')
+
+export const joinSchema = z
+  .object({
+    session,
+    cursor: cursorSchema('must be the cursor of a frame of this session')
+      .optional()
+      .describe('of the last frame of this session that the client has'),
+    after: seq.nullable().optional().describe('or the last seq that the client has; null if it has none'),
+    limit: z
+      .int()
+      .min(1)
+      .max(PAGE_LIMITS.items)
+      .default(SOCKET_LIMITS.tail)
+      .describe('how many of the last messages, if the position is missing or too far behind'),
+    epoch: z
+      .int()
+      .min(1)
+      .max(PAGE_LIMITS.seq)
+      .optional()
+      .describe('with after: also send how the turns from this epoch on have ended'),
+  })
+  .refine(
+    ({ cursor, after }) => cursor === undefined || after === undefined,
+    'send cursor or after, not both',
+  )
+export type Join = z.infer<typeof joinSchema>
+
+export const sendFrameSchema = z.object({
+  session,
+  id: z.never('put it into message.id').optional(),
+  message: messageSchema.extend({ id: messageId }),
+  author: userId.optional(),
+  ifHead: z.int().min(0).optional(),
+  reply: z.boolean().optional(),
+})
+
+export const stopFrameSchema = z.object({ session, ...stopSchema.shape })
+
+export const readFrameSchema = z.object({ session, seq, user })
+
+export const leaveSchema = z.object({ session })
+
+export const inboxOnSchema = z.object({
+  on: z.boolean().describe('false: do not follow it any more'),
+  show: z.enum(INBOX_SHOWS).default('all').describe('the part in the first frame'),
+  limit: z.int().min(1).max(PAGE_LIMITS.items).default(SOCKET_LIMITS.tail),
+  user,
+})
+export type InboxOn = z.infer<typeof inboxOnSchema>
+
+const cid = z.string()
+const code = z.enum(Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]])
+const cursor = z.string()
+const { messages, gap, turn, chunks, erased } = SESSION_FRAMES
+
+/** Every frame that answers a command, or follows it. */
+export const sentSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('joined'), cid, session: z.string(), facts: sessionSchema, from: z.int() }),
+  messages.extend({ cursor }),
+  gap.extend({ cursor }),
+  turn.extend({ cursor }),
+  chunks.extend({ cursor }),
+  erased.extend({ cursor }),
+  inboxChangesSchema,
+  z.object({ type: z.literal('left'), session: z.string().nullable(), code, text: z.string() }),
+  z.object({
+    type: z.literal('ack'),
+    cid,
+    ...ackSchema.partial().shape,
+    ...stopAckSchema.partial().shape,
+    ...readAckSchema.partial().shape,
+  }),
+  z.object({ type: z.literal('error'), cid: cid.optional(), ...refusalSchema.shape.error.shape }),
+])

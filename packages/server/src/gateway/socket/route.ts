@@ -1,0 +1,93 @@
+// The socket of the port for applications. Its commands do what the routes for sessions and inboxes do.
+import { SOCKET_LIMITS } from '@fleetline/protocol'
+import {
+  socketCommand,
+  socketRoute,
+  type SocketAnswer,
+  type SocketCommand,
+  type SocketRoute,
+} from '../../door/socket-route.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { MARK_READ, READ, SEND, STOP } from '../caller.ts'
+import type { Operations } from '../operations.ts'
+import { createFeeds, type FeedDeps, type Feeds } from './feeds.ts'
+import {
+  inboxOnSchema,
+  joinSchema,
+  leaveSchema,
+  readFrameSchema,
+  sendFrameSchema,
+  sentSchema,
+  stopFrameSchema,
+} from './frames.ts'
+
+type Deps = Omit<FeedDeps, 'onError'> & { readonly operations: Operations; readonly log: Log }
+
+export function sessionSocket(deps: Deps): SocketRoute {
+  const onError = (error: unknown) => deps.log.error('follower failed', { service: 'gateway', error })
+  return socketRoute<Feeds>({
+    path: '/v1/socket',
+    summary: 'Follows sessions and the inbox of a user, and sends messages, over one connection.',
+    commands: { ...feedCommands(), ...writeCommands(deps.operations) },
+    frames: sentSchema,
+    open: (peer) => createFeeds({ ...deps, onError }, peer),
+  })
+}
+
+function feedCommands(): Readonly<Record<string, SocketCommand<Feeds>>> {
+  return {
+    join: socketCommand({
+      summary: `Follows a session: what comes after the position of the client. Without a position, or if it is more than ${SOCKET_LIMITS.behind} messages behind, the last \`limit\` messages come first. To join a session again starts again.`,
+      access: READ,
+      frame: joinSchema,
+      handle: (feeds: Feeds, frame, principal) => feeds.join(frame, principal),
+    }),
+    leave: socketCommand({
+      summary: 'Does not follow the session any more.',
+      access: READ,
+      frame: leaveSchema,
+      handle: async (feeds: Feeds, { session }, principal) => {
+        await feeds.leave(session, principal)
+        return ackOf({})
+      },
+    }),
+    inbox: socketCommand({
+      summary: 'Follows the inbox of a user, or ends that. If it is followed already, it starts again.',
+      access: READ,
+      frame: inboxOnSchema,
+      handle: (feeds: Feeds, frame, principal) => feeds.inbox(frame, principal),
+    }),
+  }
+}
+
+function writeCommands(operations: Operations): Readonly<Record<string, SocketCommand<Feeds>>> {
+  const part = 'frame'
+  return {
+    send: socketCommand({
+      summary:
+        'Appends a message. Its id is its natural key: a message that is sent again with the same id is stored once.',
+      access: SEND,
+      frame: sendFrameSchema,
+      handle: async (_: Feeds, { session, ...sent }, principal) =>
+        ackOf(await operations.send({ principal, part, session }, sent)),
+    }),
+    stop: socketCommand({
+      summary: 'Stops this turn, if it is still the live one.',
+      access: STOP,
+      frame: stopFrameSchema,
+      handle: async (_: Feeds, { session, ...stop }, principal) =>
+        ackOf(await operations.stop({ principal, part, session }, stop)),
+    }),
+    read: socketCommand({
+      summary: "Moves the user's read position. It never moves back.",
+      access: MARK_READ,
+      frame: readFrameSchema,
+      handle: async (_: Feeds, { session, ...read }, principal) =>
+        ackOf(await operations.markRead({ principal, part, session }, read)),
+    }),
+  }
+}
+
+function ackOf(fields: object): SocketAnswer {
+  return { frame: { type: 'ack', ...fields } }
+}
