@@ -82,7 +82,7 @@ test('S2: each route answers 401 to nobody, 403 to a key or a user without its s
     const admitted = await statusOf(url, route, await tokenWith([access.right]))
     assert.ok(![401, 403].includes(admitted), `${nameOf(route)}, as a user: ${admitted}`)
   }
-  assert.deepEqual(probes, ['GET /v1/openapi.json', 'GET /livez', 'GET /readyz'])
+  assert.deepEqual(probes, ['GET /v1/socket', 'GET /v1/openapi.json', 'GET /livez', 'GET /readyz'])
 })
 
 test('S6: a key is stored as a digest, ends when it is revoked or expires, and a name has two live ones', async (t) => {
