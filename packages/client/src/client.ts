@@ -1,9 +1,12 @@
-// The sessions and inboxes of one device. Each is followed over its own connection, from when it is first asked for.
+// The sessions and inboxes of one device. Each is followed from when it is first asked for: over one socket for all, or over an event
+// stream each where sockets cannot be used.
 import { systemClock, systemRandom, type Clock, type Random } from './clock.ts'
 import { unavailable } from './failure.ts'
 import { createHttp } from './http.ts'
 import { createInbox, type Inbox, type InboxOptions } from './inbox.ts'
-import { createSession, type Session, type Waking } from './session.ts'
+import type { Kept } from './kept.ts'
+import { createLink } from './link.ts'
+import { createSession, type Adopting, type Session, type SessionOptions, type Waking } from './session.ts'
 import { createTokens, type TokenSource } from './tokens.ts'
 import { onWake } from './wake.ts'
 
@@ -13,13 +16,17 @@ export type ClientOptions = {
   /** The token of the user, or a function that gets one from your back end. In a back end, an API key. */
   readonly token?: TokenSource
   readonly fetch?: typeof globalThis.fetch
+  /** The class for the socket. Without one, and with a `fetch` of your own, each session is followed over an event stream. */
+  readonly WebSocket?: typeof globalThis.WebSocket
+  /** Keeps messages that are not stored yet beyond the page: `indexedDbOutbox` of `@fleetline/client/indexeddb`. */
+  readonly outbox?: Kept
   readonly clock?: Clock
   readonly random?: Random
 }
 export type Client = {
   /** Takes an id or an alias. Returns the same object until it is closed. */
-  readonly session: (id: string) => Session
-  /** The inbox of a user. Each call opens a stream of its own: call `close` when the page no longer shows it. */
+  readonly session: (id: string, options?: SessionOptions) => Session
+  /** The inbox of a user: call `close` when the page no longer shows it. The socket carries one at a time; any other has a stream of its own. */
   readonly inbox: (options?: InboxOptions) => Inbox
   /** Closes all sessions and inboxes. */
   readonly close: () => void
@@ -28,47 +35,58 @@ export type Client = {
 export function createClient({
   url = '',
   token: source,
-  fetch = (...request) => globalThis.fetch(...request),
+  fetch: given,
+  WebSocket = given ? undefined : globalThis.WebSocket,
+  outbox: kept,
   clock = systemClock(),
   random = systemRandom,
 }: ClientOptions = {}): Client {
-  const sessions = new Map<string, Session & Waking>()
+  const fetch = given ?? ((...request: Parameters<typeof globalThis.fetch>) => globalThis.fetch(...request))
+  const sessions = new Map<string, Session & Waking & Adopting>()
   const inboxes = new Set<Inbox & Waking>()
-  const http = createHttp({
-    url: url.replace(/\/+$/, ''),
-    fetch,
-    clock,
-    tokens: createTokens({ source, clock, random }),
-  })
+  const [at, tokens] = [url.replace(/\/+$/, ''), createTokens({ source, clock, random })]
+  const http = createHttp({ url: at, fetch, clock, tokens })
+  const link = createLink({ WebSocket, url: () => socketUrl(at), tokens, clock, random })
+  const closing = new AbortController()
   const stopListening = onWake(() => {
+    link.wake()
     for (const each of [...sessions.values(), ...inboxes]) each.wake()
   })
-  let isClosed = false
-  const open = (id: string): Session => {
-    if (isClosed) throw unavailable('The client is closed.')
+  const open = (id: string, options: SessionOptions = {}): Session & Adopting => {
+    if (closing.signal.aborted) throw unavailable('The client is closed.')
     const onClose = () => {
       if (sessions.get(id) === session) sessions.delete(id)
     }
-    const session = createSession({ id, http, clock, random, mintId, onClose })
+    const session = createSession({ ...options, id, http, link, kept, clock, random, mintId, onClose })
     sessions.set(id, session)
     return session
   }
   const openInbox = (options: InboxOptions = {}): Inbox => {
-    if (isClosed) throw unavailable('The client is closed.')
+    if (closing.signal.aborted) throw unavailable('The client is closed.')
     const onClose = () => void inboxes.delete(inbox)
-    const inbox = createInbox({ ...options, http, clock, random, onClose })
+    const inbox = createInbox({ ...options, http, link, clock, random, onClose })
     inboxes.add(inbox)
     return inbox
   }
+  kept?.watch((id, messages) => (sessions.get(id) ?? open(id)).adopt(messages), closing.signal)
   return {
     inbox: openInbox,
-    session: (id) => sessions.get(id) ?? open(id),
+    session: (id, options) => sessions.get(id) ?? open(id, options),
     close: () => {
-      isClosed = true
+      closing.abort()
       stopListening()
       for (const each of [...sessions.values(), ...inboxes]) each.close()
+      link.close()
     },
   }
+}
+
+function socketUrl(at: string): string {
+  const { href } = new URL(
+    `${at}/v1/socket`,
+    (globalThis as { location?: { readonly href: string } }).location?.href,
+  )
+  return href.replace(/^http/, 'ws')
 }
 
 /** 128 random bits. `crypto.randomUUID` is missing in pages that came over plain HTTP from another host. */

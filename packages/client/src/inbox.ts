@@ -1,8 +1,9 @@
 // The inbox of a user on this device: its sessions, as they are now, and how far the user has read. It follows the inbox until it is
 // closed.
-import type { InboxFrame, InboxItem, InboxPage, InboxShow, ReadAck } from '@fleetline/protocol'
-import { backoffMs, type Clock, type Random } from './clock.ts'
-import { isRefusal, retryAfterMs, unavailable, type Refusal } from './failure.ts'
+import type { InboxItem, InboxPage, InboxShow, ReadAck } from '@fleetline/protocol'
+import type { Clock, Random } from './clock.ts'
+import { unavailable, type Refusal } from './failure.ts'
+import { createFeed } from './feed.ts'
 import type { Http } from './http.ts'
 import {
   EMPTY_INBOX,
@@ -13,9 +14,11 @@ import {
   takePage,
   type InboxView,
 } from './inbox-view.ts'
+import { insist } from './insist.ts'
+import type { Link } from './link.ts'
 import { createListeners } from './listeners.ts'
 import { napOf } from './nap.ts'
-import { createStream, type Connection } from './stream.ts'
+import type { Connection } from './standing.ts'
 
 export type InboxOptions = {
   /** `all`: all but archived ones. With `archived`, later changes of archived sessions are not shown. */
@@ -52,6 +55,7 @@ export type Inbox = {
 }
 
 type InboxDeps = InboxOptions & {
+  readonly link: Link
   readonly http: Pick<Http, 'get' | 'post' | 'events'>
   readonly clock: Clock
   readonly random: Random
@@ -59,31 +63,33 @@ type InboxDeps = InboxOptions & {
 }
 
 export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => void } {
-  const { http, clock, random, show = 'all', user } = deps
+  const { http, link, clock, random, show = 'all', user } = deps
   const [closing, nap, listeners] = [new AbortController(), napOf(clock), createListeners()]
   const named = user === undefined ? '' : `&user=${encodeURIComponent(user)}`
   let view = EMPTY_INBOX
-  let link: Pick<InboxSnapshot, 'connection' | 'refusal' | 'loading'> = {
+  let state: Pick<InboxSnapshot, 'connection' | 'refusal' | 'loading'> = {
     connection: 'connecting',
     refusal: null,
     loading: true,
   }
   let shown: InboxSnapshot | undefined
   let loading: { readonly cursor: string; readonly page: Promise<void> } | undefined
-  const become = (next: InboxView, nextLink = link) => {
-    if (next === view && nextLink === link) return
-    ;[view, link, shown] = [next, nextLink, undefined]
+  const become = (next: InboxView, nextState = state) => {
+    if (next === view && nextState === state) return
+    ;[view, state, shown] = [next, nextState, undefined]
     listeners.tell()
   }
-  const stream = createStream({
+  const feed = createFeed({
+    link,
     http,
     clock,
     random,
     path: () => `/inbox/events?show=${show}${named}`,
-    take: (data) => {
-      const frame = JSON.parse(data) as InboxFrame
+    command: () => ({ type: 'inbox', on: true, show, ...(user !== undefined && { user }) }),
+    begin: () => undefined,
+    take: (frame) => {
       if (frame.type !== 'inbox') return true // from a later release
-      become(takeFrame(view, frame, show), { ...link, loading: false })
+      become(takeFrame(view, frame, show), { ...state, loading: false })
       if (frame.reset) {
         ;[resets, loading] = [resets + 1, undefined]
         reload().catch(() => undefined) // it was refused, or the inbox was closed
@@ -92,22 +98,11 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     },
     onConnection: (connection, error) => {
       const refusal = error ? { code: error.code, text: error.message } : null
-      become(view, { ...link, connection, refusal })
+      become(view, { ...state, connection, refusal })
     },
   })
   const signal = closing.signal
-  /** Repeats the work until it succeeds, is refused, or the inbox is closed. */
-  const insist = async <T>(work: () => Promise<T>): Promise<T> => {
-    for (let failures = 0; ; failures += 1) {
-      try {
-        return await work()
-      } catch (error) {
-        if (isRefusal(error) || signal.aborted) throw error
-        await nap.sleep(Math.max(backoffMs(failures, random), retryAfterMs(error)), signal)
-        signal.throwIfAborted()
-      }
-    }
-  }
+  const persist = { nap, random, signal }
   const storeRead = async (session: string, given: number | undefined) => {
     signal.throwIfAborted()
     const item = itemNamed(view, session)
@@ -120,7 +115,12 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     ]
     const { signal: untilAnswered } = new AbortController() // what was sent is stored even if the inbox is closed meanwhile
     try {
-      const { read } = await insist(() => http.post<ReadAck>(path, body, untilAnswered))
+      const { read } = await insist(
+        persist,
+        () =>
+          link.request<ReadAck>({ type: 'read', session: id, ...body }, untilAnswered) ??
+          http.post<ReadAck>(path, body, untilAnswered),
+      )
       become(settleRead(view, id, seq, read))
     } catch (error) {
       become(settleRead(view, id, seq))
@@ -144,13 +144,13 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
   /** After a reset, loads as many pages as there were before. */
   const reload = () => {
     const mine = resets
-    return insist(async () => {
+    return insist(persist, async () => {
       while (resets === mine && view.pages < view.wanted && view.next !== null) await loadNext(view.next)
     })
   }
-  void stream.run(signal)
+  void feed.run(signal)
   return {
-    get: () => (shown ??= snapshotOf(view, show, link)),
+    get: () => (shown ??= snapshotOf(view, show, state)),
     subscribe: listeners.subscribe,
     markRead: (session, seq) => {
       const stored = storeRead(session, seq)
@@ -161,13 +161,13 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
       for (const goal = view.wanted + 1; view.pages < goal && view.next !== null;) await loadNext(view.next)
     },
     wake: () => {
-      stream.wake()
+      feed.wake()
       nap.wake()
     },
     close: () => {
       deps.onClose()
       closing.abort(unavailable('The inbox is closed on this device.'))
-      become(view, { ...link, connection: 'offline' })
+      become(view, { ...state, connection: 'offline' })
     },
   }
 }
@@ -179,8 +179,8 @@ function itemNamed({ items }: InboxView, name: string): InboxItem | undefined {
 function snapshotOf(
   view: InboxView,
   show: InboxShow,
-  link: Pick<InboxSnapshot, 'connection' | 'refusal' | 'loading'>,
+  state: Pick<InboxSnapshot, 'connection' | 'refusal' | 'loading'>,
 ): InboxSnapshot {
   const sessions = Object.freeze(itemsOf(view, show))
-  return Object.freeze({ sessions, ...view.totals, hasMore: view.next !== null, ...link })
+  return Object.freeze({ sessions, ...view.totals, hasMore: view.next !== null, ...state })
 }

@@ -1,22 +1,31 @@
 // One session on this device. It follows the session from its creation until it is closed, and keeps each message to send until
 // the message is known to be stored.
-import type {
-  Ack,
-  Frame,
-  Id,
-  Message as UiMessage,
-  Metadata,
-  Part,
-  Session as SessionFacts,
-  StopAck,
+import {
+  PAGE_LIMITS,
+  SOCKET_LIMITS,
+  type Ack,
+  type Frame,
+  type Id,
+  type Message as UiMessage,
+  type Metadata,
+  type Page,
+  type Part,
+  type ReadAck,
+  type Session as SessionFacts,
+  type StopAck,
 } from '@fleetline/protocol'
-import { backoffMs, type Clock, type Random } from './clock.ts'
-import { FleetlineError, isRefusal, retryAfterMs, STRANGER, unavailable } from './failure.ts'
+import type { Clock, Random } from './clock.ts'
+import { FleetlineError, unavailable } from './failure.ts'
+import { createFeed } from './feed.ts'
 import type { Http } from './http.ts'
-import { napOf, type Nap } from './nap.ts'
+import { insist } from './insist.ts'
+import type { Kept } from './kept.ts'
+import type { Link } from './link.ts'
+import { napOf } from './nap.ts'
 import { createOutbox, type Outbox } from './outbox.ts'
+import type { Command } from './socket.ts'
 import { createStore, type Snapshot, type Store } from './store.ts'
-import { createStream, type Stream } from './stream.ts'
+import type { Stream } from './stream.ts'
 import { beginningOf, liveTurn, type View } from './view.ts'
 
 export type Input =
@@ -48,14 +57,25 @@ export type Session = {
   /** Changes the title, or archives the session for all members. What is left out stays. Rejects if the change was rejected; if its outcome
    *  is unknown, it may be repeated. The inbox shows the change. */
   readonly change: (change: SessionChange) => Promise<SessionFacts>
+  /** Loads messages before the first one here: 50, or this many up to 100. Does nothing if there are none. */
+  readonly loadOlder: (count?: number) => Promise<void>
+  /** The user of the token has read this session: up to a seq, or all that is here. Resolves when it is stored. */
+  readonly markRead: (seq?: number) => Promise<void>
   readonly close: () => void
 }
 export type SessionChange = { readonly title?: string | null; readonly archived?: boolean }
+export type SessionOptions = {
+  /** How many of the last messages the session begins with. 50 unless you say so, at most 100. */
+  readonly tail?: number
+}
 export type Waking = { readonly wake: () => void }
 
-type SessionDeps = {
+type SessionDeps = SessionOptions & {
   readonly id: string
   readonly http: Http
+  readonly link: Link
+  /** Keeps messages that are not stored yet, also while no page is open. */
+  readonly kept: Kept | undefined
   readonly clock: Clock
   readonly random: Random
   readonly mintId: () => string
@@ -70,25 +90,30 @@ type Receipt = {
 /** The most messages that are not stored yet or were rejected. */
 export const OUTBOX_LIMIT = 1_000
 const ACK_MS = 1_000 // the message is stored already: only its turn is waited for
+/** The frames of a session. Those of later releases are ignored. */
 const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 'chunks', 'gap', 'erased'])
 
-export function createSession(deps: SessionDeps): Session & Waking {
-  const { id, clock, mintId } = deps
+export function createSession(deps: SessionDeps): Session & Waking & Adopting {
+  const { id, clock, mintId, http, kept, random } = deps
   const [closing, receipts, nap] = [new AbortController(), createReceipts(), napOf(clock)]
+  const persist = { nap, random, signal: closing.signal }
   let ready: Promise<void> | undefined
   const store = createStore((id, seq) => {
+    forgetMessage(id)
     const answered = outbox.settle(id) // its acknowledgement names the turn
     receipts.stored(id, seq)
     void soon(clock, answered).then(() => receipts.sent(id, seq))
   })
+  const forgetMessage = (message: string) => kept?.forget(id, message)
   const outbox = outboxOf(deps, store, receipts)
-  const stream = streamOf(deps, store, outbox)
-  void stream.run(closing.signal)
+  const feed = feedOf(deps, store, outbox)
+  const older = createOlder(deps, store, closing.signal)
+  void feed.run(closing.signal)
   void outbox.run(closing.signal)
   return {
     id,
     get ready() {
-      ready ??= untilReady(deps, { store, nap, signal: closing.signal })
+      ready ??= untilReady(store, closing.signal)
       ready.catch(() => undefined) // a caller that ignores the promise sees the refusal in the snapshot
       return ready
     },
@@ -100,19 +125,47 @@ export function createSession(deps: SessionDeps): Session & Waking {
       const there = placeOf(store.view(), message.id)
       if (there !== undefined) return { id: message.id, sent: Promise.resolve({ seq: there }) }
       const sent = receipts.wait(message.id)
+      kept?.keep(id, message)
       store.take({ type: 'send', message })
       outbox.wake()
       return { id: message.id, sent }
+    },
+    adopt: (messages) => {
+      const { log, rows } = store.view()
+      const known = new Set([...log, ...rows].map((message) => message.id))
+      for (const message of messages)
+        if (!known.has(message.id)) store.take({ type: 'send', message })
+        else if (log.some((one) => one.id === message.id)) forgetMessage(message.id)
+      outbox.wake()
     },
     retry: (id) => {
       store.take({ type: 'retry', id })
       outbox.wake()
     },
-    discard: (id) => void store.take({ type: 'discard', id }),
-    stop: () => stopTurn(deps, { view: store.view(), nap, signal: closing.signal }),
-    change: (change) => deps.http.patch(pathOf(id), change, closing.signal),
+    discard: (id) => {
+      store.take({ type: 'discard', id })
+      if (!store.view().rows.some((row) => row.id === id)) forgetMessage(id)
+    },
+    stop: async () => {
+      const named = liveTurn(store.view())
+      if (!named) return { stopped: false, seq: null }
+      const command: Command = {
+        type: 'stop',
+        session: id,
+        turn: named.turn as Id<'turn'>,
+        epoch: named.epoch,
+      }
+      return insist(persist, () => ask<StopAck>(deps, command, ['/stop', named], closing.signal))
+    },
+    change: (change) => http.patch(pathOf(id), change, closing.signal),
+    loadOlder: older,
+    markRead: async (seq = store.view().head) => {
+      const read = { seq }
+      const command: Command = { type: 'read', session: id, ...read }
+      await insist(persist, () => ask<ReadAck>(deps, command, ['/read', read], closing.signal))
+    },
     wake: () => {
-      stream.wake()
+      feed.wake()
       outbox.hurry()
       nap.wake()
     },
@@ -124,6 +177,19 @@ export function createSession(deps: SessionDeps): Session & Waking {
       store.setLink({ connection: 'offline', refusal: null })
     },
   }
+}
+
+/** Takes over messages that a page has left behind. */
+export type Adopting = { readonly adopt: (messages: readonly UiMessage[]) => void }
+
+/** Over the socket if one is open, or over HTTP. */
+function ask<T>(
+  { id, link, http }: SessionDeps,
+  command: Command,
+  [path, body]: readonly [path: string, body: object],
+  signal: AbortSignal,
+): Promise<T> {
+  return link.request<T>(command, signal) ?? http.post<T>(`${pathOf(id)}${path}`, body, signal)
 }
 
 type Receipts = ReturnType<typeof createReceipts>
@@ -162,13 +228,16 @@ function createReceipts() {
   }
 }
 
-function outboxOf({ id, http, clock, random }: SessionDeps, store: Store, receipts: Receipts): Outbox {
+function outboxOf(deps: SessionDeps, store: Store, receipts: Receipts): Outbox {
+  const { id, clock, random } = deps
   return createOutbox({
     clock,
     random,
     next: () => store.view().rows.find(({ delivery }) => delivery === 'pending'),
-    post: ({ id: message, role, parts, metadata }, signal) =>
-      http.post<Ack>(`${pathOf(id)}/messages`, { message: { id: message, role, parts, metadata } }, signal),
+    post: ({ id: key, role, parts, metadata }, signal) => {
+      const message = { id: key, role, parts, ...(metadata && { metadata }) }
+      return ask<Ack>(deps, { type: 'send', session: id, message }, ['/messages', { message }], signal)
+    },
     onAck: (ack) => {
       receipts.acked(ack)
       store.take({ type: 'acked', ack })
@@ -180,19 +249,46 @@ function outboxOf({ id, http, clock, random }: SessionDeps, store: Store, receip
   })
 }
 
-function streamOf({ id, http, clock, random }: SessionDeps, store: Store, outbox: Outbox): Stream {
-  return createStream({
+function feedOf(deps: SessionDeps, store: Store, outbox: Outbox): Stream {
+  const { id, link, http, clock, random } = deps
+  const limit = tailOf(deps)
+  const where = () => {
+    const { after, epoch } = beginningOf(store.view())
+    return after === 0 ? { after: null, limit } : { after, epoch }
+  }
+  return createFeed({
+    link,
     http,
     clock,
     random,
+    command: (cursor) => ({
+      type: 'join',
+      session: id,
+      limit,
+      ...(cursor === undefined ? where() : { cursor }),
+    }),
+    begin: (answer) => {
+      if (answer.type !== 'joined') return
+      store.take({ type: 'begun', from: answer.from })
+      store.setGoal(answer.facts.head)
+      outbox.wake()
+    },
+    prepare: async (signal) => {
+      if (store.view().head > 0) return
+      const { items, head } = await http.get<Page>(`${pathOf(id)}/messages?limit=${limit}`, signal)
+      store.take({ type: 'begun', from: (items[0]?.seq ?? 1) - 1 })
+      store.take({ type: 'messages', session: id as Id<'session'>, items, head })
+      store.setGoal(head)
+    },
     path: () => {
       const { after, epoch } = beginningOf(store.view())
       return `${pathOf(id)}/events?after=${after}&epoch=${epoch}`
     },
-    take: (data) => {
-      const frame = JSON.parse(data) as Frame
-      if (!FRAMES.has(frame.type)) return true // from a later release
-      const hasMissed = store.take(frame)
+    take: (frame) => {
+      if (!FRAMES.has(frame.type)) return true
+      const isFar = frame.type === 'messages' && frame.head - store.view().head > SOCKET_LIMITS.behind
+      if (isFar) store.take({ type: 'begun', from: 0 }) // over events: begins again, with the last messages
+      const hasMissed = isFar || store.take(frame as Frame)
       outbox.wake() // a sent message may be pending again, because its history is gone
       return !hasMissed
     },
@@ -203,30 +299,39 @@ function streamOf({ id, http, clock, random }: SessionDeps, store: Store, outbox
   })
 }
 
-type Waiting = { readonly store: Store; readonly nap: Nap; readonly signal: AbortSignal }
-
-/** Asks for the head once, and waits until the stream has brought it. */
-async function untilReady({ id, http, random }: SessionDeps, { store, nap, signal }: Waiting): Promise<void> {
-  for (let failures = 0; ; failures += 1) {
-    try {
-      const { head } = await http.get<SessionFacts>(pathOf(id), signal)
-      return await untilHere(store, head, signal)
-    } catch (error) {
-      const isFinal = isRefusal(error) && error.code !== STRANGER // the stream comes back from that, too
-      if (isFinal || signal.aborted) throw error
-      await nap.sleep(Math.max(backoffMs(failures, random), retryAfterMs(error)), signal)
-    }
-  }
+function tailOf({ tail = SOCKET_LIMITS.tail }: SessionOptions): number {
+  return Math.min(Math.max(1, Math.floor(tail)), PAGE_LIMITS.items)
 }
 
-function untilHere({ view, get, subscribe }: Store, head: number, signal: AbortSignal): Promise<void> {
+/** Loads older messages, one page at a time. */
+function createOlder(
+  { id, http }: SessionDeps,
+  store: Store,
+  signal: AbortSignal,
+): (count?: number) => Promise<void> {
+  let loading: Promise<void> | undefined
+  const load = async (count: number) => {
+    for (let isDone = store.view().base === 0; !isDone;) {
+      const { base, erasures } = store.view()
+      const path = `${pathOf(id)}/messages?before=${base + 1}&limit=${count}`
+      const { items } = await http.get<Page>(path, signal)
+      isDone = store.view().erasures === erasures // otherwise the page may be older than the erasure
+      if (isDone) store.take({ type: 'older', items })
+    }
+  }
+  return (count = SOCKET_LIMITS.tail) =>
+    (loading ??= load(tailOf({ tail: count })).finally(() => (loading = undefined)))
+}
+
+/** Resolves when all that was stored when the session was opened is here. */
+function untilReady({ get, subscribe }: Store, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const look = () => {
-      const { connection, refusal } = get()
-      if (view().head < head && connection !== 'refused') return
-      leave()
+      const { loading, refusal } = get()
       if (refusal) reject(new FleetlineError(refusal, { isRefused: true }))
+      else if (loading) return
       else resolve()
+      leave()
     }
     const leave = subscribe(look)
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
@@ -240,25 +345,6 @@ async function soon(clock: Clock, promise: Promise<unknown> | undefined): Promis
   const done = new AbortController()
   await Promise.race([promise, clock.sleep(ACK_MS, done.signal).catch(() => undefined)])
   done.abort()
-}
-
-type Stopping = { readonly view: View; readonly nap: Nap; readonly signal: AbortSignal }
-
-/** Retries until the outcome is known. The request names the turn, so it cannot stop another one. */
-async function stopTurn(
-  { id, http, random }: SessionDeps,
-  { view, nap, signal }: Stopping,
-): Promise<StopAck> {
-  const named = liveTurn(view)
-  if (!named) return { stopped: false, seq: null }
-  for (let failures = 0; ; failures += 1) {
-    try {
-      return await http.post<StopAck>(`${pathOf(id)}/stop`, named, signal)
-    } catch (error) {
-      if (isRefusal(error) || signal.aborted) throw error
-      await nap.sleep(Math.max(backoffMs(failures, random), retryAfterMs(error)), signal)
-    }
-  }
 }
 
 function pathOf(session: string): string {

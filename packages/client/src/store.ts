@@ -2,13 +2,27 @@
 import type { Frame, Turn } from '@fleetline/protocol'
 import type { Refusal } from './failure.ts'
 import { createListeners } from './listeners.ts'
-import type { Connection } from './stream.ts'
-import { EMPTY, messagesOf, statusOf, step, type Message, type Own, type Status, type View } from './view.ts'
+import type { Connection } from './standing.ts'
+import {
+  EMPTY,
+  messagesOf,
+  statusOf,
+  step,
+  type Message,
+  type Own,
+  type Paged,
+  type Status,
+  type View,
+} from './view.ts'
 
 export type Snapshot = {
   readonly messages: readonly Message[]
   /** The last seq that is here. */
   readonly head: number
+  /** There are messages before the first one here: `loadOlder`. */
+  readonly hasOlder: boolean
+  /** True until all that was stored when the session was opened is here. */
+  readonly loading: boolean
   readonly status: Status
   /** The live turn, or the last one. */
   readonly turn: Turn | null
@@ -17,11 +31,14 @@ export type Snapshot = {
   readonly refusal: Refusal | null
 }
 type Link = Pick<Snapshot, 'connection' | 'refusal'>
+type Event = Frame | Paged | Own
 
 export type Store = {
   readonly view: () => View
   /** Returns true if something was missed. */
-  readonly take: (event: Frame | Own) => boolean
+  readonly take: (event: Event) => boolean
+  /** The head when the session was opened. */
+  readonly setGoal: (head: number) => void
   readonly setLink: (link: Link) => void
   readonly get: () => Snapshot
   readonly subscribe: (listener: () => void) => () => void
@@ -32,7 +49,10 @@ export function createStore(onSent: (id: string, seq: number) => void): Store {
   const listeners = createListeners()
   let [view, link]: [View, Link] = [EMPTY, { connection: 'connecting', refusal: null }]
   let shown: Snapshot | undefined
+  let goal: number | undefined // the first head that was heard of
+  let loading = true
   const changed = () => {
+    loading &&= goal === undefined || view.head < goal
     shown = undefined
     listeners.tell()
   }
@@ -40,23 +60,30 @@ export function createStore(onSent: (id: string, seq: number) => void): Store {
     view: () => view,
     take: (event) => {
       const { view: next, effects } = step(view, event)
+      if (event.type === 'messages') goal = Math.min(goal ?? event.head, event.head) // a restored log may be shorter
       const isNew = next !== view
       view = next
       for (const effect of effects) if (effect.type === 'sent') onSent(effect.id, effect.seq)
       if (isNew) changed()
       return effects.some(({ type }) => type === 'ask')
     },
+    setGoal: (head) => {
+      goal ??= head
+      changed()
+    },
     setLink: (next) => {
       link = next
       changed()
     },
-    get: () => (shown ??= snapshotOf(view, link)),
+    get: () => (shown ??= snapshotOf(view, link, loading)),
     subscribe: listeners.subscribe,
   }
 }
 
-function snapshotOf(view: View, link: Link): Snapshot {
-  const { head, turn } = view
+function snapshotOf(view: View, link: Link, loading: boolean): Snapshot {
+  const { base, head, turn } = view
   const messages = Object.freeze(messagesOf(view))
-  return Object.freeze({ messages, head, status: statusOf(view), turn, ...link })
+  const isLoading = loading && link.connection !== 'refused'
+  const shown = { messages, head, hasOlder: base > 0, loading: isLoading, status: statusOf(view), turn }
+  return Object.freeze({ ...shown, ...link })
 }

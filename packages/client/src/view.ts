@@ -14,6 +14,8 @@
 //             from the first, with new ones     starts the open reply again
 //             others                            has missed something: asks again
 //   erased                                      forgets what these messages said
+//   begun     after another seq than the head     forgets the log, the turn and the reply: what follows is not next to them
+//   older     messages that end before the log    puts them before it
 //   gap                                         forgets the log, the turn and the reply: they are of another history
 //
 //   an own message   pending ── acked, or its item came ──▶ sent    acked: its row stays until its item comes
@@ -29,7 +31,6 @@ import {
   type Chunk,
   type ChunksFrame,
   type Frame,
-  type GapFrame,
   type Item,
   type Message as UiMessage,
   type MessagesFrame,
@@ -58,7 +59,11 @@ export type Message = UiMessage &
 export type Status = 'idle' | 'waiting' | 'working' | 'streaming' | 'recovering' | 'failed'
 
 export type View = {
+  /** The seq before the first message of `log`. Older messages are not here. */
+  readonly base: number
   readonly head: number
+  /** How often messages were erased. */
+  readonly erasures: number
   readonly log: readonly Message[]
   /** Own messages that are not in the log here. */
   readonly rows: readonly Message[]
@@ -77,6 +82,11 @@ type Open = {
   readonly message: Message
 }
 
+/** What the device learns about its log besides frames. */
+export type Paged =
+  | { readonly type: 'begun'; readonly from: number }
+  | { readonly type: 'older'; readonly items: readonly Item[] }
+
 export type Own =
   | { readonly type: 'send'; readonly message: UiMessage }
   | { readonly type: 'acked'; readonly ack: Ack }
@@ -89,9 +99,18 @@ type Effect =
   { readonly type: 'ask' } | { readonly type: 'sent'; readonly id: string; readonly seq: number }
 export type Step = { readonly view: View; readonly effects: readonly Effect[] }
 
-export const EMPTY: View = { head: 0, log: [], rows: [], turn: null, open: null, asked: null }
+export const EMPTY: View = {
+  base: 0,
+  head: 0,
+  erasures: 0,
+  log: [],
+  rows: [],
+  turn: null,
+  open: null,
+  asked: null,
+}
 
-export function step(view: View, event: Frame | Own): Step {
+export function step(view: View, event: Frame | Paged | Own): Step {
   switch (event.type) {
     case 'messages':
       return takeItems(view, event)
@@ -100,7 +119,11 @@ export function step(view: View, event: Frame | Own): Step {
     case 'chunks':
       return takeChunks(view, event)
     case 'gap':
-      return only(forget(view, event))
+      return only(forget(view, event.to))
+    case 'begun':
+      return only(event.from === view.head ? view : forget(view, event.from))
+    case 'older':
+      return takeOlder(view, event.items)
     case 'erased':
       return only(erase(view, new Set(event.seqs)))
     case 'send':
@@ -161,22 +184,36 @@ function takeItems(view: View, { items }: MessagesFrame): Step {
   if (fresh.length === 0) return only(view)
   if (fresh[0]!.seq !== view.head + 1) return missed(view)
   const { seq: head } = fresh.at(-1)!
-  const [ids, turns] = [
-    new Map(fresh.map(({ id, seq }) => [id, seq])),
-    new Set(fresh.map(({ turn }) => turn)),
-  ]
-  const rows = view.rows.filter(({ id }) => !ids.has(id))
+  const turns = new Set(fresh.map(({ turn }) => turn))
+  const { view: next, effects } = withoutRows(view, new Map(fresh.map(({ id, seq }) => [id, seq])))
   const isElsewhere = ({ seq }: Message) => seq !== null && seq <= head // another item has its seq: its history is gone
-  const sent = view.rows.filter(({ id, seq }) => ids.has(id) && seq === null)
   return {
     view: {
-      ...view,
+      ...next,
       head,
       log: [...view.log, ...fresh.map((item): Message => ({ ...item, delivery: 'sent' }))],
-      rows: rows.map((row) => (isElsewhere(row) ? unsent(row) : row)),
+      rows: next.rows.map((row) => (isElsewhere(row) ? unsent(row) : row)),
       open: view.open && turns.has(view.open.message.turn) ? null : view.open,
     },
-    effects: sent.map(({ id }) => ({ type: 'sent', id, seq: ids.get(id)! })),
+    effects,
+  }
+}
+
+function takeOlder(view: View, items: readonly Item[]): Step {
+  if (items.at(-1)?.seq !== view.base) return only(view) // the log has begun elsewhere meanwhile
+  const seqs = new Map(items.map(({ id, seq }) => [id, seq]))
+  const base = items[0]!.seq - 1
+  const log = [...items.map((item): Message => ({ ...item, delivery: 'sent' })), ...view.log]
+  return withoutRows({ ...view, base, log }, seqs)
+}
+
+/** The messages with these ids are in the log. */
+function withoutRows(view: View, seqs: ReadonlyMap<string, number>): Step {
+  const stored = view.rows.filter(({ id, seq }) => seqs.has(id) && seq === null)
+  const rows = view.rows.filter(({ id }) => !seqs.has(id))
+  return {
+    view: rows.length === view.rows.length ? view : { ...view, rows },
+    effects: stored.map(({ id }) => ({ type: 'sent', id, seq: seqs.get(id)! })),
   }
 }
 
@@ -237,13 +274,14 @@ function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
   const isNews = epoch > (before?.epoch ?? 0) || (epoch === before?.epoch && !before.turn)
   const asked = isNews && epoch > 0 ? { turn, epoch } : before
   const row = view.rows.find((row) => row.id === id)
+  if (row && seq <= view.base) return withoutRows({ ...view, asked }, new Map([[id, seq]])) // it is among the older ones
   if (!row || seq <= view.head) return only({ ...view, asked }) // its item came before, or its history is gone
   const rows = view.rows.map((other) => (other === row ? { ...row, delivery: 'sent' as const, seq } : other))
   return { view: { ...view, asked, rows }, effects: row.seq === null ? [{ type: 'sent', id, seq }] : [] }
 }
 
-function forget({ rows }: View, { to }: GapFrame): View {
-  return { ...EMPTY, head: to, rows: rows.map((row) => (isFailed(row) ? row : unsent(row))) }
+function forget({ rows }: View, to: number): View {
+  return { ...EMPTY, base: to, head: to, rows: rows.map((row) => (isFailed(row) ? row : unsent(row))) }
 }
 
 function erase(view: View, seqs: ReadonlySet<number>): View {
@@ -254,7 +292,7 @@ function erase(view: View, seqs: ReadonlySet<number>): View {
     erased: true,
   })
   const log = view.log.map((message) => (seqs.has(message.seq ?? 0) ? erased(message) : message))
-  return { ...view, log }
+  return { ...view, log, erasures: view.erasures + 1 }
 }
 
 function retried(view: View, id: string): View {

@@ -155,6 +155,8 @@ export type ErrorFrame = {
   readonly requestId: string
 }
 export type ExpiringFrame = { readonly type: 'expiring'; readonly at: string }
+/** The pod stops soon: open another socket after this time, follow everything there, then close this one. */
+export type ReconnectFrame = { readonly type: 'reconnect'; readonly afterMs: number }
 /** Pages cannot see the pings of the protocol. A socket without any frame for 40 s is dead. */
 export type TickFrame = { readonly type: 'tick'; readonly now: string }
 export type PongFrame = { readonly type: 'pong'; readonly n?: number }
@@ -168,5 +170,6 @@ export type ServerFrame =
   | AckFrame
   | ErrorFrame
   | ExpiringFrame
+  | ReconnectFrame
   | TickFrame
   | PongFrame

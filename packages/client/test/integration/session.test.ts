@@ -37,7 +37,7 @@ async function devicesOn(t: TestContext, answer: Answer) {
     })
   return {
     here: device({ url: pods.here }),
-    there: device({ url: pods.there }),
+    there: device({ url: pods.there, fetch: (...request) => fetch(...request) }), // over an event stream
     device: (options: ClientOptions, id?: string) => device({ url: pods.here, ...options }, id),
     until,
     erase: (id: string) => call('DELETE', `${at('there')}/messages/${id}`),
@@ -256,6 +256,7 @@ test('a closed session rejects waiting and new messages, and has no timer left',
   await assert.rejects(sent, { code: 'unavailable' })
   assert.throws(() => here.send('later'), { code: 'unavailable' })
   assert.equal(here.get().connection, 'offline')
+  await clock.advance(30_000) // the client has nothing to follow any more
   await eventually(() => assert.equal(clock.sleepers, 0), { what: 'no timer' })
 })
 

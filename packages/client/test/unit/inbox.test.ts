@@ -6,6 +6,8 @@ import { manualClock } from '../../../server/test/support/clock.ts'
 import { turns } from '../../../server/test/support/inbox-parts.ts'
 import { unavailable } from '../../src/failure.ts'
 import type { Http } from '../../src/http.ts'
+import { createLink } from '../../src/link.ts'
+import { createTokens } from '../../src/tokens.ts'
 import { createInbox } from '../../src/inbox.ts'
 
 type Request = {
@@ -63,7 +65,9 @@ function setUp() {
       return { body, renewed: () => renewal.promise }
     },
   }
-  const inbox = createInbox({ http, clock, random: () => 0.5, onClose: () => undefined })
+  const tokens = createTokens({ source: undefined, clock, random: () => 0.5 })
+  const link = createLink({ WebSocket: undefined, url: () => '', tokens, clock, random: () => 0.5 })
+  const inbox = createInbox({ http, link, clock, random: () => 0.5, onClose: () => undefined })
   const settle = () => turns(10)
   let begun = 0
   return {

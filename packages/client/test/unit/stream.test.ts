@@ -7,13 +7,14 @@ import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { manualClock } from '../../../server/test/support/clock.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { createHttp } from '../../src/http.ts'
+import { standingOf } from '../../src/standing.ts'
 import { createStream } from '../../src/stream.ts'
 import { createTokens, type TokenSource } from '../../src/tokens.ts'
 import { onWake } from '../../src/wake.ts'
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void
 
-const event = (id: string, data: string) => `id: ${id}\ndata: ${data}\n\n`
+const event = (id: string, type: string) => `id: ${id}\ndata: ${JSON.stringify({ type })}\n\n`
 /** Sends this text, and then nothing more. */
 const saying =
   (text: string): Answer =>
@@ -43,15 +44,18 @@ async function streamOn(t: TestContext, answer: (nth: number) => Answer, token?:
   const { port } = server.address() as { port: number }
   const [told, links]: [string[], string[]] = [[], []]
   const tokens = createTokens({ source: token, clock, random: () => 0.5 })
+  const standing = standingOf(clock, (connection) => links.push(connection))
   const stream = createStream({
     http: createHttp({ url: `http://127.0.0.1:${port}`, fetch, clock, tokens }),
     clock,
     random: () => 0.5,
     path: () => `/from-${told.length}`,
-    take: (data) => told.push(data) > 0 && data !== 'hole',
-    onConnection: (connection, error) => links.push(error ? `${connection} ${error.code}` : connection),
+    place: { cursor: undefined },
+    standing,
+    take: ({ type }) => told.push(type) > 0 && type !== 'hole',
+    onRefused: ({ code }) => links.push(`refused ${code}`),
   })
-  const over = stream.run(closing.signal)
+  const over = stream.run(closing.signal).then(standing.end)
   atEnd(t, async () => {
     server.close()
     server.closeAllConnections()
@@ -165,7 +169,7 @@ test('a device that wakes up connects at once if it pauses, waits for an answer,
   await until('the second', () => asked.length === 2)
   stream.wake()
   await until('the third', () => asked.length === 3 && clock.sleepers === 1)
-  await clock.advance(25_000)
+  await clock.advance(30_000)
   stream.wake()
   assert.equal(asked.length, 3, 'the connection may be alive')
   await clock.advance(1)
