@@ -207,6 +207,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
         continue // with another token
       }
       if (refusal) finishAll(refusal)
+      if (members.size === 0 && isUsable) return
       failures += 1
       unopened = ended?.wasOpen === false ? unopened + 1 : unopened
       if (!hasOpened && unopened >= MOST_UNOPENED) setUsable(false)
@@ -223,7 +224,10 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
   const start = () => {
     if (isRunning) return
     isRunning = true
-    void run().finally(() => (isRunning = false))
+    void run().finally(() => {
+      isRunning = false
+      if (members.size > 0) start() // it came when the run had just ended
+    })
   }
   return {
     isUsable: () => isUsable,
