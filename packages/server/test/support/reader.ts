@@ -80,7 +80,7 @@ export async function readSocket(
     if (!('cursor' in frame)) return
     const { cursor, ...told } = frame
     cursors.push(cursor)
-    frames.push(told as Frame)
+    frames.push(told)
     if (told.type === 'messages') items.push(...told.items)
   }
   socket.ws.on('message', take)
