@@ -20,7 +20,7 @@ export function admissionOf(clock: Clock) {
   let [knownMs, next] = [clock.monotonicMs(), Promise.withResolvers<void>()]
   return {
     know: (atMs: number) => {
-      knownMs = atMs
+      knownMs = Math.max(knownMs, atMs) // a new token may have been let in while the old one was asked about
       next.resolve()
       next = Promise.withResolvers()
     },

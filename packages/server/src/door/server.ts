@@ -208,7 +208,7 @@ function openServer(
       refuse(reply.headers(headersOf(request.id)), refusalOf(error))
     },
   })
-  if (upgrades) server.server.on('upgrade', upgrades.take)
+  if (upgrades) server.server.on('request', upgrades.watch).on('upgrade', upgrades.take)
   keepAddress(server)
   readJson(server)
   server.setValidatorCompiler(({ schema, httpPart }) => parserOf(schema as z.ZodType, partOf(httpPart)))

@@ -11,8 +11,8 @@ import { parserOf } from './route.ts'
 import { outOfScope } from './scope.ts'
 import type { SocketAnswer, SocketRoute, SocketSide } from './socket-route.ts'
 
-export type SocketCommands = { readonly take: (frame: Fields) => void }
-export type Fields = Readonly<Record<string, unknown>>
+export type SocketCommands = { readonly take: (frame: FrameFields) => void }
+export type FrameFields = Readonly<Record<string, unknown>>
 
 type Deps = {
   readonly route: SocketRoute
@@ -33,10 +33,10 @@ type Deps = {
 const AT_ONCE = 16
 
 export function createSocketCommands(deps: Deps): SocketCommands {
-  const waiting: Fields[] = []
+  const waiting: FrameFields[] = []
   const last = new Map<unknown, Promise<void>>()
   let running = 0
-  const begin = (frame: Fields) => {
+  const begin = (frame: FrameFields) => {
     running += 1
     const of = frame['session'] // undefined for the inbox: its commands are in order, too
     const done = runOne(deps, frame, last.get(of)).finally(() => {
@@ -59,7 +59,7 @@ export function createSocketCommands(deps: Deps): SocketCommands {
   }
 }
 
-async function runOne(deps: Deps, frame: Fields, before: Promise<void> | undefined): Promise<void> {
+async function runOne(deps: Deps, frame: FrameFields, before: Promise<void> | undefined): Promise<void> {
   const { route, answer, onAnswered, onError, signal, drawId } = deps
   const name = nameIn(route, frame)
   const cid = isCid(frame['cid']) ? { cid: frame['cid'] } : {}
@@ -67,8 +67,11 @@ async function runOne(deps: Deps, frame: Fields, before: Promise<void> | undefin
     await before
     if (signal.aborted) return
     const answered = await handle(deps, frame, name)
-    answer({ ...answered.frame, ...cid })
-    answered.onAnswered?.()
+    try {
+      answer(route.frames.parse({ ...answered.frame, ...cid }))
+    } finally {
+      answered.onAnswered?.() // also if the answer cannot be sent: what was opened has to end
+    }
     onAnswered(name ?? 'unknown', 'done')
   } catch (error) {
     const requestId = drawId()
@@ -83,7 +86,7 @@ export function errorFrame(refusal: Refusal, requestId: string): object {
   return { type: 'error', ...bodyOf(refusal, requestId).error }
 }
 
-async function handle(deps: Deps, frame: Fields, name: string | undefined): Promise<SocketAnswer> {
+async function handle(deps: Deps, frame: FrameFields, name: string | undefined): Promise<SocketAnswer> {
   const { route, side, caller, isAdmitted, countRequest } = deps
   const principal = caller()
   countRequest(principal)
@@ -102,7 +105,7 @@ async function handle(deps: Deps, frame: Fields, name: string | undefined): Prom
   return command.handle(side, parsed.value as never, principal)
 }
 
-function nameIn({ commands }: SocketRoute, { type }: Fields): string | undefined {
+function nameIn({ commands }: SocketRoute, { type }: FrameFields): string | undefined {
   return typeof type === 'string' && Object.hasOwn(commands, type) ? type : undefined
 }
 

@@ -37,7 +37,8 @@ type Typed<Side, Frame> = Omit<SocketCommand<Side>, 'frame' | 'handle'> & {
   readonly handle: (side: Side, frame: Frame, principal: Principal) => Promise<SocketAnswer>
 }
 
-/** Without its `cid`. `onAnswered` is called when the answer is on its way, so that what follows comes after it. */
+/** Without its `cid`. `onAnswered` is called when the answer is on its way, so that what follows comes after it. It is called even if
+ *  the socket is over by then. */
 export type SocketAnswer = { readonly frame: object; readonly onAnswered?: () => void }
 
 /** What one socket has open. */
@@ -50,7 +51,7 @@ export type SocketRoute<Side extends SocketSide = SocketSide> = {
   readonly path: string
   readonly summary: string
   readonly commands: Readonly<Record<string, SocketCommand<Side>>>
-  /** Every frame that the socket sends. Removes fields that are not declared. */
+  /** Every answer and every frame that is pushed, except for errors. Removes fields that are not declared. */
   readonly frames: z.ZodType<object>
   readonly open: (peer: SocketPeer) => Side
 }

@@ -1,6 +1,8 @@
 // What one socket sends. Answers go out at once; frames of sessions and inboxes wait until there is room. A socket is full if 256 KiB
 // wait for its client, or if a frame was not taken for a second. It then reads no more commands, whose answers would add to what waits,
-// until less than 64 KiB wait. So the memory of a client that reads slowly is bounded, whatever it sends.
+// until less than 64 KiB wait. So the memory of a client that reads slowly is bounded, whatever it sends. A client that takes no byte for
+// `stallMs` has stalled. Node's timer would not notice that: every byte that a client sends restarts it, even if nobody reads it.
+import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
 import { yieldToEventLoop, type Clock } from '../lib/clock.ts'
 
@@ -15,23 +17,38 @@ export type SocketWriter = {
 }
 type Deps = {
   readonly ws: Pick<WebSocket, 'send' | 'bufferedAmount'>
+  readonly raw: Pick<Socket, 'bytesWritten' | 'writableLength'>
   readonly clock: Clock
   readonly signal: AbortSignal
+  readonly stallMs: number
   /** Called when the socket becomes full, and when it has room again. */
   readonly onFull: (isFull: boolean) => void
+  readonly onStalled: () => void
 }
 
 const FULL_BYTES = 256 * 1024
 const ROOM_BYTES = 64 * 1024
 const SLOW_MS = 1_000
 
-export function createSocketWriter({ ws, clock, signal: over, onFull }: Deps): SocketWriter {
+export function createSocketWriter(deps: Deps): SocketWriter {
+  const { ws, raw, clock, signal: over, stallMs, onFull, onStalled } = deps
   let [isFull, waiting] = [false, Promise.withResolvers<void>()]
   const fill = () => {
     if (isFull || over.aborted) return
     isFull = true
     waiting = Promise.withResolvers()
     onFull(true)
+    const hasRoom = new AbortController()
+    void waiting.promise.then(() => hasRoom.abort())
+    watch(AbortSignal.any([over, hasRoom.signal])).catch(() => undefined) // there is room, or the socket is over
+  }
+  const watch = async (signal: AbortSignal) => {
+    for (let before: string | undefined; ;) {
+      const taken = takenFrom(raw)
+      if (taken === before) return onStalled()
+      before = taken
+      await clock.sleep(stallMs, signal)
+    }
   }
   const drain = () => {
     if (!isFull || ws.bufferedAmount >= ROOM_BYTES) return
@@ -51,7 +68,8 @@ export function createSocketWriter({ ws, clock, signal: over, onFull }: Deps): S
     })
     if (ws.bufferedAmount > FULL_BYTES) fill()
     void yieldToEventLoop().then(async () => {
-      if (!isTaken) await clock.sleep(SLOW_MS, taken.signal).then(fill, () => undefined) // aborted: it was taken
+      const onLate = () => isTaken || fill() // nothing would end it, if the last frame was taken just now
+      if (!isTaken) await clock.sleep(SLOW_MS, taken.signal).then(onLate, () => undefined) // aborted: it was taken
     })
     return promise
   }
@@ -65,7 +83,14 @@ export function createSocketWriter({ ws, clock, signal: over, onFull }: Deps): S
   }
 }
 
-function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+/** Another value whenever the client has taken a byte. Node does not document the size of its queue, but its own timer reads it, too. */
+function takenFrom(raw: Deps['raw']): string {
+  const { _handle: handle } = raw as { readonly _handle?: { readonly writeQueueSize?: number } | null }
+  return `${raw.bytesWritten - raw.writableLength} ${handle?.writeQueueSize ?? 0}`
+}
+
+/** Resolves when the promise does, or when the signal is aborted. */
+export function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve()
     const onAbort = () => resolve()

@@ -7,7 +7,8 @@
 import type { Socket } from 'node:net'
 import type { RawData, WebSocket } from 'ws'
 import { z } from 'zod'
-import { CLOSE_CODES, jsonTextFault, SOCKET_LIMITS } from '@fleetline/protocol'
+import { CLOSE_CODES, ERROR_CODES, jsonTextFault, SOCKET_LIMITS } from '@fleetline/protocol'
+import { Retry } from '../errors.ts'
 import type { Credentials, PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
@@ -21,9 +22,9 @@ import { refusedRequest } from './audited-refusals.ts'
 import { BODY_JSON } from './json-body.ts'
 import { refusalOf, statusOf } from './refusal.ts'
 import { parserOf } from './route.ts'
-import { createSocketCommands, errorFrame, type Fields, type SocketCommands } from './socket-commands.ts'
+import { createSocketCommands, errorFrame, type FrameFields, type SocketCommands } from './socket-commands.ts'
 import type { Push, SocketPeer, SocketRoute, SocketSide } from './socket-route.ts'
-import { createSocketWriter } from './socket-writer.ts'
+import { createSocketWriter, orAborted } from './socket-writer.ts'
 
 export type SocketDeps = {
   readonly name: string
@@ -52,6 +53,9 @@ export type Handshake = Pick<Credentials, 'address' | 'isLocal'> & {
   readonly refused?: unknown
 }
 
+/** Emitted when either side has begun to close the socket, with the code if the library does it because a frame is too large. */
+export const CLOSING = 'closing'
+
 type Reason = keyof typeof CLOSE_CODES
 
 const LINGER_MS = 2_000
@@ -72,12 +76,15 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
   const ending = endingOf(deps, ws, handshake)
   if (ending.signal.aborted) return
   const { signal } = ending
-  const reading = readingOf(ws)
+  const reading = readingOf(ws, signal)
   const writer = createSocketWriter({
     ws,
+    raw: handshake.raw,
     clock: deps.clock,
     signal,
+    stallMs: deps.stallMs,
     onFull: (isFull) => reading.pause('full', isFull),
+    onStalled: ending.cutSlow,
   })
   const life: Life = {
     ...deps,
@@ -105,12 +112,12 @@ type Life = SocketDeps &
     readonly reading: ReturnType<typeof readingOf>
     readonly writer: ReturnType<typeof createSocketWriter>
     /** Set once the caller is known. */
-    open: Open | undefined
+    open: Welcomed | undefined
     /** A hello is being checked. Frames that come meanwhile wait in `held`. */
     refreshing: boolean
-    held: Fields[]
+    held: FrameFields[]
   }
-type Open = {
+type Welcomed = {
   principal: Principal
   readonly side: SocketSide
   readonly commands: SocketCommands
@@ -121,51 +128,55 @@ type Open = {
 }
 
 /** How the socket ends, from either side. */
-function endingOf({ clock, metrics, stopping, stallMs }: SocketDeps, ws: WebSocket, { raw }: Handshake) {
-  const over = new AbortController()
+function endingOf({ clock, metrics, stopping }: SocketDeps, ws: WebSocket, { raw }: Handshake) {
+  const [over, gone] = [new AbortController(), new AbortController()]
   let [closedBy, mark]: [number | undefined, string | undefined] = [undefined, undefined]
-  const close = (reason: Reason, text: string) => {
-    if (closedBy !== undefined) return
-    closedBy = CLOSE_CODES[reason]
+  /** Nothing more is done or sent. A client that does not close its side is disconnected. */
+  const end = (lingerMs: number) => {
+    if (over.signal.aborted) return
     over.abort()
     ws.resume() // to read the client's close frame
-    ws.close(closedBy, shortened(text))
-    const lingerMs = reason === 'slow' ? SLOW_LINGER_MS : LINGER_MS
     clock.sleep(lingerMs, gone.signal).then(
       () => ws.terminate(),
       () => undefined, // it is gone
     )
   }
-  const gone = new AbortController()
+  const close = (reason: Reason, text: string) => {
+    if (over.signal.aborted) return
+    closedBy = CLOSE_CODES[reason]
+    end(reason === 'slow' ? SLOW_LINGER_MS : LINGER_MS)
+    ws.close(closedBy, shortened(text))
+  }
   const cutSlow = () =>
     close('slow', `The client reads too slowly. ${mark === undefined ? '' : `Last sent: ${mark}`}`)
   const onStop = () =>
-    closedBy === undefined ? close('restart', 'The pod stops: connect again') : ws.terminate()
+    over.signal.aborted ? ws.terminate() : close('restart', 'The pod stops: connect again')
   stopping.addEventListener('abort', onStop, { once: true })
-  // Node's socket timer: while bytes wait, every byte that the client takes restarts it. A full socket reads nothing, so that frames of the
-  // client do not restart it.
-  raw.setTimeout(stallMs)
-  raw.on('timeout', () => void (raw.writableLength > 0 && cutSlow()))
   ws.on('error', () => undefined) // 'close' follows
-  ws.on('close', (code) => {
+  ws.on(CLOSING, (code: number | undefined) => {
+    closedBy ??= code
+    end(LINGER_MS)
+  })
+  raw.once('end', () => end(LINGER_MS)) // the client sends nothing more, and the library nothing either
+  ws.on('close', () => {
     over.abort()
     gone.abort()
     stopping.removeEventListener('abort', onStop)
-    const ours = closedBy ?? (code === CLOSE_CODES.tooLarge ? code : undefined)
-    metrics.count('socketsClosed', { code: ours === undefined ? 'client' : String(ours) })
+    metrics.count('socketsClosed', { code: closedBy === undefined ? 'client' : String(closedBy) })
   })
   if (stopping.aborted) onStop()
   return { close, cutSlow, signal: over.signal, mark: (at: string) => void (mark = at) }
 }
 
 /** A socket is read unless there is a reason not to. */
-function readingOf(ws: WebSocket) {
+function readingOf(ws: WebSocket, over: AbortSignal) {
   const reasons = new Set<string>()
   return {
     isPaused: () => reasons.size > 0,
     pause: (reason: 'hello' | 'full' | 'busy', isOn: boolean) => {
       if (isOn) reasons.add(reason)
       else reasons.delete(reason)
+      if (over.aborted) return // the client's close frame has to be read
       if (reasons.size > 0) ws.pause()
       else ws.resume()
     },
@@ -174,11 +185,12 @@ function readingOf(ws: WebSocket) {
 
 /** Sends ticks and pings. A client that is connected answers each ping; one of which nothing was heard since the last ping is gone. */
 async function beat({ ws, raw, clock, writer, reading, signal }: Life): Promise<void> {
-  for (let heard = -1; ;) {
+  for (let heard: number | undefined; ;) {
     await clock.sleep(SOCKET_LIMITS.tickMs, signal)
     if (raw.bytesRead === heard && !reading.isPaused()) return ws.terminate()
+    heard = undefined
+    if (writer.isFull()) continue // no ping, so that no answer is missing at the next tick
     heard = raw.bytesRead
-    if (writer.isFull()) continue
     writer.now({ type: 'tick', now: new Date(clock.now()).toISOString() })
     ws.ping()
   }
@@ -186,8 +198,9 @@ async function beat({ ws, raw, clock, writer, reading, signal }: Life): Promise<
 
 async function limitHello(life: Life): Promise<void> {
   await life.clock.sleep(SOCKET_LIMITS.helloMs, life.signal)
-  if (!life.open && !life.refreshing)
-    life.close('unauthenticated', `No hello with a token came within ${SOCKET_LIMITS.helloMs / 1000} s`)
+  if (life.open) return
+  if (life.refreshing) return life.close('overload', 'The pod could not check the token in time')
+  life.close('unauthenticated', `No hello with a token came within ${SOCKET_LIMITS.helloMs / 1000} s`)
 }
 
 function isWithinRate({ frameRates, id, close }: Life): boolean {
@@ -204,20 +217,20 @@ function takeMessage(life: Life, data: RawData, isBinary: boolean): void {
 }
 
 /** Returns what is wrong with the text instead, if it is no frame. */
-function parsed(text: string): Fields | string {
+function parsed(text: string): FrameFields | string {
   const fault = jsonTextFault(text, BODY_JSON)
   if (fault !== undefined) return fault
   try {
     const value: unknown = JSON.parse(text)
     return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Fields)
+      ? (value as FrameFields)
       : 'not a JSON object'
   } catch {
     return 'not JSON'
   }
 }
 
-function takeFrame(life: Life, frame: Fields): void {
+function takeFrame(life: Life, frame: FrameFields): void {
   const { open, writer, close } = life
   if (life.refreshing) return void life.held.push(frame)
   if (frame['type'] === 'hello') return void greet(life, frame)
@@ -228,7 +241,7 @@ function takeFrame(life: Life, frame: Fields): void {
 }
 
 /** Checks the token of a hello. Frames that come meanwhile wait: they are for the caller that it names. */
-async function greet(life: Life, frame: Fields): Promise<void> {
+async function greet(life: Life, frame: FrameFields): Promise<void> {
   life.refreshing = true
   life.reading.pause('hello', true)
   try {
@@ -310,7 +323,7 @@ function welcome(life: Life, principal: Principal): void {
 }
 
 /** A new token of the same user. */
-async function refresh(life: Life, open: Open, principal: Principal): Promise<void> {
+async function refresh(life: Life, open: Welcomed, principal: Principal): Promise<void> {
   const { close } = life
   if (nameOf(principal) !== nameOf(open.principal))
     return close('otherUser', 'The new token is of another user: open a socket of its own')
@@ -320,7 +333,7 @@ async function refresh(life: Life, open: Open, principal: Principal): Promise<vo
   await open.side.recheck().catch(() => undefined) // nobody knows now; the next check comes within 2 s
 }
 
-function greeted(life: Life, open: Open): void {
+function greeted(life: Life, open: Welcomed): void {
   const { user } = open.principal
   open.reminding.abort()
   open.reminding = new AbortController()
@@ -345,13 +358,13 @@ async function remind({ clock, writer, close, signal }: Life, endMs: number, ren
   close('unauthenticated', 'The token has expired: connect with a new one')
 }
 
-function openFor(life: Life, principal: Principal): Open {
+function openFor(life: Life, principal: Principal): Welcomed {
   const { route, clock, writer, signal, callers, reading, metrics, rateLimits, close, cutSlow, drawId } = life
   const admission = admissionOf(clock)
   const push: Push = async (frame, { signal: own, mark }) => {
     const either = AbortSignal.any([signal, own])
     await writer.room(either)
-    await admission.known()
+    await orAborted(admission.known(), either)
     if (either.aborted) return
     if (mark !== undefined) life.mark(mark)
     await writer.take(JSON.stringify(route.frames.parse(frame)), either)
@@ -364,7 +377,7 @@ function openFor(life: Life, principal: Principal): Open {
     caller: () => open.principal,
     isAdmitted: admission.isKnown,
     countRequest: rateLimits.countRequest,
-    answer: (frame) => signal.aborted || writer.now(route.frames.parse(frame)),
+    answer: (frame) => signal.aborted || writer.now(frame),
     onBusy: (isBusy) => reading.pause('busy', isBusy),
     onAnswered: (command, outcome) => metrics.count('socketCommands', { command, outcome }),
     onError: (command, error, requestId) => report(life, command, error, requestId),
@@ -372,13 +385,16 @@ function openFor(life: Life, principal: Principal): Open {
     signal,
   })
   const admit = () => admission.know(clock.monotonicMs())
-  const open: Open = { principal, side, commands, admit, reminding: new AbortController() }
+  const open: Welcomed = { principal, side, commands, admit, reminding: new AbortController() }
   const recheck = async () => {
     const asked = open.principal
     await callers.recheck(asked).catch((error: unknown) => {
       if (asked === open.principal) throw error // otherwise a new token has come meanwhile
     })
-    await side.recheck()
+    // Whatever fails here, the caller itself was not refused.
+    await side.recheck().catch((cause: unknown) => {
+      throw new Retry('unavailable', ERROR_CODES.unavailable.meaning, { cause })
+    })
   }
   void untilRefused({ recheck, clock }, admission, signal).then((refused) => {
     if (refused) close('unauthenticated', refused.message)

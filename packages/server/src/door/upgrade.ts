@@ -2,7 +2,7 @@
 //   S8   a credential comes in the first frame, the header, a subprotocol, or, as a ticket, in the URL; never in a cookie
 //   S16  only a page of a listed origin, or of the pod's own host, may open a socket. Frames are bounded and never compressed
 // A pod has at most `maxSockets`. A handshake that is refused gets an answer like any other refused request.
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocket, WebSocketServer } from 'ws'
@@ -18,11 +18,14 @@ import { refusedRequest } from './audited-refusals.ts'
 import { answerRaw } from './raw.ts'
 import { refusalOf, statusOf } from './refusal.ts'
 import type { SocketRoute } from './socket-route.ts'
-import { serveSocket, type SocketDeps } from './socket.ts'
+import { CLOSING, serveSocket, type SocketDeps } from './socket.ts'
 
 export type Upgrades = {
-  /** Whether the request asks for a socket of this door. */
+  /** Whether the request asks for a socket of this door. A handshake with a body, or behind a request that is not answered yet, does not:
+   *  bytes of the body, or of that answer, would get between the frames. It is answered as a plain request. */
   readonly isWanted: (request: IncomingMessage) => boolean
+  /** Call it with every plain request. */
+  readonly watch: (request: IncomingMessage, response: ServerResponse) => void
   readonly take: (request: IncomingMessage, raw: Duplex, head: Buffer) => void
 }
 type Deps = Omit<SocketDeps, 'frameRates' | 'users' | 'stallMs'> & {
@@ -33,17 +36,21 @@ type Deps = Omit<SocketDeps, 'frameRates' | 'users' | 'stallMs'> & {
 }
 
 const FRAMES = { perSecond: 100, burst: 400 }
+/** The library drops a client with more pings than this at once, without a code. So many are too many frames: they get a code first. */
+const PONGS = { maxPendingAutoPongs: FRAMES.burst + 1 }
 const TOO_LARGE = `A frame may have ${SOCKET_LIMITS.frameBytes} bytes at most`
 
-/** Says why, if a frame is too large: the library closes the socket itself then. */
+/** Tells when it is being closed, by whichever side. If a frame is too large, the library does it, without a reason; it gets one here. */
 class BoundedSocket extends WebSocket {
   override close(code?: number, reason?: string | Buffer): void {
-    super.close(code, reason ?? (code === CLOSE_CODES.tooLarge ? TOO_LARGE : undefined))
+    const isTooLarge = code === CLOSE_CODES.tooLarge && reason === undefined
+    super.close(code, isTooLarge ? TOO_LARGE : reason)
+    this.emit(CLOSING, isTooLarge ? code : undefined)
   }
 }
 
 export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
-  const { metrics, clock, drawId } = deps
+  const { metrics, clock, drawId, stopping } = deps
   const frameRates = createRates({ ...FRAMES, most: 2 * limits.maxSockets, clock })
   const around = { ...deps, frameRates, stallMs: limits.stallMs, users: new Map<string, number>() }
   let [open, made] = [0, 0]
@@ -53,6 +60,7 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: SOCKET_LIMITS.frameBytes,
+    ...PONGS,
     handleProtocols: () => SOCKET_PROTOCOL,
     WebSocket: BoundedSocket,
   })
@@ -82,7 +90,7 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
       throw new Rejected('invalid', `Offer the subprotocol ${SOCKET_PROTOCOL}`)
     enter(raw)
     const known = await callerOf(deps, request, protocols)
-    if (raw.destroyed) return
+    if (raw.destroyed || raw.writableEnded) return
     server.handleUpgrade(request, raw, head, (ws) => {
       metrics.count('httpRequests', { door: deps.name, route: route.path, status: '101' })
       const address = addressOf(request, deps.trustedProxies)
@@ -90,17 +98,28 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
       serveSocket(around, ws, { route, raw, id, address, isLocal: isLocal(request), ...known })
     })
   }
+  const answering = new WeakMap<Duplex, number>()
   return {
     isWanted: (request) =>
       request.method === 'GET' &&
       request.headers.upgrade?.toLowerCase() === 'websocket' &&
-      sockets.some(({ path }) => path === pathOf(request)),
+      sockets.some(({ path }) => path === pathOf(request)) &&
+      !hasBody(request) &&
+      !answering.get(request.socket),
+    watch: ({ socket }, response) => {
+      answering.set(socket, (answering.get(socket) ?? 0) + 1)
+      response.once('close', () => answering.set(socket, answering.get(socket)! - 1))
+    },
     take: (request, raw, head) => {
-      const onError = () => raw.destroy()
-      raw.on('error', onError)
-      takeOver(request, raw as Socket, head).catch((error: unknown) => {
-        if (!raw.destroyed) refuse(error, request, raw)
-      })
+      raw.on('error', () => raw.destroy())
+      const refuseOnce = (error: unknown) => {
+        if (!raw.destroyed && !raw.writableEnded) refuse(error, request, raw)
+      }
+      const onStop = () => refuseOnce(new Retry('unavailable', 'The pod stops: connect again'))
+      stopping.addEventListener('abort', onStop, { once: true }) // the check of the caller may take longer than the stop
+      void takeOver(request, raw as Socket, head)
+        .catch(refuseOnce)
+        .finally(() => stopping.removeEventListener('abort', onStop))
     },
   }
 }
@@ -150,6 +169,10 @@ type Deps_ = Pick<Deps, 'callers' | 'rateLimits' | 'trustedProxies'>
 
 function protocolsOf({ headers }: IncomingMessage): readonly string[] {
   return (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim())
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) !== 0
 }
 
 function pathOf({ url = '' }: IncomingMessage): string {

@@ -33,8 +33,8 @@ import type { SessionKeys } from './session-key.ts'
 import { messageOf, type Send } from './session-schemas.ts'
 
 /** Who asks, and which part of the request an error names. */
-export type Asking = { readonly principal: Principal | null; readonly part: 'body' | 'query' | 'frame' }
-type AskingIn = Asking & {
+export type Asker = { readonly principal: Principal | null; readonly part: 'body' | 'query' | 'frame' }
+type AskerIn = Asker & {
   /** An id or an alias. */
   readonly session: string
 }
@@ -42,9 +42,9 @@ type AskingIn = Asking & {
 export type SeenFrame = { readonly frame: Frame; readonly at: Cursor }
 
 export type Operations = {
-  readonly send: (asking: AskingIn, sent: Send) => Promise<Ack>
-  readonly stop: (asking: AskingIn, stop: { turn: string; epoch: number }) => Promise<StopAck>
-  readonly markRead: (asking: AskingIn, read: { seq: number; user?: string | undefined }) => Promise<ReadAck>
+  readonly send: (asking: AskerIn, sent: Send) => Promise<Ack>
+  readonly stop: (asking: AskerIn, stop: { turn: string; epoch: number }) => Promise<StopAck>
+  readonly markRead: (asking: AskerIn, read: { seq: number; user?: string | undefined }) => Promise<ReadAck>
   /** The caller may see the session with this key. */
   readonly follow: (
     principal: Principal | null,
@@ -128,7 +128,7 @@ export function createOperations(deps: Deps): Operations {
 }
 
 /** A user sees its own inbox. A key names the user. */
-export function inboxOf({ principal, part }: Asking, named: string | undefined): InboxUser {
+export function inboxOf({ principal, part }: Asker, named: string | undefined): InboxUser {
   const tenant = tenantOf(principal)
   const user = principal?.user
   if (user && named !== undefined && named !== user.id)

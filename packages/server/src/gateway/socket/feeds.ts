@@ -34,7 +34,7 @@ export type FeedDeps = Pick<SessionKeys, 'keyOf' | 'maySee' | 'explainMissing'> 
   readonly cell: number
 }
 
-type Feed = { readonly key: SessionKey; readonly ending: AbortController }
+type SessionFeed = { readonly key: SessionKey; readonly ending: AbortController }
 /** `sees`: the sessions that its token named. */
 type InboxFeed = { readonly frame: InboxOn; readonly sees: string; readonly ending: AbortController }
 type Following<Told> = (listener: FollowListener) => AsyncGenerator<Told>
@@ -43,16 +43,16 @@ const ACK: SocketAnswer = { frame: { type: 'ack' } }
 
 export function createFeeds(deps: FeedDeps, peer: SocketPeer): Feeds {
   const { keyOf, maySee, explainMissing, sessions, operations } = deps
-  const [feeds, places] = [new Map<string, Feed>(), createPlaces()]
+  const [feeds, places] = [new Map<string, SessionFeed>(), createPlaces()]
   const leaving = createLeaving(deps, peer)
   let inbox: InboxFeed | undefined
-  const end = (feed: Feed, why: unknown) => {
+  const end = (feed: SessionFeed, why: unknown) => {
     if (feeds.get(feed.key.session) !== feed) return // the client has left it, or has joined it again
     feeds.delete(feed.key.session)
     feed.ending.abort()
     leaving.tell(feed.key.session, why)
   }
-  const run = async (feed: Feed, following: Awaited<ReturnType<Operations['follow']>>) => {
+  const run = async (feed: SessionFeed, following: Awaited<ReturnType<Operations['follow']>>) => {
     const signal = AbortSignal.any([peer.signal, feed.ending.signal])
     try {
       await pump(peer, following, signal, ({ frame, at }) => ({
@@ -87,15 +87,21 @@ export function createFeeds(deps: FeedDeps, peer: SocketPeer): Feeds {
       places.give(key.session)
     }
   }
-  const openInbox = async (frame: InboxOn, principal: Principal): Promise<SocketAnswer> => {
+  const openInbox = async (
+    frame: InboxOn,
+    principal: Principal,
+    isWanted = () => true,
+  ): Promise<SocketAnswer> => {
     const mine = inboxOf({ principal, part: 'frame' }, frame.user)
     const { show, limit } = frame
     const follow = () => operations.followInbox(principal, mine, { show, limit })
     const following = await follow()
     const feed: InboxFeed = { frame, sees: seenBy(principal), ending: new AbortController() }
-    inbox?.ending.abort()
-    leaving.cancel(null)
-    inbox = feed
+    if (isWanted()) {
+      inbox?.ending.abort()
+      leaving.cancel(null)
+      inbox = feed
+    } else feed.ending.abort() // its follower then leaves at once
     const signal = AbortSignal.any([peer.signal, feed.ending.signal])
     return { ...ACK, onAnswered: () => void runInbox(feed, { follow, following, signal }) }
   }
@@ -123,7 +129,7 @@ export function createFeeds(deps: FeedDeps, peer: SocketPeer): Feeds {
     if (inbox.sees === seenBy(principal)) return
     const before = inbox
     try {
-      const { onAnswered } = await openInbox(before.frame, principal)
+      const { onAnswered } = await openInbox(before.frame, principal, () => inbox === before)
       onAnswered?.()
     } catch (error) {
       endInbox(before, error)
@@ -132,7 +138,10 @@ export function createFeeds(deps: FeedDeps, peer: SocketPeer): Feeds {
   return {
     join,
     leave: async (session, principal) => {
-      const key = await keyOf(principal, session).catch(() => undefined)
+      const key = await keyOf(principal, session).catch((error: unknown) => {
+        if (error instanceof Rejected) return undefined // not the caller's session: nothing to leave, or the next recheck ends it
+        throw error
+      })
       if (!key) return
       feeds.get(key.session)?.ending.abort()
       feeds.delete(key.session)
@@ -148,7 +157,7 @@ export function createFeeds(deps: FeedDeps, peer: SocketPeer): Feeds {
     recheck: async () => {
       const principal = peer.caller()
       const lack = outOfScope(principal, READ)
-      const look = async (feed: Feed) => {
+      const look = async (feed: SessionFeed) => {
         if (lack) end(feed, lack)
         else if (!(await maySee(principal, feed.key))) end(feed, notFound())
       }
@@ -167,7 +176,7 @@ type InboxRun = {
 function createPlaces() {
   const taken = new Map<string, number>()
   return {
-    take: (feeds: ReadonlyMap<string, Feed>, session: string) => {
+    take: (feeds: ReadonlyMap<string, SessionFeed>, session: string) => {
       const others = Array.from(taken.keys()).filter((other) => other !== session && !feeds.has(other)).length
       if (!feeds.has(session) && feeds.size + others >= SOCKET_LIMITS.joined)
         throw new Rejected(
