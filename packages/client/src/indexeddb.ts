@@ -67,6 +67,7 @@ export function indexedDbOutbox({ user, onError = () => undefined }: IndexedDbOu
   return {
     keep: (session, message) => {
       inOrder((store) => store.add({ session, message, page } satisfies Row))
+      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a channel has no origin to name
       if (!isAnnounced) last = last.then(() => channel.postMessage(page))
       isAnnounced = true
     },
@@ -121,7 +122,7 @@ function eachRow(
   return change((store) => {
     const request = store.openCursor()
     request.addEventListener('success', () => {
-      const cursor = request.result as RowCursor | null
+      const cursor: RowCursor | null = request.result
       if (!cursor) return
       visit(cursor)
       cursor.continue()
