@@ -112,7 +112,8 @@ export const SETTINGS = {
     reason: 'only `fleetline dev` is insecure',
   },
   corsOrigins: {
-    purpose: 'the origins of web pages whose scripts may read answers of the port for applications (CORS)',
+    purpose:
+      'the origins of web pages whose scripts may read answers of the port for applications (CORS), and open sockets',
     env: 'FLEETLINE_CORS_ORIGINS',
     parse: originsOf,
     expects:

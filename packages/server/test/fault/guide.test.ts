@@ -54,6 +54,9 @@ test('the guide to sessions does what it says', async (t) => {
   const type = (program: string) => run(process.execPath, ['--input-type=module', '-e', program], withSession)
   assert.equal(plain(await type(overHttp!)), plain(printed!))
   assert.equal(plain(await type(inProcess!)), plain(printedToo!))
+
+  const [overSocket, shownLast] = blocksOf('One socket for many sessions').map(({ text }) => here(text))
+  assert.equal(plain(await type(overSocket!)), plain(shownLast!))
 })
 
 test('the guide to agents does what it says', async (t) => {

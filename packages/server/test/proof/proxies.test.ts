@@ -1,9 +1,10 @@
 // The proxies of docs/guides/secure.md, with the files of the guide: nginx and caddy (Debian's) terminate TLS in front of two
-// pods. Readers follow a session through the proxy. A reply arrives word by word. The pod that writes it is killed, and the reply
-// continues on the other pod and is stored once (E1). When the readers leave, the proxies leave the pods. Keys and CORS are the
-// business of the pods behind the proxy (S36).
+// pods. Readers follow a session through the proxy, over event streams and over sockets. A reply arrives word by word. The pod that
+// writes it is killed, and the reply continues on the other pod and is stored once (E1). When the readers leave, the proxies leave the
+// pods. Keys, CORS and the origins of sockets are the business of the pods behind the proxy (S16, S36).
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage } from 'node:http'
@@ -14,7 +15,7 @@ import { join } from 'node:path'
 import { before, test, type TestContext } from 'node:test'
 import { connect, getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { createClient, type Session } from '@fleetline/client'
-import type { Page } from '@fleetline/protocol'
+import type { FollowedFrame, Page } from '@fleetline/protocol'
 import { addressOf } from '../../src/door/address.ts'
 import { withDirectory } from '../../src/cli/keys/directory.ts'
 import { createOutput } from '../../src/cli/output.ts'
@@ -29,11 +30,13 @@ import { call } from '../support/http.ts'
 import { OF_CLUSTER } from '../support/pod.ts'
 import { APP, startPod } from '../support/pods.ts'
 import { runProgram } from '../support/program.ts'
+import { openText } from '../support/reader.ts'
+import { refusedHandshake, socketOn } from '../support/socket.ts'
 
 const PAGE = readFileSync(join(import.meta.dirname, '../../../../docs/guides/secure.md'), 'utf8')
 const ORIGIN = 'https://app.example.com'
 const HOSTS = ['127.0.0.1', '127.0.0.2'] as const // one operator port for both pods, as in the file of caddy
-const READERS = 4 // through each proxy
+const READERS = 4 // of each kind, through each proxy
 const SILENT = createOutput({ write: () => true }, { write: () => true }, false)
 const REAL = { FLEETLINE_TTL_MS: '5000', FLEETLINE_BEAT_MS: '1000' }
 const PATIENCE = { patienceMs: 60_000 }
@@ -145,6 +148,7 @@ async function keysFor(url: string): Promise<{ readonly key: string; readonly op
   })
 }
 
+type Front = { readonly url: string; readonly port: number }
 type Followed = { readonly url: string; readonly key: string; readonly session: string }
 
 /** Opens them one after the other, so that the proxy divides them evenly: each pod gets some. */
@@ -167,6 +171,61 @@ async function readerFor(t: TestContext, { url, key, session: id }: Followed) {
   return { session, wasLost: () => wasLost, close: client.close }
 }
 
+/** A program that follows the session over a socket through the proxy. When the socket ends, it connects again and resumes. */
+async function socketReaderFor(t: TestContext, { url, key, session }: Followed) {
+  const frames: FollowedFrame[] = []
+  const items = () => frames.flatMap((frame) => (frame.type === 'messages' ? frame.items : []))
+  let [losses, isOver] = [0, false]
+  const follow = async () => {
+    const socket = await socketOn(t, url, { hello: { type: 'hello', token: key } })
+    socket.ws.on('message', (data) => {
+      const frame = JSON.parse((data as Buffer).toString()) as FollowedFrame
+      if (frame.cursor !== undefined) frames.push(frame)
+    })
+    const last = frames.at(-1)
+    const joined = await socket.ask({
+      type: 'join',
+      session,
+      ...(last ? { cursor: last.cursor } : { after: 0, epoch: 1 }),
+    })
+    assert.ok(joined.type === 'joined', JSON.stringify(joined))
+    assert.equal(joined.from, items().at(-1)?.seq ?? 0)
+    return socket
+  }
+  let socket = await follow()
+  const keep = async () => {
+    for (;;) {
+      await socket.closed
+      if (isOver) return
+      losses += 1
+      socket = await eventually(follow, { what: 'another socket', ...PATIENCE })
+    }
+  }
+  const kept = keep()
+  return {
+    items,
+    open: (turn: string) => openText(frames, turn).trim(),
+    wasLost: () => losses > 0,
+    send: (text: string) => {
+      const message = { id: randomUUID(), parts: [{ type: 'text', text }] }
+      return socket.ask({ type: 'send', session, message })
+    },
+    /** A proxy that ends silent connections would have ended this one before its tick. */
+    tick: async () => assert.ok(await socket.next('tick')),
+    close: async () => {
+      isOver = true
+      socket.ws.close()
+      await kept
+    },
+  }
+}
+
+async function socketReadersFor(t: TestContext, followed: Followed) {
+  const readers: Awaited<ReturnType<typeof socketReaderFor>>[] = []
+  while (readers.length < READERS) readers.push(await socketReaderFor(t, followed))
+  return readers
+}
+
 function textsOf(session: Session): string[] {
   return session
     .get()
@@ -174,7 +233,7 @@ function textsOf(session: Session): string[] {
 }
 
 /** What pods refuse is refused through the proxy, too; the proxy itself refuses old versions of TLS. */
-async function refusals(url: string, port: number): Promise<void> {
+async function refusals(t: TestContext, { url, port }: Front, key: string): Promise<void> {
   const refused = await call('GET', `${url}/v1/sessions`)
   assert.equal(refused.status, 401)
   assert.match(JSON.stringify(refused.body), /"code":"unauthenticated"/)
@@ -189,22 +248,35 @@ async function refusals(url: string, port: number): Promise<void> {
   assert.equal(await preflight(ORIGIN), ORIGIN)
   assert.equal(await preflight('https://other.example.com'), null)
 
+  const { status, text } = await refusedHandshake(`${url}/v1/socket`, {
+    headers: { origin: 'https://other.example.com' },
+  })
+  assert.deepEqual([status, JSON.parse(text).error.code], [403, 'forbidden'])
+  for (const origin of [ORIGIN, url]) {
+    const socket = await socketOn(t, url, { headers: { origin }, hello: { type: 'hello', token: key } })
+    await socket.next('welcome')
+    socket.ws.close()
+  }
+
   const versions = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const
   const [error] = await once(connect({ port, host: 'localhost', ...versions }), 'error')
   assert.equal((error as NodeJS.ErrnoException).code, 'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION')
 }
 
-test('E1 S36: through both proxies pods check keys and origins, and a reply arrives word by word and outlives its pod', async (t) => {
+test('E1 S16 S36: through both proxies pods check keys and origins, and a reply arrives word by word and outlives its pod', async (t) => {
   const database = await databaseFor(t)
   const { ports, programs } = await podsFor(t, database)
   const { key, operator } = await keysFor(database)
   const fronts = await Promise.all(NAMES.map((name) => proxyFor(t, name, ports)))
-  for (const { url, port } of fronts) await refusals(url, port)
+  for (const front of fronts) await refusals(t, front, key)
   const at = `${fronts[0]!.url}/v1/sessions`
   const session = (await call('POST', at, { agent: 'parrot' }, key)).body['session'] as string
   const groups = await Promise.all(fronts.map(({ url }) => readersFor(t, { url, key, session })))
+  const socketGroups = await Promise.all(fronts.map(({ url }) => socketReadersFor(t, { url, key, session })))
   const all = (text: string) => () => {
     for (const reader of groups.flat()) assert.equal(textsOf(reader.session)[1]?.trim(), text)
+    const turn = groups[0]![0]!.session.get().turn!.id
+    for (const reader of socketGroups.flat()) assert.equal(reader.open(turn), text)
   }
   // The agent says the next word when the readers have this one, so a proxy that holds back words does not pass.
   const folder = folderFor(t)
@@ -227,7 +299,7 @@ test('E1 S36: through both proxies pods check keys and origins, and a reply arri
   writeFileSync(second, '')
   await eventually(all('one two three'), { what: 'the rest of the reply', ...PATIENCE })
   t.diagnostic(`figure whole_s_after_kill ${(performance.now() - killedMs) / 1_000}`)
-  for (const group of groups)
+  for (const group of [...groups, ...socketGroups])
     assert.ok(
       group.some(({ wasLost }) => wasLost()),
       'each proxy had a reader on the killed pod',
@@ -237,17 +309,35 @@ test('E1 S36: through both proxies pods check keys and origins, and a reply arri
     const isDone = () => assert.deepEqual([sender.get().turn?.id, sender.get().turn?.state], [turn, 'done'])
     await eventually(isDone, { what: 'a reply of the other pod', ...PATIENCE })
   }
-  groups.flat().forEach(({ close }) => close())
+  for (const [sender] of socketGroups) {
+    const ack = await sender!.send('again')
+    assert.ok(ack.type === 'ack', JSON.stringify(ack))
+    const isAnswered = () => assert.equal(sender!.items().at(-1)!.turn, ack.turn)
+    await eventually(isAnswered, { what: 'a reply to a message of a socket', ...PATIENCE })
+  }
+  const seqs = Array.from({ length: 10 }, (_, index) => index + 1)
+  for (const reader of socketGroups.flat()) {
+    const isWhole = () =>
+      assert.deepEqual(
+        reader.items().map(({ seq }) => seq),
+        seqs,
+      )
+    await eventually(isWhole, { what: 'all messages over a socket' })
+    await reader.tick()
+  }
+  for (const reader of [...groups.flat(), ...socketGroups.flat()]) await reader.close()
   const [survivor] = HOSTS.filter((host) => programs.get(host) !== killed)
   const nobodyReads = async () => {
     const headers = { authorization: `Bearer ${operator}` }
     const answer = await fetch(`http://${survivor}:${ports.operators}/metrics`, { headers })
-    assert.match(await answer.text(), /^fleetline_followers 0$/m)
+    const text = await answer.text()
+    assert.match(text, /^fleetline_followers 0$/m)
+    assert.match(text, /^fleetline_sockets 0$/m)
   }
   await eventually(nobodyReads, { what: 'the proxies to leave with their readers' })
   const page = await call('GET', `${at}/${session}/messages`, undefined, key)
   const said = (page.body as unknown as Page).items.map(({ parts }) => String(parts[0]!['text']).trim())
-  assert.deepEqual(said, [asked, 'one two three', 'again', 'again', 'again', 'again'])
+  assert.deepEqual(said, [asked, 'one two three', ...Array<string>(8).fill('again')])
 })
 
 for (const name of NAMES)

@@ -25,14 +25,17 @@ export const joinSchema = z
     session,
     cursor: cursorSchema('must be the cursor of a frame of this session')
       .optional()
-      .describe('of the last frame of this session that the client has'),
-    after: seq.nullable().optional().describe('or the last seq that the client has; null if it has none'),
+      .describe('where to start: after the frame that had this `cursor`'),
+    after: seq
+      .nullable()
+      .optional()
+      .describe('where to start, without a cursor: after this seq. null is the same as leaving it out'),
     limit: z
       .int()
       .min(1)
       .max(PAGE_LIMITS.items)
       .default(SOCKET_LIMITS.tail)
-      .describe('how many of the last messages, if the position is missing or too far behind'),
+      .describe('where to start otherwise: how many of the last messages come first'),
     epoch: z
       .int()
       .min(1)
@@ -49,22 +52,43 @@ export type Join = z.infer<typeof joinSchema>
 export const sendFrameSchema = z.object({
   session,
   id: z.never('put it into message.id').optional(),
-  message: messageSchema.extend({ id: messageId }),
-  author: userId.optional(),
-  ifHead: z.int().min(0).optional(),
-  reply: z.boolean().optional(),
+  message: messageSchema
+    .extend({ id: messageId })
+    .describe(
+      'the message: its `id`, which the client chooses, `parts`, and, if needed, `role` and `metadata`',
+    ),
+  author: userId.optional().describe('the id of the author. Ignored if a user sends the message'),
+  ifHead: z
+    .int()
+    .min(0)
+    .optional()
+    .describe('append the message only if this is the last seq of the session'),
+  reply: z.boolean().optional().describe('false: the agent does not reply'),
 })
 
-export const stopFrameSchema = z.object({ session, ...stopSchema.shape })
+export const stopFrameSchema = z.object({
+  session,
+  turn: stopSchema.shape.turn.describe('the id of the turn'),
+  epoch: stopSchema.shape.epoch.describe('the epoch of the turn'),
+})
 
-export const readFrameSchema = z.object({ session, seq, user })
+export const readFrameSchema = z.object({
+  session,
+  seq: seq.describe('the last seq that the user has read'),
+  user,
+})
 
 export const leaveSchema = z.object({ session })
 
 export const inboxOnSchema = z.object({
-  on: z.boolean().describe('false: do not follow it any more'),
-  show: z.enum(INBOX_SHOWS).default('all').describe('the part in the first frame'),
-  limit: z.int().min(1).max(PAGE_LIMITS.items).default(SOCKET_LIMITS.tail),
+  on: z.boolean().describe('true: follow it; false: do not follow it any more'),
+  show: z.enum(INBOX_SHOWS).default('all').describe('which sessions are in the first frame'),
+  limit: z
+    .int()
+    .min(1)
+    .max(PAGE_LIMITS.items)
+    .default(SOCKET_LIMITS.tail)
+    .describe('how many sessions are in the first frame'),
   user,
 })
 export type InboxOn = z.infer<typeof inboxOnSchema>
