@@ -160,6 +160,10 @@ const FRAMES: Readonly<Record<ServerFrame['type'], Told>> = {
     fields: '`at`',
     when: `The token ends at this time, in ${seconds(SOCKET_LIMITS.expiringMs)} or less. Send \`hello\` with a new token`,
   },
+  reconnect: {
+    fields: '`afterMs`',
+    when: 'Open another socket after this time, join everything there, then close this one. No pod of this release sends it',
+  },
   tick: { fields: '`now`', when: `Every ${seconds(SOCKET_LIMITS.tickMs)}` },
   pong: { fields: '`n`?', when: 'Answers `ping`' },
 }
