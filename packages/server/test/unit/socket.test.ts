@@ -45,7 +45,7 @@ async function rawGreetedOn(t: TestContext, { port }: SocketDoor): Promise<RawSo
 }
 
 function framesOf({ frames }: Socket): readonly Sent[] {
-  return frames as unknown as readonly Sent[]
+  return frames
 }
 
 function has(frames: () => readonly Sent[], type: string, count = 1): Promise<Sent> {
@@ -606,6 +606,7 @@ test('S17: a client that takes nothing for stallMs is closed with its position, 
     what: 'code 4408',
     patienceMs: 10_000,
   })
+  assert.match(raw.reason()!, /^The client reads too slowly\. Last sent: news \d+$/)
 })
 
 // Mutant: `takenFrom` does not look at the queue of the connection.
