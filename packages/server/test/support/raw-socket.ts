@@ -9,6 +9,8 @@ type Piece = { readonly opcode: number; readonly isLast?: boolean; readonly isMa
 type Options = {
   readonly headers?: Readonly<Record<string, string>>
   readonly path?: string
+  /** Keeps its side of the connection open when the pod closes the other. */
+  readonly isStubborn?: boolean
   /** Sent in the same packet, behind the handshake. */
   readonly behind?: Buffer
 }
@@ -45,8 +47,8 @@ export function handshakeOf({ headers = {}, path = '/v1/socket' }: Options = {})
 }
 
 /** Resolves when the handshake is answered. */
-export async function rawSocketOn(t: Scope, port: number, { behind, ...options }: Options = {}) {
-  const socket = connect(port, '127.0.0.1')
+export async function rawSocketOn(t: Scope, port: number, { behind, isStubborn, ...options }: Options = {}) {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: isStubborn === true })
   atEnd(t, () => socket.destroy())
   socket.on('error', () => undefined) // what came before it is what counts
   socket.setNoDelay(true)
