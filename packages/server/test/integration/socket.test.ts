@@ -9,6 +9,7 @@ import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { call, makeSession } from '../support/http.ts'
 import { CLOSED, podOn } from '../support/pod.ts'
+import { openText } from '../support/reader.ts'
 import { refusedHandshake, socketOn, type Socket } from '../support/socket.ts'
 import { saying } from '../support/talk.ts'
 
@@ -185,10 +186,10 @@ async function textOf(url: string): Promise<string> {
 }
 
 test('commands answer once, after the commit, and do what their routes do; a repeat changes nothing', async (t) => {
-  const { here } = await twoPods(t)
+  const { here, there } = await twoPods(t)
   const { session } = await makeSession(here.gateway, { agent: 'hold', members: ['ada'] })
-  const socket = await socketOn(t, here.gateway)
-  await socket.ask({ type: 'join', session })
+  const [socket, elsewhere] = [await socketOn(t, here.gateway), await socketOn(t, there.gateway)]
+  for (const one of [socket, elsewhere]) await one.ask({ type: 'join', session })
   const message = { id: 'm-1', parts: [{ type: 'text', text: 'hi' }] }
   const sent = await socket.ask({ type: 'send', session, message, author: 'ada' })
   assert.ok(
@@ -197,7 +198,8 @@ test('commands answer once, after the commit, and do what their routes do; a rep
   )
   const again = await socket.ask({ type: 'send', session, message, author: 'ada' })
   assert.deepEqual({ ...again, cid: '' }, { ...sent, cid: '', deduped: true })
-  await socket.next('chunks')
+  const isThere = () => assert.equal(openText(elsewhere.followed(), sent.turn!), 'half')
+  await eventually(isThere, { what: 'the words on the other pod' }) // so they are written, and the stop finds them
   const stop = { type: 'stop', session, turn: sent.turn, epoch: sent.epoch } as const
   const stopped = await socket.ask(stop)
   assert.ok(stopped.type === 'ack' && stopped.stopped === true && stopped.seq === 2, JSON.stringify(stopped))
