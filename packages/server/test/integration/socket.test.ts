@@ -53,6 +53,21 @@ async function closedPod(t: TestContext) {
   }
 }
 
+/** Stores this many messages in each session, by SQL. */
+async function fill(t: TestContext, url: string, count: number, length: number): Promise<pg.Client> {
+  const db = new pg.Client(url)
+  await db.connect()
+  atEnd(t, () => db.end())
+  await db.query(
+    `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
+     select now(), tenant, id, n, gen_random_uuid(), n, 0, 0, n::text,
+            jsonb_build_object('parts', jsonb_build_array(jsonb_build_object('type', 'text', 'text', repeat('x', ${length}))))
+       from fleetline.sessions, generate_series(1, ${count}) n`,
+  )
+  await db.query(`update fleetline.sessions set head = ${count}`)
+  return db
+}
+
 function itemsOf(socket: Socket, session: string): readonly Item[] {
   return socket
     .followed()
@@ -108,15 +123,7 @@ test('D1: one socket follows several sessions, each from its position, and resum
 test('D3: a join without a position, too far behind or of another history begins with the last messages, and says so', async (t) => {
   const { url, here, say } = await twoPods(t)
   const { session } = await makeSession(here.gateway)
-  const db = new pg.Client(url)
-  await db.connect()
-  atEnd(t, () => db.end())
-  await db.query(
-    `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
-     select now(), tenant, id, n, gen_random_uuid(), n, 0, 0, n::text, '{"parts":[{"type":"text","text":"x"}]}'
-       from fleetline.sessions, generate_series(1, 600) n`,
-  )
-  await db.query('update fleetline.sessions set head = 600')
+  const db = await fill(t, url, 600, 1)
   const socket = await socketOn(t, here.gateway)
   const cases: readonly (readonly [position: object, from: number])[] = [
     [{}, 550],
@@ -149,36 +156,33 @@ test('D3: a join without a position, too far behind or of another history begins
 })
 
 test('D3 S17: a reader that does not read is closed with a position, and returns whole; the others get everything meanwhile', async (t) => {
-  const { here, say } = await twoPods(t, { stallMs: '1000' })
+  const { url, here, say } = await twoPods(t, { stallMs: '1000' })
   const { session } = await makeSession(here.gateway)
+  const count = 120 // more than the system holds for a connection
+  await fill(t, url, count, 250_000)
   const [healthy, stalled] = [await socketOn(t, here.gateway), await socketOn(t, here.gateway)]
-  for (const socket of [healthy, stalled]) await socket.ask({ type: 'join', session, after: 0 })
   const pings = setInterval(() => stalled.ws.ping(), 200).unref() // a client that sends and does not read is no better
   atEnd(t, () => clearInterval(pings))
+  await stalled.ask({ type: 'join', session, after: 0 })
   stalled.ws.pause()
+  await healthy.ask({ type: 'join', session, after: 0 })
+  await untilSeq(healthy, session, count)
   const followers = async () => /^fleetline_followers (\d+)$/m.exec(await textOf(`${here.admin}/metrics`))![1]
-  const text = 'x'.repeat(60_000)
-  let total = 0
-  while ((await followers()) !== '1') {
-    assert.ok(total < 900, 'the stalled reader is cut before that') // the system holds a few MB for it
-    await Promise.all(numbers(1, 5).map(() => say(session, text)))
-    total += 5
-  }
+  await eventually(async () => assert.equal(await followers(), '1'), { what: 'the stalled reader to be cut' })
+  await say(session, 'meanwhile')
   stalled.ws.resume()
   const { code, reason } = await stalled.closed
-  const read = itemsOf(stalled, session).length
   assert.ok(code === CLOSE_CODES.slow || code === 1006, `${code}`)
   if (code === CLOSE_CODES.slow)
     assert.match(reason, /^The client reads too slowly\. Last sent: ses_\w+ at \d+$/)
-  assert.ok(read < total, `${read} of ${total} were read`)
+  assert.ok(itemsOf(stalled, session).length < count, 'it has not got everything')
   const back = await socketOn(t, here.gateway)
   const { cursor } = stalled.followed().at(-1)!
   await back.ask({ type: 'join', session, cursor })
-  await untilSeq(back, session, total)
-  await untilSeq(healthy, session, total)
+  for (const socket of [back, healthy]) await untilSeq(socket, session, count + 1)
   const whole = [...itemsOf(stalled, session), ...itemsOf(back, session)]
-  assert.deepEqual(seqsOf(whole), numbers(1, total))
-  assert.deepEqual(seqsOf(itemsOf(healthy, session)), numbers(1, total))
+  assert.deepEqual(seqsOf(whole), numbers(1, count + 1))
+  assert.deepEqual(seqsOf(itemsOf(healthy, session)), numbers(1, count + 1))
 })
 
 async function textOf(url: string): Promise<string> {
