@@ -228,9 +228,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
       if (other) begin(other)
     }
     current?.ask(
-      command.type === 'join'
-        ? { type: 'leave', session: command.session }
-        : { type: 'inbox', on: false },
+      command.type === 'join' ? { type: 'leave', session: command.session } : { type: 'inbox', on: false },
       { onAnswer, onFailure: () => undefined },
     )
     void retireIdle()

@@ -283,7 +283,13 @@ function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
 }
 
 function forget({ rows, erasures }: View, to: number): View {
-  return { ...EMPTY, erasures, base: to, head: to, rows: rows.map((row) => (isFailed(row) ? row : unsent(row))) }
+  return {
+    ...EMPTY,
+    erasures,
+    base: to,
+    head: to,
+    rows: rows.map((row) => (isFailed(row) ? row : unsent(row))),
+  }
 }
 
 function erase(view: View, seqs: ReadonlySet<number>): View {

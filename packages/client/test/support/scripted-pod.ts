@@ -57,7 +57,10 @@ export async function podOf(t: Scope) {
   const open = () => connections.filter(({ isOpen }) => isOpen())
   const server = createServer((_, response) => response.writeHead(404).end())
   const sockets = new WebSocketServer({ noServer: true })
-  server.on('connection', (raw) => raws.add(raw) && raw.once('close', () => raws.delete(raw)))
+  server.on('connection', (raw) => {
+    raws.add(raw)
+    raw.on('error', () => undefined).once('close', () => raws.delete(raw))
+  })
   server.on('upgrade', (request, raw, head) => {
     state.attempts += 1
     if (state.isBlocked) return raw.end('HTTP/1.1 403 Forbidden\r\n\r\n')
@@ -82,8 +85,8 @@ export async function podOf(t: Scope) {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   atEnd(t, () => {
-    for (const raw of raws) raw.destroy()
     server.close()
+    for (const raw of raws) raw.destroy()
   })
   const { port } = server.address() as AddressInfo
   return { url: `ws://127.0.0.1:${port}`, state, connections, open, raws }
@@ -95,10 +98,7 @@ type Options = {
   readonly WebSocket?: typeof globalThis.WebSocket
 }
 
-export async function sceneOn(
-  t: Scope,
-  { token, WebSocket = globalThis.WebSocket }: Options = {},
-) {
+export async function sceneOn(t: Scope, { token, WebSocket = globalThis.WebSocket }: Options = {}) {
   const [pod, clock] = [await podOf(t), manualClock()]
   const random = () => 0.5
   const tokens = createTokens({ source: token, clock, random })
