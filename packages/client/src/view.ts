@@ -14,8 +14,10 @@
 //             from the first, with new ones     starts the open reply again
 //             others                            has missed something: asks again
 //   erased                                      forgets what these messages said
-//   begun     after another seq than the head     forgets the log, the turn and the reply: what follows is not next to them
-//   older     messages that end before the log    puts them before it
+//   begun     after another seq than the head
+//                                             forgets the log, the turn and the reply: what follows is not next to them
+//   older     messages that end before the log
+//                                             puts them before it
 //   gap                                         forgets the log, the turn and the reply: they are of another history
 //
 //   an own message   pending ── acked, or its item came ──▶ sent    acked: its row stays until its item comes
@@ -62,8 +64,8 @@ export type View = {
   /** The seq before the first message of `log`. Older messages are not here. */
   readonly base: number
   readonly head: number
-  /** How often messages were erased. */
-  readonly erasures: number
+  /** How often messages were erased or forgotten: older messages that were asked for before that are not taken. */
+  readonly version: number
   readonly log: readonly Message[]
   /** Own messages that are not in the log here. */
   readonly rows: readonly Message[]
@@ -102,7 +104,7 @@ export type Step = { readonly view: View; readonly effects: readonly Effect[] }
 export const EMPTY: View = {
   base: 0,
   head: 0,
-  erasures: 0,
+  version: 0,
   log: [],
   rows: [],
   turn: null,
@@ -280,8 +282,14 @@ function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
   return { view: { ...view, asked, rows }, effects: row.seq === null ? [{ type: 'sent', id, seq }] : [] }
 }
 
-function forget({ rows }: View, to: number): View {
-  return { ...EMPTY, base: to, head: to, rows: rows.map((row) => (isFailed(row) ? row : unsent(row))) }
+function forget({ rows, version }: View, to: number): View {
+  return {
+    ...EMPTY,
+    version: version + 1,
+    base: to,
+    head: to,
+    rows: rows.map((row) => (isFailed(row) ? row : unsent(row))),
+  }
 }
 
 function erase(view: View, seqs: ReadonlySet<number>): View {
@@ -292,7 +300,7 @@ function erase(view: View, seqs: ReadonlySet<number>): View {
     erased: true,
   })
   const log = view.log.map((message) => (seqs.has(message.seq ?? 0) ? erased(message) : message))
-  return { ...view, log, erasures: view.erasures + 1 }
+  return { ...view, log, version: view.version + 1 }
 }
 
 function retried(view: View, id: string): View {
