@@ -3,19 +3,14 @@
 // looks for every acknowledged message in the log.
 import { randomBytes } from 'node:crypto'
 import { formatId, uuidV7 } from '@fleetline/protocol'
-import { POD } from '../packages/server/src/identity/actor.ts'
-import { createAudit } from '../packages/server/src/identity/audit.ts'
-import { createKeys } from '../packages/server/src/identity/keys.ts'
-import { systemRandom } from '../packages/server/src/lib/random.ts'
 import { migrateUp } from '../packages/server/src/store/migrate.ts'
-import { createMetrics } from '../packages/server/src/telemetry/metrics.ts'
 import { atEnd, type Scope } from '../packages/server/test/support/cleanup.ts'
 import type { Cluster } from '../packages/server/test/support/cluster.ts'
 import { startPod, type RunningPod } from '../packages/server/test/support/pods.ts'
-import { openDatabase } from '../packages/server/test/support/store.ts'
 import { openBareEngine } from './bare/append.ts'
 import { closedLoop, type Acked, type Measured } from './support/closed-loop.ts'
 import { openHttpWriter } from './support/http-writer.ts'
+import { makeKey, UNLIMITED } from './support/key.ts'
 import { rounded, versionOf, type Bench, type Report, type Size } from './support/report.ts'
 import { medianOf, quantileOf, ratioOf, runRounds } from './support/rounds.ts'
 
@@ -23,8 +18,6 @@ const WRITERS = 64
 const STORED_EACH = 3
 const PARTS = [{ type: 'text', text: 'm'.repeat(512) }]
 const DATABASE = 'append'
-/** One key sends more than a key usually may. */
-const UNLIMITED = { FLEETLINE_KEY_RATE: '1000000', FLEETLINE_TENANT_RATE: '1000000' }
 type Times = {
   readonly warmMs: number
   readonly measuredMs: number
@@ -47,7 +40,7 @@ export const appendBench: Bench = async ({ size, startServer }, scope) => {
   await migrateUp({ databaseUrl: url })
   const sessions = await fill(cluster, stored)
   const pod = await startPod(scope, url, { FLEETLINE_REQUESTS_PER_SOCKET: '1000000', ...UNLIMITED })
-  const key = await keyFor(scope, url)
+  const key = await makeKey(url, ['sessions:write'])
   const run = { sessions, ...times }
   const results = await runRounds(
     [
@@ -89,14 +82,6 @@ async function ours(scope: Scope, { pod, key }: Opened, run: Run): Promise<Resul
   const result = await withCores(pod, () => closedLoop({ ...run, senders }))
   writers.forEach((writer) => writer.close())
   return result
-}
-
-/** A key of the tenant `dev`, so that the pod checks it with each request, as in production. */
-async function keyFor(scope: Scope, url: string): Promise<string> {
-  const database = await openDatabase(scope, url)
-  const audit = createAudit({ database, metrics: createMetrics() })
-  const keys = createKeys({ database, random: systemRandom(), audit, onRevoked: () => undefined })
-  return (await keys.create({ tenant: 'dev', name: 'bench', scopes: ['sessions:write'] }, POD)).key
 }
 
 async function bare(url: string, pod: RunningPod, run: Run): Promise<Result> {

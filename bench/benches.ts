@@ -3,6 +3,7 @@ import { appendBench } from './append.ts'
 import { inboxBench } from './inbox.ts'
 import { machineBench } from './machine.ts'
 import { queueBench } from './queue.ts'
+import { socketsBench } from './sockets.ts'
 import type { Bench } from './support/report.ts'
 import { throttleBench } from './throttle.ts'
 import { turnBench } from './turn.ts'
@@ -12,6 +13,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   inbox: inboxBench,
   machine: machineBench,
   queue: queueBench,
+  sockets: socketsBench,
   throttle: throttleBench,
   turn: turnBench,
 }

@@ -3,6 +3,7 @@ import { flushCompileCache } from 'node:module'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Aim, Contestant, ContestantModule } from './contestant.ts'
 import { nowMs } from './now.ts'
+import { obey } from './orders.ts'
 
 export type Orders = {
   enqueueAll(from: number, count: number): { ms: number }
@@ -24,9 +25,7 @@ flushCompileCache() // Node saves it only on a normal exit, and this process is 
 const [ran, atMs] = [[] as number[], [] as number[]]
 let stopWork: () => Promise<void> = async () => undefined
 
-const orders: {
-  [Name in keyof Orders]: (...args: Parameters<Orders[Name]>) => Promise<ReturnType<Orders[Name]>>
-} = {
+obey<Orders>({
   enqueueAll: async (from, count) => {
     const startMs = nowMs()
     await contestant.enqueueAll(range(from, count))
@@ -62,13 +61,4 @@ const orders: {
     await contestant.close()
     return { ran, atMs }
   },
-}
-
-process.on('message', ({ order, args }: { order: keyof Orders; args: never[] }) => {
-  const answer = orders[order] as (...args: never[]) => Promise<unknown>
-  answer(...args).then(
-    (value) => process.send!({ value }),
-    (error: unknown) => process.send!({ error: String(error) }),
-  )
 })
-process.send!({ value: 'open' })
