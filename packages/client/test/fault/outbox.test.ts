@@ -1,5 +1,7 @@
 // A device sends messages while its fleet dies, is down and returns. The pods are OS processes behind one address.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { createClient, type Session } from '@fleetline/client'
 import type { Page } from '@fleetline/protocol'
@@ -9,7 +11,7 @@ import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call, makeSession } from '../../../server/test/support/http.ts'
-import { startPod } from '../../../server/test/support/pods.ts'
+import { startPod, type RunningPod } from '../../../server/test/support/pods.ts'
 
 async function fleetOn(t: TestContext) {
   const url = await databaseFor(t)
@@ -64,4 +66,79 @@ test('L3 L4: messages that are sent while every pod is down are stored once and 
     shown.slice(1),
     sends.map(({ id }, index) => ({ id, text: ['one', 'two', 'three'][index] })),
   )
+})
+
+/** An address in front of the newest pod that runs. `cut` ends all connections without a word. */
+async function cuttableFront(t: TestContext) {
+  const [pods, sockets]: [RunningPod[], Set<Socket>] = [[], new Set()]
+  const server = createServer((client) => {
+    const newest = pods.at(-1)
+    if (!newest) return void client.destroy()
+    const behind = connect(Number(new URL(newest.gateway).port), '127.0.0.1')
+    for (const [from, to] of [
+      [client, behind],
+      [behind, client],
+    ] as const) {
+      sockets.add(from)
+      from.on('error', () => undefined).once('close', () => to.destroy() && sockets.delete(from))
+    }
+    client.pipe(behind).pipe(client)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const cut = () => sockets.forEach((socket) => socket.resetAndDestroy())
+  atEnd(t, () => {
+    server.close()
+    cut()
+  })
+  return { gateway: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, pods, cut }
+}
+
+test('L3 L4: fifty messages are stored once and in order over a socket that is cut five times, while two pods are killed', async (t) => {
+  const url = await databaseFor(t)
+  const { gateway, pods, cut } = await cuttableFront(t)
+  pods.push(...(await Promise.all([startPod(t, url), startPod(t, url)])))
+  const { session } = await makeSession(gateway)
+  let [frames, requests] = [0, 0]
+  class Counting extends WebSocket {
+    override send(data: string) {
+      if (data.includes('"type":"send"')) frames += 1
+      super.send(data)
+    }
+  }
+  const client = createClient({
+    url: gateway,
+    random: () => 0.01,
+    WebSocket: Counting,
+    fetch: (input, init) => {
+      if (init?.method === 'POST') requests += 1
+      return fetch(input, init)
+    },
+  })
+  atEnd(t, () => client.close())
+  const device = client.session(session)
+  await device.ready
+  const sent: Promise<{ readonly seq: number }>[] = []
+  for (let batch = 0; batch < 5; batch += 1) {
+    const sends = Array.from({ length: 10 }, (_, index) => device.send(`${10 * batch + index}`).sent)
+    sent.push(...sends)
+    await sends[3] // the others are on their way, or wait
+    cut()
+    if (batch === 1 || batch === 3) pods.pop()!.program.kill()
+    if (batch === 2) pods.push(await startPod(t, url))
+  }
+  const seqs = await Promise.all(sent)
+  const count = seqs.length
+  assert.deepEqual(
+    seqs.map(({ seq }) => seq),
+    Array.from({ length: count }, (_, index) => index + 1),
+  )
+  await until(device, 'the echoes', () => device.get().head === count && device.get().connection === 'live')
+  const shown = device.get().messages.map(({ delivery, parts }) => `${delivery} ${String(parts[0]!['text'])}`)
+  assert.deepEqual(
+    shown,
+    Array.from({ length: count }, (_, index) => `sent ${index}`),
+  )
+  assert.ok(frames > requests, `${frames} over the socket, ${requests} over HTTP`)
+  t.diagnostic(`${frames} over the socket, ${requests} over HTTP`)
 })

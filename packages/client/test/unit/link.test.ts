@@ -585,7 +585,8 @@ async function play(scene: Scene, played: readonly Move[]): Promise<void> {
     return (
       others.length === 0 &&
       left().every(({ states }) => states.at(-1) === 'begun') &&
-      socket?.fed.symmetricDifference(fed).size === 0
+      socket?.fed.size === fed.size &&
+      Array.from(fed).every((name) => socket.fed.has(name))
     )
   }
   for (let round = 0; round < 60 && !isSettled(); round += 1) {
