@@ -20,6 +20,7 @@ export type SocketPeer = {
 /** Sends a frame when there is room, and resolves when the client's connection has taken it. Sends nothing once the signal is aborted. */
 export type Push = (frame: object, options: PushOptions) => Promise<void>
 export type PushOptions = {
+  /** Must be aborted when the signal of the socket is: derive it with `AbortSignal.any`. */
   readonly signal: AbortSignal
   /** The position after the frame, for the reason of a close. */
   readonly mark?: string

@@ -4,7 +4,7 @@
 // `stallMs` has stalled. Node's timer would not notice that: every byte that a client sends restarts it, even if nobody reads it.
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
-import { yieldToEventLoop, type Clock } from '../lib/clock.ts'
+import type { Clock } from '../lib/clock.ts'
 
 export type SocketWriter = {
   /** Sends the frame now. */
@@ -29,6 +29,7 @@ type Deps = {
 const FULL_BYTES = 256 * 1024
 const ROOM_BYTES = 64 * 1024
 const SLOW_MS = 1_000
+const TAKEN = new Error('The connection has taken the frame')
 
 export function createSocketWriter(deps: Deps): SocketWriter {
   const { ws, raw, clock, signal: over, stallMs, onFull, onStalled } = deps
@@ -56,22 +57,26 @@ export function createSocketWriter(deps: Deps): SocketWriter {
     waiting.resolve()
     onFull(false)
   }
-  /** Resolves when the connection has taken the text. The timer is set only if that is not at once. */
-  const write = (text: string): Promise<void> => {
-    const [taken, { promise, resolve }] = [new AbortController(), Promise.withResolvers<void>()]
+  /** Resolves when the connection has taken the text; undefined if it has already. Most frames are taken at once, so they cost no timer. */
+  const write = (text: string): Promise<void> | undefined => {
     let isTaken = false
+    let onTaken = () => undefined as void
     ws.send(text, () => {
       isTaken = true
-      taken.abort()
       drain()
-      resolve()
+      onTaken()
     })
+    if (ws.bufferedAmount === 0) return undefined
     if (ws.bufferedAmount > FULL_BYTES) fill()
-    void yieldToEventLoop().then(async () => {
-      const onLate = () => isTaken || fill() // nothing would end it, if the last frame was taken just now
-      if (!isTaken) await clock.sleep(SLOW_MS, taken.signal).then(onLate, () => undefined) // aborted: it was taken
+    const taken = new AbortController()
+    const onLate = () => isTaken || fill() // nothing would end it, if the last frame was taken just now
+    clock.sleep(SLOW_MS, taken.signal).then(onLate, () => undefined) // it was taken
+    return new Promise((resolve) => {
+      onTaken = () => {
+        taken.abort(TAKEN)
+        resolve()
+      }
     })
-    return promise
   }
   return {
     isFull: () => isFull,
@@ -79,7 +84,10 @@ export function createSocketWriter(deps: Deps): SocketWriter {
     room: async (signal) => {
       while (isFull && !signal.aborted) await orAborted(waiting.promise, signal)
     },
-    take: (text, signal) => orAborted(write(text), signal),
+    take: async (text, signal) => {
+      const taken = write(text)
+      if (taken) await orAborted(taken, signal)
+    },
   }
 }
 

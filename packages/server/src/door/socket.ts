@@ -362,12 +362,11 @@ function openFor(life: Life, principal: Principal): Welcomed {
   const { route, clock, writer, signal, callers, reading, metrics, rateLimits, close, cutSlow, drawId } = life
   const admission = admissionOf(clock)
   const push: Push = async (frame, { signal: own, mark }) => {
-    const either = AbortSignal.any([signal, own])
-    await writer.room(either)
-    await orAborted(admission.known(), either)
-    if (either.aborted) return
+    if (writer.isFull()) await writer.room(own)
+    if (!admission.isKnown()) await orAborted(admission.known(), own)
+    if (own.aborted) return
     if (mark !== undefined) life.mark(mark)
-    await writer.take(JSON.stringify(route.frames.parse(frame)), either)
+    await writer.take(JSON.stringify(route.frames.parse(frame)), own)
   }
   const peer: SocketPeer = { caller: () => open.principal, push, room: writer.room, cut: cutSlow, signal }
   const side = route.open(peer)

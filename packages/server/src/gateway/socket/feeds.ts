@@ -209,7 +209,8 @@ function createLeaving({ onError, cell }: FeedDeps, peer: SocketPeer) {
       const mine = new AbortController()
       leaving.set(session, mine)
       const named = session === null ? null : formatId('session', cell, session)
-      void peer.push({ type: 'left', session: named, code, text }, { signal: mine.signal }).finally(() => {
+      const signal = AbortSignal.any([peer.signal, mine.signal])
+      void peer.push({ type: 'left', session: named, code, text }, { signal }).finally(() => {
         if (leaving.get(session) === mine) leaving.delete(session)
       })
     },
