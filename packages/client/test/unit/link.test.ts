@@ -32,6 +32,16 @@ async function pass(clock: Scene['clock']): Promise<void> {
   }
 }
 
+/** Lets time pass until it has begun, after the longest pause at the latest. */
+async function comeBack(
+  { clock, begun }: Pick<Scene, 'clock' | 'begun'>,
+  ...followers: ReturnType<Scene['follow']>[]
+): Promise<void> {
+  const isBegun = () => followers.every(({ states }) => states.at(-1) === 'begun')
+  for (let round = 0; round < 8 && !isBegun(); round += 1) await pass(clock)
+  await begun(...followers)
+}
+
 async function following(t: TestContext, ...names: (string | null)[]) {
   const scene = await sceneOn(t)
   const followers = names.map((name) => scene.follow(name))
@@ -135,8 +145,7 @@ test('a pod that leaves a session says whether it may begin again', async (t) =>
   for (const session of ['ses_1', null])
     newest().send({ type: 'left', session, code: 'unavailable', text: 'Wait.' })
   await until('the loss', () => followers.every(({ states }) => states.at(-1) === 'lost'))
-  await pass(clock)
-  await begun(...followers)
+  await comeBack({ clock, begun }, ...followers)
   for (const session of ['ses_1', null])
     newest().send({ type: 'left', session, code: 'not_found', text: 'Gone.' })
   await until('the end', () => followers.every(({ end }) => codeOf(end) === 'not_found'))
@@ -286,8 +295,7 @@ test('a token function that fails is called again, and says nothing about socket
   }
   assert.deepEqual([first.end, state.attempts], [undefined, 0])
   answer = () => 'token'
-  await pass(clock)
-  await begun(first)
+  await comeBack({ clock, begun }, first)
   first.close()
   await clock.advance(30_000)
   answer = () => {
@@ -389,8 +397,7 @@ test('where no socket can be opened, followers are told so after two attempts, a
   }
   assert.equal(second.end, undefined, 'sockets have worked here')
   state.isBlocked = false
-  await pass(clock)
-  await begun(second)
+  await comeBack({ clock, begun }, second)
 })
 
 function blocked(): never {
