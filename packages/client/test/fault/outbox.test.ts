@@ -1,7 +1,5 @@
 // A device sends messages while its fleet dies, is down and returns. The pods are OS processes behind one address.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { createClient, type Session } from '@fleetline/client'
 import type { Page } from '@fleetline/protocol'
@@ -11,7 +9,8 @@ import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call, makeSession } from '../../../server/test/support/http.ts'
-import { startPod, type RunningPod } from '../../../server/test/support/pods.ts'
+import { startPod } from '../../../server/test/support/pods.ts'
+import { cuttableFront } from '../support/cuttable-front.ts'
 
 async function fleetOn(t: TestContext) {
   const url = await databaseFor(t)
@@ -68,36 +67,10 @@ test('L3 L4: messages that are sent while every pod is down are stored once and 
   )
 })
 
-/** An address in front of the newest pod that runs. `cut` ends all connections without a word. */
-async function cuttableFront(t: TestContext) {
-  const [pods, sockets]: [RunningPod[], Set<Socket>] = [[], new Set()]
-  const server = createServer((client) => {
-    const newest = pods.at(-1)
-    if (!newest) return void client.destroy()
-    const behind = connect(Number(new URL(newest.gateway).port), '127.0.0.1')
-    for (const [from, to] of [
-      [client, behind],
-      [behind, client],
-    ] as const) {
-      sockets.add(from)
-      from.on('error', () => undefined).once('close', () => to.destroy() && sockets.delete(from))
-    }
-    client.pipe(behind).pipe(client)
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const cut = () => sockets.forEach((socket) => socket.resetAndDestroy())
-  atEnd(t, () => {
-    server.close()
-    cut()
-  })
-  return { gateway: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, pods, cut }
-}
-
 test('L3 L4: fifty messages are stored once and in order over a socket that is cut five times, while two pods are killed', async (t) => {
   const url = await databaseFor(t)
-  const { gateway, pods, cut } = await cuttableFront(t)
-  pods.push(...(await Promise.all([startPod(t, url), startPod(t, url)])))
+  const pods = await Promise.all([startPod(t, url), startPod(t, url)])
+  const { gateway, cut } = await cuttableFront(t, () => Number(new URL(pods.at(-1)!.gateway).port))
   const { session } = await makeSession(gateway)
   let [frames, requests] = [0, 0]
   class Counting extends WebSocket {
