@@ -18,12 +18,17 @@ export type PodRow = {
   readonly bornAt: Date
   readonly beatAgeMs: number
   readonly endedAt: Date | null
+  /** Its open clients at its last beat. */
+  readonly sockets: number
+  readonly streams: number
 }
 
-const JOIN = 'insert into fleetline.pods (name, version, tracks) values ($1, $2, $3) returning id'
+const JOIN =
+  'insert into fleetline.pods (name, version, tracks, drain_ms) values ($1, $2, $3, $4) returning id'
 
 const BEAT = `
-  update fleetline.pods set beat_at = clock_timestamp() where id = $1 and state <> 'dead' returning id`
+  update fleetline.pods set beat_at = clock_timestamp(), sockets = $2, streams = $3
+   where id = $1 and state <> 'dead' returning drain_asked as "isDrainAsked"`
 
 // One row for each pod that is not dead; if there is none, only the leader's row.
 const LOOK = `
@@ -41,6 +46,7 @@ const TAKE = `
 
 const GIVE_UP = 'update fleetline.leader set pod = null, since = clock_timestamp() where pod = $1'
 const DRAIN = `update fleetline.pods set state = 'draining' where id = $1 and state = 'live'`
+const UNDRAIN = `update fleetline.pods set state = 'live' where id = $1 and state = 'draining'`
 const LEAVE = `update fleetline.pods set state = 'dead', ended_at = clock_timestamp() where id = $1 and state <> 'dead'`
 
 // $1 term · $2 the leader's pod · $3, $4 pods, each with the beat that has not changed. A new beat is noticed even if it comes
@@ -62,26 +68,38 @@ const FORGET = `
 const LIST = `
   select p.id as pod, p.name, p.version, p.state, p.id is not distinct from l.pod as "isLeader", p.born_at as "bornAt",
          greatest(0, (extract(epoch from clock_timestamp() - p.beat_at) * 1000))::int8::float8 as "beatAgeMs",
-         p.ended_at as "endedAt"
+         p.ended_at as "endedAt", p.sockets, p.streams
     from fleetline.pods p, fleetline.leader l
    order by p.state = 'dead', case when p.state = 'dead' then -p.id else p.id end limit 1000`
 
 /** `tracks`: those that it claims. */
 type Newcomer = {
+  /** How long a drain lets work go on. */
+  readonly drainMs?: number
   readonly name: string
   readonly version: string
   readonly tracks: readonly number[]
 }
 
 /** Starts a new incarnation and returns its id. */
-export async function join(query: Query, { name, version, tracks }: Newcomer): Promise<number> {
-  const [row] = await query<{ id: number }>(JOIN, [name, version, tracks])
+export async function join(query: Query, { name, version, tracks, drainMs = 0 }: Newcomer): Promise<number> {
+  const [row] = await query<{ id: number }>(JOIN, [name, version, tracks, drainMs])
   return row!.id
 }
 
-/** Returns false if the pod counts as dead. */
-export async function beat(query: Query, pod: number): Promise<boolean> {
-  return (await query(BEAT, [pod])).length > 0
+const NOBODY: Clients = { sockets: 0, streams: 0 }
+
+/** Clients that are connected to a pod. */
+export type Clients = { readonly sockets: number; readonly streams: number }
+
+/** Returns whether an operator has asked for a drain; undefined if the pod counts as dead. */
+export async function beat(
+  query: Query,
+  pod: number,
+  { sockets, streams }: Clients = NOBODY,
+): Promise<{ readonly isDrainAsked: boolean } | undefined> {
+  const [row] = await query<{ isDrainAsked: boolean }>(BEAT, [pod, sockets, streams])
+  return row
 }
 
 /** Does not say how long pods have been silent: the caller measures that over several looks. */
@@ -112,6 +130,11 @@ export async function giveUp(query: Query, pod: number): Promise<void> {
 export async function drain(query: Query, pod: number): Promise<void> {
   await query(DRAIN, [pod])
   await giveUp(query, pod)
+}
+
+/** The pod takes new work again. */
+export async function undrain(query: Query, pod: number): Promise<void> {
+  await query(UNDRAIN, [pod])
 }
 
 export async function leave(query: Query, pod: number): Promise<void> {

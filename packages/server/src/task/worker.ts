@@ -39,8 +39,10 @@ type Worker = Service & {
   wake(): void
   /** Tells it that hints were missed. It checks at once for claims that it does not know of. */
   doubt(): void
-  /** Takes nothing new; resolves when nothing runs. */
+  /** Takes nothing new; resolves when nothing runs, or when it is resumed. */
   drain(): Promise<void>
+  /** Takes new work again. */
+  resume(): void
 }
 type Deps = {
   readonly database: Transactions
@@ -184,6 +186,11 @@ export function createWorker(deps: Deps): Worker {
     drain: async () => {
       state.isDraining = true
       await running.drain({ runMs: deps.drainMs, endMs: GRACE_MS + deps.stopMs })
+    },
+    resume: () => {
+      state.isDraining = false
+      running.resume()
+      bell.ring()
     },
     stop: async () => {
       state.isDraining = true

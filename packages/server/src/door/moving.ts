@@ -1,0 +1,70 @@
+// Asks the clients of long answers, sockets and streams, to go to another pod, because this one takes no more work. They are asked one after
+// the other, spread over up to ten seconds, so that the other pods are not hit by all of them at once. Clients that are still there
+// two seconds later are sent away.
+import type { Clock } from '../lib/clock.ts'
+import type { Random } from '../lib/random.ts'
+
+export type Guest = {
+  /** Asks it to leave after this time. */
+  readonly ask: (afterMs: number) => void
+  /** Sends it away. */
+  readonly end: () => void
+}
+export type Moving = {
+  /** From `begin` on, until `cancel`. */
+  readonly isOn: () => boolean
+  /** Returns what ends its stay. */
+  readonly enter: (kind: keyof Guests, guest: Guest) => () => void
+  readonly count: () => Guests
+  /** Resolves when all have left, or when it is cancelled. */
+  readonly begin: () => Promise<void>
+  readonly cancel: () => void
+}
+/** How many there are of each kind. */
+export type Guests = { readonly sockets: number; readonly streams: number }
+type Deps = { readonly clock: Clock; readonly random: Random }
+
+const MOST_SPREAD_MS = 10_000
+const EACH_MS = 20
+const GRACE_MS = 2_000
+
+/** How long it takes at most until all have left. */
+export const MOVE_MS = MOST_SPREAD_MS + GRACE_MS
+
+export function createMoving({ clock, random }: Deps): Moving {
+  const guests = new Map<Guest, keyof Guests>()
+  let over: AbortController | undefined // aborted when all have left, or when it is cancelled
+  const left = () => {
+    if (guests.size === 0) over?.abort()
+  }
+  const move = async (signal: AbortSignal) => {
+    const spreadMs = Math.min(MOST_SPREAD_MS, EACH_MS * guests.size)
+    guests.forEach((_, { ask }) => ask(Math.round(random.unit() * spreadMs)))
+    await clock.sleep(spreadMs + GRACE_MS, signal)
+    guests.forEach((_, { end }) => end())
+  }
+  return {
+    isOn: () => over !== undefined,
+    count: () => {
+      const sockets = Array.from(guests.values()).filter((kind) => kind === 'sockets').length
+      return { sockets, streams: guests.size - sockets }
+    },
+    enter: (kind, guest) => {
+      guests.set(guest, kind)
+      return () => {
+        guests.delete(guest)
+        left()
+      }
+    },
+    begin: async () => {
+      const mine = (over ??= new AbortController())
+      const moved = move(mine.signal)
+      left()
+      await moved.catch(() => undefined) // all have left
+    },
+    cancel: () => {
+      over?.abort()
+      over = undefined
+    },
+  }
+}
