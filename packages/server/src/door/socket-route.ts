@@ -71,7 +71,7 @@ export function brokenSockets(sockets: readonly SocketRoute[], audiences: readon
   return sockets.flatMap(({ path, commands }) =>
     Object.entries(commands).flatMap(([name, command]) => {
       const broken =
-        (command.access as { audience?: string }).audience === 'probe'
+        (command.access as { audience?: string } | undefined)?.audience === 'probe'
           ? 'takes the tenant of a caller whom nobody knows'
           : brokenAccess(command, audiences)
       return broken === undefined ? [] : [`the command ${name} of ${path} ${broken}`]

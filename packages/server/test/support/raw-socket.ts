@@ -83,6 +83,11 @@ export async function rawSocketOn(t: Scope, port: number, { behind, ...options }
       ),
     /** With which code the pod has closed it, if it has. */
     code: () => frames.find(({ opcode }) => opcode === OPCODES.close)?.data.readUInt16BE(0),
+    reason: () =>
+      frames
+        .find(({ opcode }) => opcode === OPCODES.close)
+        ?.data.subarray(2)
+        .toString(),
     closed,
   }
 }
