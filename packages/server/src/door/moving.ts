@@ -10,7 +10,7 @@ export type Guest = {
   /** Sends it away. */
   readonly end: () => void
 }
-export type Moving = {
+export type ClientMoves = {
   /** From `begin` on, until `cancel`. */
   readonly isOn: () => boolean
   /** Returns what ends its stay. */
@@ -31,7 +31,7 @@ const GRACE_MS = 2_000
 /** How long it takes at most until all have left. */
 export const MOVE_MS = MOST_SPREAD_MS + GRACE_MS
 
-export function createMoving({ clock, random }: Deps): Moving {
+export function createMoving({ clock, random }: Deps): ClientMoves {
   const guests = new Map<Guest, keyof Guests>()
   let over: AbortController | undefined // aborted when all have left, or when it is cancelled
   const left = () => {

@@ -33,7 +33,7 @@ import { LINES, type Lines } from './lines.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
 import { refusedRequest } from './audited-refusals.ts'
 import { readJson } from './json-body.ts'
-import { createMoving, type Moving } from './moving.ts'
+import { createMoving, type ClientMoves } from './moving.ts'
 import { answerFault, HEADER_BYTES, headersOf, headersOfRefusal } from './raw.ts'
 import { outOfScope } from './scope.ts'
 import { brokenSockets, type SocketRoute } from './socket-route.ts'
@@ -145,7 +145,7 @@ export function listenFault(code = '', { host, port }: Pick<Deps, 'host' | 'port
 export function buildServer(
   deps: Deps,
   stopping: AbortSignal,
-  moving: Moving = createMoving(deps),
+  moving: ClientMoves = createMoving(deps),
 ): FastifyInstance {
   const { routes, sockets = [], audiences, limits } = deps
   const broken = [...brokenRules(routes, audiences), ...brokenSockets(sockets, audiences)]
@@ -341,7 +341,7 @@ async function recheck({ callers }: Deps, principal: Principal | null, answer: R
 type Opened = {
   readonly deps: Deps
   readonly stopping: AbortSignal
-  readonly moving: Moving
+  readonly moving: ClientMoves
   readonly principals: WeakMap<FastifyRequest, { readonly principal: Principal; readonly atMs: number }>
 }
 type Streamed<One> = Opened & {

@@ -21,7 +21,7 @@ import { admissionOf, untilRefused } from './admission.ts'
 import { refusedRequest } from './audited-refusals.ts'
 import { BODY_JSON } from './json-body.ts'
 import { refusalOf, statusOf } from './refusal.ts'
-import type { Moving } from './moving.ts'
+import type { ClientMoves } from './moving.ts'
 import { parserOf } from './route.ts'
 import { createSocketCommands, errorFrame, type FrameFields, type SocketCommands } from './socket-commands.ts'
 import type { Push, SocketPeer, SocketRoute, SocketSide } from './socket-route.ts'
@@ -40,7 +40,7 @@ export type SocketDeps = {
   readonly metrics: Metrics
   readonly drawId: () => string
   readonly stopping: AbortSignal
-  readonly moving: Moving
+  readonly moving: ClientMoves
   /** How many sockets each user has. */
   readonly users: Map<string, number>
 }
