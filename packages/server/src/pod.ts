@@ -212,7 +212,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     duties,
     tracks: claimed,
     clients: () => gateway.clients(),
-    onDrainAsked: (isAsked) => (isAsked ? void draining.begin() : draining.undo()),
+    onDrainAsked: (isAsked) => (isAsked ? draining.begin() : draining.undo()),
   }) // which pods live, which one leads
   const onNews = () => rounds.wake()
   const known = options.downstreams ?? []
@@ -419,7 +419,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   )
   const stopped = new AbortController()
   const draining = createDraining({
-    ...pick(config, 'unreadyMs'),
+    ...pick(config, 'unreadyMs', 'drainMs'),
     readiness,
     fleet,
     tasks,
@@ -435,7 +435,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     const drainMs = Math.max(isServing ? servingMs : 0, config.drainMs)
     ending.atMs = clock.monotonicMs() + drainMs + config.stopMs - partMs // the rest is left for the database
     fleet.end()
-    await within(clock, ending.atMs - clock.monotonicMs(), draining.begin(), LATE).catch(() => undefined) // pod.stop() reports what is late
+    await within(clock, ending.atMs - clock.monotonicMs(), draining.end(), LATE).catch(() => undefined) // pod.stop() reports what is late
     stopped.abort()
     await pod.stop()
   }

@@ -37,18 +37,20 @@ const PLAN = `
       where t.pod = p.id and t.state = 'claimed') c
    where p.state <> 'dead' and (p.id::text = $1 or p.name = $1)
    order by p.id limit 2`
-const ASK = `update fleetline.pods set drain_asked = $2 where id = $1 and state <> 'dead'`
+/** Of two operators who ask at once, one asks after the other, and the pod does not die meanwhile. */
+const LOCKED_PLAN = `${PLAN} for update of p`
+const ASK = `update fleetline.pods set drain_asked = $2 where id = $1`
 
 export function createDrains({ database, audit }: Deps): Drains {
   return {
     plan: async (pod) =>
       valueOf(
-        await database.transaction((query) => planIn(query, pod), { access: 'read' }),
+        await database.transaction((query) => planIn(query, PLAN, pod), { access: 'read' }),
         'No plan was read',
       ),
     ask: async (pod, isAsked, actor) => {
       const outcome = await database.transaction(async (query) => {
-        const plan = await planIn(query, pod)
+        const plan = await planIn(query, LOCKED_PLAN, pod)
         if (plan.isAsked === isAsked) return plan
         await query(ASK, [plan.pod, isAsked])
         const action = isAsked ? 'pod.drain' : 'pod.undrain'
@@ -60,8 +62,8 @@ export function createDrains({ database, audit }: Deps): Drains {
   }
 }
 
-async function planIn(query: Query, named: string): Promise<DrainPlan> {
-  const [plan, other] = await query<DrainPlan>(PLAN, [named])
+async function planIn(query: Query, text: string, named: string): Promise<DrainPlan> {
+  const [plan, other] = await query<DrainPlan>(text, [named])
   if (!plan)
     throw new Rejected('not_found', `No live pod has the number or the name ${named}: see fleetline pods ls`)
   if (other)
@@ -69,5 +71,7 @@ async function planIn(query: Query, named: string): Promise<DrainPlan> {
       'conflict',
       `Several live pods are named ${named}: give the number, see fleetline pods ls`,
     )
+  if (plan.endsWithinMs === 0)
+    throw new Rejected('conflict', `The release of pod ${named} does not know drains: stop the pod instead`)
   return plan
 }

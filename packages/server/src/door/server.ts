@@ -42,8 +42,9 @@ import { sendStream, type StreamFormat, type StreamSource } from './stream.ts'
 import { brokenRules, nameOf, parserOf, type Audience, type Route, type RouteAnswer } from './route.ts'
 
 type Door = Service & {
-  /** Asks the clients of sockets and event streams to go to another pod, and takes no new ones. Resolves when all have left. */
-  move(): Promise<void>
+  /** Asks the clients of sockets and event streams to go to another pod, and takes no new ones. Resolves when all have left and no
+   *  download runs, or after this time. */
+  move(mostMs: number): Promise<void>
   /** Takes new ones again. */
   stay(): void
   clients(): { readonly sockets: number; readonly streams: number }
@@ -87,7 +88,7 @@ const PARAM_LENGTH = 9 * 128 // a user id of 128 characters that are three bytes
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
 const RECHECK_MS = 2_000
 const LOOK_MS = 1_000 // how often Node checks for late requests; its own 30 s would turn a limit of 10 s into up to 40
-const DRAINS = 'This pod takes no new followers, because it drains: connect again'
+const DRAINS = 'This pod begins no new stream, because it drains: connect again'
 const FOR_CALLER = { fields: { isForCaller: true } }
 const LATE = new Error('Answers are still under way')
 
@@ -252,7 +253,7 @@ function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
     onRequest: async (request) => admit(opened, entry, request),
     handler: async (request, reply) => {
       const principal = await admitted(opened, request)
-      if (isFollowed(answers) && opened.moving.isOn()) throw new Retry('unavailable', DRAINS, FOR_CALLER)
+      if (isStreamed(answers) && opened.moving.isOn()) throw new Retry('unavailable', DRAINS, FOR_CALLER)
       const answer = await handle({
         principal,
         params: request.params,
@@ -268,11 +269,12 @@ function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
       const streamed = { ...opened, recheck: () => recheck(deps, principal, answer) }
       if ('events' in shape) {
         const parse: ParserOf<Events> = ({ id, data }) => ({ id, data: shape.events.parse(data) })
-        const until = leaving(opened, reply)
+        const until = { stopping: leaving(opened, reply) }
         return stream(reply, answer.body as Events, { ...streamed, ...until, format: EVENTS, parse })
       }
       if ('lines' in shape) {
         const parse: ParserOf<Lines> = (lines) => lines.map((line) => shape.lines.parse(line))
+        if (!reply.raw.destroyed) reply.raw.once('close', opened.moving.download())
         return stream(reply, answer.body as Lines, { ...streamed, format: LINES, parse })
       }
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
@@ -281,12 +283,13 @@ function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
   })
 }
 
-function isFollowed(answers: Route['answers']): boolean {
-  return Object.values(answers).some((shape) => 'events' in shape)
+function isStreamed(answers: Route['answers']): boolean {
+  return Object.values(answers).some((shape) => 'events' in shape || 'lines' in shape)
 }
 
 /** A stream of events ends when its reader should go to another pod. */
-function leaving({ deps, stopping, moving }: Opened, reply: FastifyReply): Pick<Opened, 'stopping'> {
+function leaving({ deps, stopping, moving }: Opened, reply: FastifyReply): AbortSignal {
+  if (reply.raw.destroyed) return stopping // its reader has left, and nobody would say so again
   const [left, gone] = [new AbortController(), new AbortController()]
   const leave = moving.enter('streams', {
     ask: (afterMs) =>
@@ -300,7 +303,7 @@ function leaving({ deps, stopping, moving }: Opened, reply: FastifyReply): Pick<
     gone.abort()
     leave()
   })
-  return { stopping: AbortSignal.any([stopping, left.signal]) }
+  return AbortSignal.any([stopping, left.signal])
 }
 
 /** Finds the caller, unless the route is a probe. Throws if the route does not let it in. */

@@ -104,6 +104,7 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
     end: ending.onStop,
   })
   ws.once('close', leave)
+  if (signal.aborted) return // it came too late: the pod drains
   beat(life).catch(() => undefined) // aborted: the socket is over
   if (handshake.refused !== undefined) return closeFor(life, handshake.refused)
   ws.on('message', (data, isBinary) => takeMessage(life, data, isBinary))

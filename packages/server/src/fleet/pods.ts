@@ -23,11 +23,14 @@ export type PodRow = {
   readonly streams: number
 }
 
-const JOIN =
-  'insert into fleetline.pods (name, version, tracks, drain_ms) values ($1, $2, $3, $4) returning id'
+// A pod that was buried and joins again goes on draining, and is still asked to.
+const JOIN = `
+  insert into fleetline.pods (name, version, tracks, drain_ms, state, drain_asked)
+  values ($1, $2, $3, $4, $5, $6) returning id`
 
+// Each beat writes the state again, so a write of DRAIN that failed or came late does not last.
 const BEAT = `
-  update fleetline.pods set beat_at = clock_timestamp(), sockets = $2, streams = $3
+  update fleetline.pods set beat_at = clock_timestamp(), sockets = $2, streams = $3, state = $4
    where id = $1 and state <> 'dead' returning drain_asked as "isDrainAsked"`
 
 // One row for each pod that is not dead; if there is none, only the leader's row.
@@ -46,7 +49,6 @@ const TAKE = `
 
 const GIVE_UP = 'update fleetline.leader set pod = null, since = clock_timestamp() where pod = $1'
 const DRAIN = `update fleetline.pods set state = 'draining' where id = $1 and state = 'live'`
-const UNDRAIN = `update fleetline.pods set state = 'live' where id = $1 and state = 'draining'`
 const LEAVE = `update fleetline.pods set state = 'dead', ended_at = clock_timestamp() where id = $1 and state <> 'dead'`
 
 // $1 term · $2 the leader's pod · $3, $4 pods, each with the beat that has not changed. A new beat is noticed even if it comes
@@ -76,29 +78,41 @@ const LIST = `
 type Newcomer = {
   /** How long a drain lets work go on. */
   readonly drainMs?: number
+  readonly isDraining?: boolean
+  /** An operator has asked the pod to drain. */
+  readonly isDrainAsked?: boolean
   readonly name: string
   readonly version: string
   readonly tracks: readonly number[]
 }
 
 /** Starts a new incarnation and returns its id. */
-export async function join(query: Query, { name, version, tracks, drainMs = 0 }: Newcomer): Promise<number> {
-  const [row] = await query<{ id: number }>(JOIN, [name, version, tracks, drainMs])
+export async function join(query: Query, newcomer: Newcomer): Promise<number> {
+  const { name, version, tracks, drainMs = 0, isDraining = false, isDrainAsked = false } = newcomer
+  const values = [name, version, tracks, drainMs, stateFor(isDraining), isDrainAsked]
+  const [row] = await query<{ id: number }>(JOIN, values)
   return row!.id
+}
+
+function stateFor(isDraining: boolean): SeenPod['state'] {
+  return isDraining ? 'draining' : 'live'
 }
 
 const NOBODY: Clients = { sockets: 0, streams: 0 }
 
 /** Clients that are connected to a pod. */
 export type Clients = { readonly sockets: number; readonly streams: number }
+/** What a beat shows of its pod. */
+type Shown = { readonly clients?: Clients | undefined; readonly isDraining?: boolean }
 
 /** Returns whether an operator has asked for a drain; undefined if the pod counts as dead. */
 export async function beat(
   query: Query,
   pod: number,
-  { sockets, streams }: Clients = NOBODY,
+  { clients: { sockets, streams } = NOBODY, isDraining = false }: Shown = {},
 ): Promise<{ readonly isDrainAsked: boolean } | undefined> {
-  const [row] = await query<{ isDrainAsked: boolean }>(BEAT, [pod, sockets, streams])
+  const values = [pod, sockets, streams, stateFor(isDraining)]
+  const [row] = await query<{ isDrainAsked: boolean }>(BEAT, values)
   return row
 }
 
@@ -126,15 +140,10 @@ export async function giveUp(query: Query, pod: number): Promise<void> {
   await query(GIVE_UP, [pod])
 }
 
-/** From now on the pod takes nothing new. */
+/** From now on the pod takes nothing new. Its beats end this. */
 export async function drain(query: Query, pod: number): Promise<void> {
   await query(DRAIN, [pod])
   await giveUp(query, pod)
-}
-
-/** The pod takes new work again. */
-export async function undrain(query: Query, pod: number): Promise<void> {
-  await query(UNDRAIN, [pod])
 }
 
 export async function leave(query: Query, pod: number): Promise<void> {

@@ -32,8 +32,9 @@ type Running = {
   /** What runs may go on. */
   resume(): void
 }
-/** `runMs`: for attempts to end by themselves. `endMs`: for aborted attempts to end, and to be handed back. */
-type DrainLimits = { readonly runMs: number; readonly endMs: number }
+/** `runMs`: for attempts to end by themselves. `endMs`: for aborted attempts to end, and to be handed back; absent if the process goes on:
+ *  then they are handed back when PostgreSQL answers. */
+type DrainLimits = { readonly runMs: number; readonly endMs?: number }
 type Deps = {
   readonly settler: Pick<Settler, 'settle'>
   readonly clock: Clock
@@ -158,6 +159,7 @@ export function createRunning(deps: Deps): Running {
       const hurry = async () => {
         await clock.sleep(runMs, signal)
         abortAll(DRAINED)
+        if (endMs === undefined) return
         await clock.sleep(endMs, signal)
         gaveUp.abort(DRAINED)
       }

@@ -10,6 +10,7 @@ import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { readEvents } from '../support/reader.ts'
 import { refusedHandshake, socketOn } from '../support/socket.ts'
+import { openDatabase } from '../support/store.ts'
 
 /** Two pods; only the first has the agent, which says its second half when it is told to. */
 async function talkOnTwoPods(t: TestContext) {
@@ -108,12 +109,58 @@ test('an operator drains a pod and takes that back; a dry run changes nothing', 
   assert.equal((await turn(waiting!)).state, 'queued', 'only the drained pod has the agent')
   assert.equal((await undrain()).status, 200)
   await eventually(async () => assert.equal((await turn(waiting!)).state, 'done'), { what: 'the next reply' })
-  assert.deepEqual([await stateOf('here'), (await fetch(`${here.admin}/readyz`)).status], ['live', 200])
+  await eventually(async () => assert.equal(await stateOf('here'), 'live'), { what: 'its next beat' })
+  assert.equal((await fetch(`${here.admin}/readyz`)).status, 200)
   assert.equal((await socketOn(t, here.gateway)).frames.length >= 0, true, 'it takes sockets again')
   assert.equal((await drain('nobody')).status, 404)
   const audit = (await call('GET', `${there.admin}/v1/audit`)).body as { entries: { action: string }[] }
   const actions = audit.entries.map(({ action }) => action).filter((action) => action.startsWith('pod.'))
   assert.deepEqual(actions, ['pod.undrain', 'pod.drain'])
+})
+
+test('two who ask at once leave one entry in the audit log; a pod that does not know drains is not asked', async (t) => {
+  const url = await databaseFor(t)
+  const { admin } = await podOn(t, url, { podName: 'one' })
+  const drain = (pod: string) => call('POST', `${admin}/v1/pods/${pod}/drain`, {})
+  const statuses = (await Promise.all([drain('one'), drain('one'), drain('one')])).map(({ status }) => status)
+  assert.deepEqual(statuses, [200, 200, 200])
+  const { entries } = (await call('GET', `${admin}/v1/audit`)).body as { entries: { action: string }[] }
+  assert.equal(entries.filter(({ action }) => action === 'pod.drain').length, 1)
+  const database = await openDatabase(t, url)
+  const ofOldRelease = `insert into fleetline.pods (name, version, tracks) values ('old', '0', '{}')`
+  await database.transaction((query) => query(ofOldRelease))
+  assert.equal((await drain('old')).status, 409)
+})
+
+test('an operator who takes a drain back does not hold up a stop', async (t) => {
+  const url = await databaseFor(t)
+  const end = Promise.withResolvers<void>()
+  atEnd(t, end.resolve)
+  const flags = { podName: 'one', drainMs: '60000' }
+  const { pod, admin } = await podOn(t, url, flags, { tasks: [task('long', () => end.promise)] })
+  const other = await podOn(t, url)
+  const { id } = await pod.enqueue({ machine: 'long' })
+  await eventually(async () => assert.equal((await pod.findTask(id))!.state, 'claimed'), {
+    what: 'the claim',
+  })
+  const ask = (act: string) =>
+    call('POST', `${other.admin}/v1/pods/one/${act}`, act === 'drain' ? {} : undefined)
+  const isReady = async () => (await fetch(`${admin}/readyz`)).status === 200
+  await ask('drain')
+  await eventually(async () => assert.equal(await isReady(), false), { what: 'the drain' })
+  const stopped = pod.stop()
+  await ask('undrain')
+  const stateOf = async () => {
+    const { pods } = (await call('GET', `${other.admin}/v1/pods`)).body as {
+      pods: { name: string; state: string }[]
+    }
+    return pods.find(({ name }) => name === 'one')!.state
+  }
+  await new Promise((resolve) => setTimeout(resolve, 1_000)) // five beats
+  assert.deepEqual([await isReady(), await stateOf()], [false, 'draining'])
+  end.resolve()
+  await stopped
+  assert.equal((await other.pod.findTask(id))!.state, 'done')
 })
 
 test('a task that runs when a drain begins ends on its pod; the drain that is taken back lets it go on', async (t) => {

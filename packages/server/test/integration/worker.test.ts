@@ -8,6 +8,7 @@ import { eventually } from '../support/eventually.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
 import { downstreamsOn } from '../support/throttle.ts'
 import { workerOn } from '../support/worker.ts'
+import type { Database } from '../../src/store/database.ts'
 import { z } from 'zod'
 
 const KEY = 'provider/account'
@@ -93,6 +94,46 @@ function twoOf(runs: Map<string, PromiseWithResolvers<void>>) {
     )
     .end(() => null)
 }
+
+test('a drain of a process that goes on hands back, however late PostgreSQL answers; what begins later is not drained', async (t) => {
+  const { database, newPod, tasks: rows } = await queueOn(t)
+  const clock = manualClock()
+  const [id, { signal }] = [await newPod(), new AbortController()]
+  let isAway = false
+  const failing: Database['transaction'] = async (...given) =>
+    isAway ? Promise.reject(new Error('away')) : database.transaction(...given)
+  const begun: string[] = []
+  const waits = task('waits', async ({ input, signal: own }) => {
+    begun.push(input as string)
+    await new Promise((_, reject) => own.addEventListener('abort', () => reject(own.reason as Error)))
+  })
+  const tasks = await workerOn(
+    t,
+    { transaction: failing },
+    { self: () => ({ id, signal }), isFenced: () => false },
+    { machines: [waits], clock },
+  )
+  const stateOf = async () => (await rows()).map(({ state, spent }) => `${state} ${spent}`)
+  await tasks.enqueueAll(TENANT, [{ machine: 'waits', input: 'a' }])
+  await eventually(() => assert.deepEqual(begun, ['a']), { what: 'the task to run' })
+  isAway = true
+  const drained = tasks.drain()
+  await clock.advance(120_000) // much longer than a stop waits
+  isAway = false
+  await eventually(
+    async () => clock.advance(5_000).then(async () => assert.deepEqual(await stateOf(), ['ready 0'])),
+    {
+      what: 'it to be handed back',
+    },
+  )
+  await drained
+  tasks.resume()
+  await eventually(async () => clock.advance(100).then(() => assert.deepEqual(begun, ['a', 'a'])), {
+    what: 'it to run again',
+  })
+  await clock.advance(120_000)
+  assert.deepEqual(await stateOf(), ['claimed 1'], 'it is not aborted')
+})
 
 test('an attempt that has moved on to another downstream takes no room at the first', async (t) => {
   const { add, runs } = await standing(t, { slots: 4, share: 1 })
