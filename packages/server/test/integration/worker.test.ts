@@ -102,37 +102,32 @@ test('a drain of a process that goes on hands back, however late PostgreSQL answ
   let isAway = false
   const failing: Database['transaction'] = async (...given) =>
     isAway ? Promise.reject(new Error('away')) : database.transaction(...given)
-  const begun: string[] = []
-  const waits = task('waits', async ({ input, signal: own }) => {
-    begun.push(input as string)
-    await new Promise((_, reject) => own.addEventListener('abort', () => reject(own.reason as Error)))
+  const runs: PromiseWithResolvers<void>[] = []
+  const waits = task('waits', ({ signal: own }) => {
+    const run = Promise.withResolvers<void>()
+    runs.push(run)
+    own.addEventListener('abort', () => run.reject(own.reason as Error))
+    return run.promise
   })
-  const tasks = await workerOn(
-    t,
-    { transaction: failing },
-    { self: () => ({ id, signal }), isFenced: () => false },
-    { machines: [waits], clock },
-  )
-  const stateOf = async () => (await rows()).map(({ state, spent }) => `${state} ${spent}`)
-  await tasks.enqueueAll(TENANT, [{ machine: 'waits', input: 'a' }])
-  await eventually(() => assert.deepEqual(begun, ['a']), { what: 'the task to run' })
+  const fleet = { self: () => ({ id, signal }), isFenced: () => false }
+  const tasks = await workerOn(t, { transaction: failing }, fleet, { machines: [waits], clock })
+  atEnd(t, () => runs.forEach(({ resolve }) => resolve())) // otherwise a drain waits for the clock
+  /** Moves the clock until it holds. */
+  const untilMoved = (what: string, check: () => void | Promise<void>) =>
+    eventually(async () => clock.advance(1_000).then(check), { what })
+  const states = async () => (await rows()).map(({ state, spent }) => `${state} ${spent}`)
+  await tasks.enqueueAll(TENANT, [{ machine: 'waits', input: null }])
+  await untilMoved('the run', () => assert.equal(runs.length, 1))
   isAway = true
   const drained = tasks.drain()
-  await clock.advance(120_000) // much longer than a stop waits
+  await clock.advance(60_000) // longer than a stop waits
   isAway = false
-  await eventually(
-    async () => clock.advance(5_000).then(async () => assert.deepEqual(await stateOf(), ['ready 0'])),
-    {
-      what: 'it to be handed back',
-    },
-  )
+  await untilMoved('it to be handed back', async () => assert.deepEqual(await states(), ['ready 0']))
   await drained
   tasks.resume()
-  await eventually(async () => clock.advance(100).then(() => assert.deepEqual(begun, ['a', 'a'])), {
-    what: 'it to run again',
-  })
-  await clock.advance(120_000)
-  assert.deepEqual(await stateOf(), ['claimed 1'], 'it is not aborted')
+  await untilMoved('it to run again', () => assert.equal(runs.length, 2))
+  await clock.advance(60_000)
+  assert.deepEqual(await states(), ['claimed 1'], 'it is not aborted')
 })
 
 test('an attempt that has moved on to another downstream takes no room at the first', async (t) => {
