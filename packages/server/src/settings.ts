@@ -245,7 +245,7 @@ export const SETTINGS = {
     expects: 'milliseconds from 0 to 3600000',
     fallback: '120000',
     reason:
-      'most replies end by then. A pod stops as soon as nothing runs. Orchestrators must allow drainMs and stopMs together, 130 s: Kubernetes by terminationGracePeriodSeconds, systemd by TimeoutStopSec',
+      'most replies end by then. A pod stops as soon as nothing runs. Orchestrators must allow more than drainMs and stopMs together, such as 135 s: Kubernetes by terminationGracePeriodSeconds, systemd by TimeoutStopSec',
   },
   unreadyMs: {
     purpose: 'how long a pod keeps answering requests after `/readyz` reports that it stops',

@@ -168,7 +168,7 @@ test('a reader that leaves before its stream begins is not waited for', async (t
           released += 1
           yield* []
         }
-        return { status: 200, body } as never
+        return { status: 200, body }
       },
     })
   const door = createDoor(depsOf([streamed('/v1/events', 'events'), streamed('/v1/lines', 'lines')]))
