@@ -30,7 +30,7 @@ const PODS = 3
 const STREAM_EVERY = 4
 const APP = join(import.meta.dirname, '../support/deploy-app.ts')
 const PATIENCE = { patienceMs: (SECONDS + 120) * 1_000 }
-const SETTINGS = { FLEETLINE_UNREADY_MS: '1000', FLEETLINE_DRAIN_MS: '120000', FLEETLINE_STOP_MS: '60000' }
+const SETTINGS = { FLEETLINE_UNREADY_MS: '3000', FLEETLINE_DRAIN_MS: '120000', FLEETLINE_STOP_MS: '60000' }
 
 /** A port that opens each new connection to a pod that is ready now, one pod after the other. */
 async function portBefore(t: TestContext, pods: readonly RunningPod[]): Promise<string> {
@@ -214,10 +214,14 @@ test(`R1: ${ROUNDS * PODS} restarts under ${TALKS} conversations begin no reply 
 
   const longest = (kind: Followed['kind']) =>
     Math.max(...followers.filter((one) => one.kind === kind).map(({ longestMs }) => longestMs)) / 1_000
-  const lost = followers.flatMap(({ connections }) => connections.filter((one) => one === 'stale'))
+  const lost = (kind: Followed['kind']) =>
+    followers
+      .filter((one) => one.kind === kind)
+      .flatMap(({ connections }) => connections.filter((one) => one === 'stale')).length
   t.diagnostic(`figure replies ${ended.length}`)
   t.diagnostic(`figure gap_socket_s ${longest('socket')}`)
   t.diagnostic(`figure gap_events_s ${longest('events')}`)
-  t.diagnostic(`figure connections_lost ${lost.length}`)
+  t.diagnostic(`figure sockets_lost ${lost('socket')}`)
+  t.diagnostic(`figure streams_ended ${lost('events')}`)
   t.diagnostic(`figure claims_handed_back ${ended.reduce((sum, { attempt }) => sum + attempt - 1, 0)}`)
 })
