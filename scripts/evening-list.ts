@@ -30,6 +30,7 @@ const REPEATED: readonly string[] = [
 const NIGHTLY_RUNS: Readonly<Record<string, number>> = {
   agents: 1,
   cuts: 5,
+  deploy: 3,
   followers: 1,
   'first-run': 1,
   'postgres-18': 1,

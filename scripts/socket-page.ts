@@ -162,7 +162,7 @@ const FRAMES: Readonly<Record<ServerFrame['type'], Told>> = {
   },
   reconnect: {
     fields: '`afterMs`',
-    when: 'Open another socket after this time, join everything there, then close this one. No pod of this release sends it',
+    when: 'The pod will stop soon. Open another socket after this time, join everything there, then close this one',
   },
   tick: { fields: '`now`', when: `Every ${seconds(SOCKET_LIMITS.tickMs)}` },
   pong: { fields: '`n`?', when: 'Answers `ping`' },

@@ -1,7 +1,6 @@
 // Builds a pod. The parts that others need come first, those that people reach come last. A stop goes in reverse:
-//   at once                     the pod is not ready, claims nothing and gives up its term; its ports stay open
-//   after `unreadyMs`           load balancers have seen that it is not ready
-//   after `drainMs` at most     running tasks have ended or are handed back
+//   at once                     the pod takes no new work (admin/draining.ts), and its clients go to other pods; its ports stay open
+//   when nothing runs, or after `drainMs`   running tasks have ended or are handed back
 //   after `stopMs` more         everything is closed, even if PostgreSQL does not answer; parts that are late are reported
 import { hostname } from 'node:os'
 import type { Task } from '@fleetline/protocol'
@@ -10,8 +9,11 @@ import { createAgents } from './agent/agents.ts'
 import type { Added, AgentChange, AgentEntry, NewAgent } from './agent/directory.ts'
 import { demoAgent } from './agent/demo.ts'
 import { adminRoutes } from './admin/routes.ts'
+import { createDrains } from './admin/drains.ts'
+import { createDraining } from './admin/draining.ts'
 import { createReadiness } from './admin/readiness.ts'
 import { configOf, type Settings } from './config.ts'
+import { MOVE_MS } from './door/moving.ts'
 import { createDoor } from './door/server.ts'
 import { Rejected } from './errors.ts'
 import { erasureDuties } from './erasure/duties.ts'
@@ -196,8 +198,10 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...identityDuties({ ...pick(config, 'auditDays'), database }),
   ]
   const claimed = () => [...tracks.runners.keys()]
+  const leaveMs = config.unreadyMs + MOVE_MS // until no client is left
   const fleet = createFleet({
     ...pick(config, 'databaseUrl', 'beatMs', 'ttlMs'),
+    drainMs: Math.max(leaveMs, config.drainMs),
     stopMs: partMs,
     database,
     clock,
@@ -207,6 +211,8 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     version,
     duties,
     tracks: claimed,
+    clients: () => gateway.clients(),
+    onDrainAsked: (isAsked) => (isAsked ? draining.begin() : draining.undo()),
   }) // which pods live, which one leads
   const onNews = () => rounds.wake()
   const known = options.downstreams ?? []
@@ -347,6 +353,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
       readiness,
       metrics,
       fleet,
+      drains: createDrains({ database, audit }),
       machines: () => readPopulation(database),
       downstreams: () => readStandings(database),
       tenants,
@@ -411,17 +418,24 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     parts.map((part) => limitStop(part, { clock, stopMs: part === database ? () => partMs : leftMs })),
   )
   const stopped = new AbortController()
+  const draining = createDraining({
+    ...pick(config, 'unreadyMs', 'drainMs'),
+    readiness,
+    fleet,
+    tasks,
+    door: gateway,
+    isServing: () => isServing,
+    clock,
+    log,
+  }) // how it is taken out of work
   let [isServing, stopping] = [false, undefined as Promise<void> | undefined]
   const stop = async () => {
-    const drainMs = isServing ? Math.max(config.unreadyMs, config.drainMs) : config.drainMs
+    const { sockets, streams } = gateway.clients()
+    const servingMs = sockets + streams > 0 ? leaveMs : config.unreadyMs
+    const drainMs = Math.max(isServing ? servingMs : 0, config.drainMs)
     ending.atMs = clock.monotonicMs() + drainMs + config.stopMs - partMs // the rest is left for the database
-    readiness.drain()
-    const drained = Promise.allSettled([
-      fleet.drain(),
-      tasks.drain(),
-      isServing && clock.sleep(config.unreadyMs),
-    ])
-    await within(clock, ending.atMs - clock.monotonicMs(), drained, LATE).catch(() => undefined) // pod.stop() reports what is late
+    fleet.end()
+    await within(clock, ending.atMs - clock.monotonicMs(), draining.end(), LATE).catch(() => undefined) // pod.stop() reports what is late
     stopped.abort()
     await pod.stop()
   }

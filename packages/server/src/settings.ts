@@ -239,12 +239,13 @@ export const SETTINGS = {
   },
   drainMs: {
     purpose:
-      'how long running tasks and turns may continue after a stop begins; then the pod hands them back',
+      'how long running tasks and turns may continue after a stop or a drain begins; then the pod hands them back',
     env: 'FLEETLINE_DRAIN_MS',
     parse: whole(0, 3_600_000),
     expects: 'milliseconds from 0 to 3600000',
-    fallback: '15000',
-    reason: 'the defaults of drainMs and stopMs add up to 25 s, less than the 30 s that orchestrators allow',
+    fallback: '120000',
+    reason:
+      'most replies end by then. A pod stops as soon as nothing runs. Orchestrators must allow more than drainMs and stopMs together, such as 135 s: Kubernetes by terminationGracePeriodSeconds, systemd by TimeoutStopSec',
   },
   unreadyMs: {
     purpose: 'how long a pod keeps answering requests after `/readyz` reports that it stops',

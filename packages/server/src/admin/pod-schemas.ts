@@ -11,6 +11,8 @@ const podSchema = z.object({
   bornAt: z.iso.datetime(),
   beatAgeMs: z.int().describe('time since its last beat, by the clock of the database'),
   endedAt: z.iso.datetime().nullable(),
+  sockets: z.int().describe('open sockets at its last beat'),
+  streams: z.int().describe('open event streams at its last beat'),
 })
 export const podsSchema = z.object({ pods: z.array(podSchema) })
 
@@ -22,3 +24,20 @@ export function podOf({ bornAt, endedAt, beatAgeMs, ...rest }: PodRow): z.infer<
     endedAt: endedAt && endedAt.toISOString(),
   }
 }
+
+export const podParams = z.object({ pod: z.string().describe('its number or its name') })
+export const drainSchema = z.strictObject({
+  dryRun: z.boolean().default(false).describe('only say what would move, and how long it would take at most'),
+})
+export const drainPlanSchema = z.object({
+  pod: z.int(),
+  name: z.string(),
+  state: z.enum(['live', 'draining']),
+  sockets: z.int().describe('clients that go to other pods'),
+  streams: z.int().describe('event streams that go to other pods'),
+  turns: z.int().describe('turns that it runs'),
+  tasks: z.int().describe('tasks that it runs'),
+  endsWithinMs: z
+    .int()
+    .describe('a drain ends as soon as nothing runs and no client is left, and in this time at the latest'),
+})

@@ -26,8 +26,9 @@ type Check = z.infer<typeof checkSchema>
 
 export type Readiness = Service & {
   report(): ReadinessReport
-  /** Makes the pod not ready from now on, because it stops. */
+  /** Makes the pod not ready: it takes no new work. */
   drain(): void
+  undrain(): void
   isDraining(): boolean
 }
 type Deps = {
@@ -86,7 +87,7 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
       degraded: known.lateMs > LATE_LOOP_MS && 'the main loop is late: too much work in one place',
     }),
     draining: check(drainingMs === undefined ? 0 : since(drainingMs), {
-      failing: drainingMs !== undefined && 'the pod stops',
+      failing: drainingMs !== undefined && 'the pod stops, or was drained',
     }),
   })
   const measure: Service = {
@@ -98,6 +99,7 @@ export function createReadiness({ clock, database, hints, fleet }: Deps): Readin
   return {
     ...compose('readiness', [measure, watch]),
     drain: () => void (drainingMs ??= clock.monotonicMs()),
+    undrain: () => void (drainingMs = undefined),
     isDraining: () => drainingMs !== undefined,
     report: () => {
       const results = checks()

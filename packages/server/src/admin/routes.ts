@@ -3,7 +3,6 @@
 import { z } from 'zod'
 import { withOpenapi } from '../door/openapi.ts'
 import { route, type Route } from '../door/route.ts'
-import type { Fleet } from '../fleet/fleet.ts'
 import type { Population } from '../machine/population.ts'
 import type { DownstreamStanding } from '../throttle/fleet/standings.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -13,22 +12,22 @@ import { downstreamsSchema } from './downstream-schemas.ts'
 import { issuerRoutes } from './issuer-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { machinesSchema } from './machine-schemas.ts'
-import { podOf, podsSchema } from './pod-schemas.ts'
+import { podRoutes } from './pod-routes.ts'
 import { reportSchema, type Readiness } from './readiness.ts'
 
 type Deps = Parameters<typeof keyRoutes>[0] &
   Parameters<typeof issuerRoutes>[0] &
-  Parameters<typeof auditRoute>[0] & {
+  Parameters<typeof auditRoute>[0] &
+  Parameters<typeof podRoutes>[0] & {
     readonly readiness: Pick<Readiness, 'report'>
     readonly metrics: Pick<Metrics, 'text'>
-    readonly fleet: Pick<Fleet, 'pods'>
     readonly machines: () => Promise<Population[]>
     readonly downstreams: () => Promise<DownstreamStanding[]>
     readonly version: string
   }
 
 export function adminRoutes({ version, ...deps }: Deps): Route[] {
-  const { readiness, metrics, fleet, machines, downstreams } = deps
+  const { readiness, metrics, machines, downstreams } = deps
   const routes = [
     route({
       method: 'GET',
@@ -61,15 +60,7 @@ export function adminRoutes({ version, ...deps }: Deps): Route[] {
       answers: { 200: { means: 'One line per series.', text: 'text/plain; version=0.0.4; charset=utf-8' } },
       handle: async () => ({ status: 200, body: await metrics.text() }),
     }),
-    route({
-      method: 'GET',
-      path: '/v1/pods',
-      summary:
-        'Lists the pods: live ones first, the oldest at the top, then those that died in the last hour.',
-      access: READ,
-      answers: { 200: { means: 'At most 1000 pods.', json: podsSchema } },
-      handle: async () => ({ status: 200, body: { pods: (await fleet.pods()).map(podOf) } }),
-    }),
+    ...podRoutes(deps),
     route({
       method: 'GET',
       path: '/v1/machines',

@@ -12,7 +12,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { Config } from '../config.ts'
-import { Bug, Rejected } from '../errors.ts'
+import { Bug, Rejected, Retry } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
 import type { RateLimits } from '../identity/rate-limits.ts'
@@ -33,6 +33,7 @@ import { LINES, type Lines } from './lines.ts'
 import { bodyOf, NO_ROUTE, refusalOf, statusOf, type Refusal } from './refusal.ts'
 import { refusedRequest } from './audited-refusals.ts'
 import { readJson } from './json-body.ts'
+import { createMoving, type ClientMoves } from './moving.ts'
 import { answerFault, HEADER_BYTES, headersOf, headersOfRefusal } from './raw.ts'
 import { outOfScope } from './scope.ts'
 import { brokenSockets, type SocketRoute } from './socket-route.ts'
@@ -41,6 +42,12 @@ import { sendStream, type StreamFormat, type StreamSource } from './stream.ts'
 import { brokenRules, nameOf, parserOf, type Audience, type Route, type RouteAnswer } from './route.ts'
 
 type Door = Service & {
+  /** Asks the clients of sockets and event streams to go to another pod, and takes no new ones. Resolves when all have left and no
+   *  download runs, or after this time. */
+  move(mostMs: number): Promise<void>
+  /** Takes new ones again. */
+  stay(): void
+  clients(): { readonly sockets: number; readonly streams: number }
   /** The port that it listens on, also if 0 was asked for. */
   port(): number
 }
@@ -81,12 +88,15 @@ const PARAM_LENGTH = 9 * 128 // a user id of 128 characters that are three bytes
 const KEEP_ALIVE_MS = 65_000 // longer than the 60 s of common load balancers: they close first
 const RECHECK_MS = 2_000
 const LOOK_MS = 1_000 // how often Node checks for late requests; its own 30 s would turn a limit of 10 s into up to 40
+const DRAINS = 'This pod begins no new stream, because it drains: connect again'
+const FOR_CALLER = { fields: { isForCaller: true } }
 const LATE = new Error('Answers are still under way')
 
 export function createDoor(deps: Deps): Door {
   const { name, host, clock, log, limits } = deps
   const stopping = new AbortController()
-  const server = buildServer(deps, stopping.signal)
+  const moving = createMoving(deps)
+  const server = buildServer(deps, stopping.signal, moving)
   const close = async () => {
     stopping.abort()
     const closed = server.close()
@@ -109,6 +119,9 @@ export function createDoor(deps: Deps): Door {
     },
     stop: () => (closing ??= close()),
     port,
+    move: moving.begin,
+    stay: moving.cancel,
+    clients: moving.count,
   }
 }
 
@@ -130,13 +143,17 @@ export function listenFault(code = '', { host, port }: Pick<Deps, 'host' | 'port
 }
 
 /** Builds the server before it listens. Its streams end when the signal is aborted. */
-export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance {
+export function buildServer(
+  deps: Deps,
+  stopping: AbortSignal,
+  moving: ClientMoves = createMoving(deps),
+): FastifyInstance {
   const { routes, sockets = [], audiences, limits } = deps
   const broken = [...brokenRules(routes, audiences), ...brokenSockets(sockets, audiences)]
   if (broken.length > 0) throw new Bug(`The ${deps.name} door does not open: ${broken.join('; ')}`)
   const drawId = () => `req_${Buffer.from(deps.random.bytes(12)).toString('base64url')}`
   const upgrades =
-    sockets.length > 0 ? createUpgrades({ ...deps, sockets, limits, drawId, stopping }) : undefined
+    sockets.length > 0 ? createUpgrades({ ...deps, sockets, limits, drawId, stopping, moving }) : undefined
   const server = openServer(deps, drawId, upgrades)
   const principals: Opened['principals'] = new WeakMap()
   const declared = new Set(routes.map(nameOf))
@@ -171,7 +188,7 @@ export function buildServer(deps: Deps, stopping: AbortSignal): FastifyInstance 
     }
     return refuse(reply, refusal)
   })
-  for (const entry of routes) addRoute(server, entry, { deps, stopping, principals })
+  for (const entry of routes) addRoute(server, entry, { deps, stopping, moving, principals })
   return server
 }
 
@@ -236,6 +253,7 @@ function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
     onRequest: async (request) => admit(opened, entry, request),
     handler: async (request, reply) => {
       const principal = await admitted(opened, request)
+      if (isStreamed(answers) && opened.moving.isOn()) throw new Retry('unavailable', DRAINS, FOR_CALLER)
       const answer = await handle({
         principal,
         params: request.params,
@@ -251,16 +269,41 @@ function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
       const streamed = { ...opened, recheck: () => recheck(deps, principal, answer) }
       if ('events' in shape) {
         const parse: ParserOf<Events> = ({ id, data }) => ({ id, data: shape.events.parse(data) })
-        return stream(reply, answer.body as Events, { ...streamed, format: EVENTS, parse })
+        const until = { stopping: leaving(opened, reply) }
+        return stream(reply, answer.body as Events, { ...streamed, ...until, format: EVENTS, parse })
       }
       if ('lines' in shape) {
         const parse: ParserOf<Lines> = (lines) => lines.map((line) => shape.lines.parse(line))
+        if (!reply.raw.destroyed) reply.raw.once('close', opened.moving.download())
         return stream(reply, answer.body as Lines, { ...streamed, format: LINES, parse })
       }
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
       return sendJson(reply, shape.json.parse(answer.body)) // removes fields that the route does not declare
     },
   })
+}
+
+function isStreamed(answers: Route['answers']): boolean {
+  return Object.values(answers).some((shape) => 'events' in shape || 'lines' in shape)
+}
+
+/** A stream of events ends when its reader should go to another pod. */
+function leaving({ deps, stopping, moving }: Opened, reply: FastifyReply): AbortSignal {
+  if (reply.raw.destroyed) return stopping // its reader has left, and nobody would say so again
+  const [left, gone] = [new AbortController(), new AbortController()]
+  const leave = moving.enter('streams', {
+    ask: (afterMs) =>
+      void deps.clock.sleep(afterMs, gone.signal).then(
+        () => left.abort(),
+        () => undefined, // the reader has left
+      ),
+    end: () => left.abort(),
+  })
+  reply.raw.once('close', () => {
+    gone.abort()
+    leave()
+  })
+  return AbortSignal.any([stopping, left.signal])
 }
 
 /** Finds the caller, unless the route is a probe. Throws if the route does not let it in. */
@@ -301,6 +344,7 @@ async function recheck({ callers }: Deps, principal: Principal | null, answer: R
 type Opened = {
   readonly deps: Deps
   readonly stopping: AbortSignal
+  readonly moving: ClientMoves
   readonly principals: WeakMap<FastifyRequest, { readonly principal: Principal; readonly atMs: number }>
 }
 type Streamed<One> = Opened & {

@@ -21,6 +21,7 @@ import { admissionOf, untilRefused } from './admission.ts'
 import { refusedRequest } from './audited-refusals.ts'
 import { BODY_JSON } from './json-body.ts'
 import { refusalOf, statusOf } from './refusal.ts'
+import type { ClientMoves } from './moving.ts'
 import { parserOf } from './route.ts'
 import { createSocketCommands, errorFrame, type FrameFields, type SocketCommands } from './socket-commands.ts'
 import type { Push, SocketPeer, SocketRoute, SocketSide } from './socket-route.ts'
@@ -39,6 +40,7 @@ export type SocketDeps = {
   readonly metrics: Metrics
   readonly drawId: () => string
   readonly stopping: AbortSignal
+  readonly moving: ClientMoves
   /** How many sockets each user has. */
   readonly users: Map<string, number>
 }
@@ -97,6 +99,12 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
     refreshing: false,
     held: [],
   }
+  const leave = deps.moving.enter('sockets', {
+    ask: (afterMs) => writer.now({ type: 'reconnect', afterMs }),
+    end: ending.onStop,
+  })
+  ws.once('close', leave)
+  if (signal.aborted) return // it came too late: the pod drains
   beat(life).catch(() => undefined) // aborted: the socket is over
   if (handshake.refused !== undefined) return closeFor(life, handshake.refused)
   ws.on('message', (data, isBinary) => takeMessage(life, data, isBinary))
@@ -150,7 +158,7 @@ function endingOf({ clock, metrics, stopping }: SocketDeps, ws: WebSocket, { raw
   const cutSlow = () =>
     close('slow', `The client reads too slowly. ${mark === undefined ? '' : `Last sent: ${mark}`}`)
   const onStop = () =>
-    over.signal.aborted ? ws.terminate() : close('restart', 'The pod stops: connect again')
+    over.signal.aborted ? ws.terminate() : close('restart', 'The pod stops, or drains: connect again')
   stopping.addEventListener('abort', onStop, { once: true })
   ws.on('error', () => undefined) // 'close' follows
   ws.on(CLOSING, (code: number | undefined) => {
@@ -165,7 +173,7 @@ function endingOf({ clock, metrics, stopping }: SocketDeps, ws: WebSocket, { raw
     metrics.count('socketsClosed', { code: closedBy === undefined ? 'client' : String(closedBy) })
   })
   if (stopping.aborted) onStop()
-  return { close, cutSlow, signal: over.signal, mark: (at: string) => void (mark = at) }
+  return { close, cutSlow, onStop, signal: over.signal, mark: (at: string) => void (mark = at) }
 }
 
 /** A socket is read unless there is a reason not to. */

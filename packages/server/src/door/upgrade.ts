@@ -88,6 +88,10 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
     const protocols = protocolsOf(request)
     if (!protocols.includes(SOCKET_PROTOCOL))
       throw new Rejected('invalid', `Offer the subprotocol ${SOCKET_PROTOCOL}`)
+    if (deps.moving.isOn())
+      throw new Retry('unavailable', 'This pod takes no new sockets, because it drains: connect again', {
+        fields: { isForCaller: true },
+      })
     enter(raw)
     const known = await callerOf(deps, request, protocols)
     if (raw.destroyed || raw.writableEnded) return

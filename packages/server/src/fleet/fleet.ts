@@ -7,7 +7,8 @@
 //   live           beats fail                           live, fenced after ttl − margin: it starts nothing (P3)
 //   live           its beat changes no row: buried      live, under a new id; what ran under the old id is aborted
 //   live           drain                                draining: it gives up its term and goes on beating
-//   draining       its beat changes no row: buried      dead
+//   draining       undrain                              live, from its next beat on
+//   draining       its beat changes no row: buried      dead if it stops; otherwise draining, under a new id
 //   any            stop                                 dead: it writes this itself
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -21,7 +22,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { createDuties } from './duties.ts'
 import { createLeader, ownDuties } from './leader.ts'
 import { createLink } from './link.ts'
-import { beat, drain, join, leave, list, type PodRow } from './pods.ts'
+import { beat, drain, join, leave, list, type Clients, type PodRow } from './pods.ts'
 import { createTrust } from './trust.ts'
 
 export type Fleet = Service & {
@@ -31,8 +32,12 @@ export type Fleet = Service & {
   isFenced(): boolean
   /** Milliseconds since just before the last confirmed beat was sent. */
   beatAgeMs(): number
-  /** From now on this pod takes nothing new. Never rejects: if the write fails, the others notice that the beats end. */
+  /** From now on this pod takes nothing new. Never rejects: if the write fails, the next beat writes it. */
   drain(): Promise<void>
+  /** It takes new work again, from its next beat on. */
+  undrain(): void
+  /** From now on it does not join again. */
+  end(): void
   pods(): Promise<PodRow[]>
 }
 type Deps = {
@@ -48,6 +53,11 @@ type Deps = {
   readonly beatMs: number
   readonly ttlMs: number
   readonly stopMs: number
+  readonly drainMs?: number
+  /** The clients that are connected now. */
+  readonly clients?: () => Clients
+  /** Called when an operator asks for a drain of this pod, or takes that back. */
+  readonly onDrainAsked?: (isAsked: boolean) => void
   /** The duties of other rooms. */
   readonly duties: readonly Duty[]
 }
@@ -63,9 +73,10 @@ export function createFleet(deps: Deps): Fleet {
   const trust = createTrust(deps, clock)
   const leader = createLeader({ ...deps, trust })
   const link = createLink({ databaseUrl: deps.databaseUrl, clock, statementMs: Math.min(ttlMs, stopMs) })
-  const newcomer = () => ({ name: deps.name, version: deps.version, tracks: deps.tracks() })
+  const { name, version, drainMs = 0 } = deps
   let life: Life | undefined
-  let isDraining = false
+  let [isDraining, isEnding, isDrainAsked] = [false, false, false]
+  const newcomer = () => ({ name, version, drainMs, isDraining, isDrainAsked, tracks: deps.tracks() })
   let isSilent = false
 
   const begin = (id: number, sentMs: number): Life => {
@@ -83,13 +94,20 @@ export function createFleet(deps: Deps): Fleet {
   }
   const tick = async (query: Query) => {
     const sentMs = clock.monotonicMs()
-    if (life && (await beat(query, life.id))) trust.confirm(sentMs)
+    const told = life && (await beat(query, life.id, { clients: deps.clients?.(), isDraining }))
+    if (told) trust.confirm(sentMs)
     else if (life) buried(life)
-    if (!life && isDraining) return
+    if (!life && isEnding) return
     life ??= begin(await join(query, newcomer()), sentMs)
+    if (told) heed(told.isDrainAsked)
     if (isSilent) log.info('beats come through again')
     isSilent = false
     await leader.follow(query, life.id)
+  }
+  const heed = (isAsked: boolean) => {
+    if (isAsked === isDrainAsked) return
+    isDrainAsked = isAsked
+    deps.onDrainAsked?.(isAsked)
   }
   const missed = (error: unknown) => {
     trust.miss()
@@ -101,7 +119,7 @@ export function createFleet(deps: Deps): Fleet {
     if (!me) return
     const outcome = await database.transaction((query) => work(query, me.id), { deadlineMs: stopMs })
     if (outcome.type !== 'committed')
-      log.warn('the fleet was not told that this pod stops', { pod: me.id, error: outcome.error })
+      log.warn('the row of this pod was not written', { pod: me.id, error: outcome.error })
   }
   const lives: Service = {
     name: 'fleet.life',
@@ -137,6 +155,8 @@ export function createFleet(deps: Deps): Fleet {
       isDraining = true
       await write(drain)
     },
+    undrain: () => void (isDraining = false),
+    end: () => void (isEnding = true),
     pods: async () =>
       valueOf(await database.transaction(list, { access: 'read' }), 'The pods cannot be read'),
   }

@@ -18,12 +18,20 @@ export type PodRow = {
   readonly bornAt: Date
   readonly beatAgeMs: number
   readonly endedAt: Date | null
+  /** Its open clients at its last beat. */
+  readonly sockets: number
+  readonly streams: number
 }
 
-const JOIN = 'insert into fleetline.pods (name, version, tracks) values ($1, $2, $3) returning id'
+// A pod that was buried and joins again goes on draining, and is still asked to.
+const JOIN = `
+  insert into fleetline.pods (name, version, tracks, drain_ms, state, drain_asked)
+  values ($1, $2, $3, $4, $5, $6) returning id`
 
+// Each beat writes the state again, so a write of DRAIN that failed or came late does not last.
 const BEAT = `
-  update fleetline.pods set beat_at = clock_timestamp() where id = $1 and state <> 'dead' returning id`
+  update fleetline.pods set beat_at = clock_timestamp(), sockets = $2, streams = $3, state = $4
+   where id = $1 and state <> 'dead' returning drain_asked as "isDrainAsked"`
 
 // One row for each pod that is not dead; if there is none, only the leader's row.
 const LOOK = `
@@ -62,26 +70,50 @@ const FORGET = `
 const LIST = `
   select p.id as pod, p.name, p.version, p.state, p.id is not distinct from l.pod as "isLeader", p.born_at as "bornAt",
          greatest(0, (extract(epoch from clock_timestamp() - p.beat_at) * 1000))::int8::float8 as "beatAgeMs",
-         p.ended_at as "endedAt"
+         p.ended_at as "endedAt", p.sockets, p.streams
     from fleetline.pods p, fleetline.leader l
    order by p.state = 'dead', case when p.state = 'dead' then -p.id else p.id end limit 1000`
 
 /** `tracks`: those that it claims. */
 type Newcomer = {
+  /** How long a drain lets work go on. */
+  readonly drainMs?: number
+  readonly isDraining?: boolean
+  /** An operator has asked the pod to drain. */
+  readonly isDrainAsked?: boolean
   readonly name: string
   readonly version: string
   readonly tracks: readonly number[]
 }
 
 /** Starts a new incarnation and returns its id. */
-export async function join(query: Query, { name, version, tracks }: Newcomer): Promise<number> {
-  const [row] = await query<{ id: number }>(JOIN, [name, version, tracks])
+export async function join(query: Query, newcomer: Newcomer): Promise<number> {
+  const { name, version, tracks, drainMs = 0, isDraining = false, isDrainAsked = false } = newcomer
+  const values = [name, version, tracks, drainMs, stateFor(isDraining), isDrainAsked]
+  const [row] = await query<{ id: number }>(JOIN, values)
   return row!.id
 }
 
-/** Returns false if the pod counts as dead. */
-export async function beat(query: Query, pod: number): Promise<boolean> {
-  return (await query(BEAT, [pod])).length > 0
+function stateFor(isDraining: boolean): SeenPod['state'] {
+  return isDraining ? 'draining' : 'live'
+}
+
+const NOBODY: Clients = { sockets: 0, streams: 0 }
+
+/** Clients that are connected to a pod. */
+export type Clients = { readonly sockets: number; readonly streams: number }
+/** What a beat shows of its pod. */
+type Shown = { readonly clients?: Clients | undefined; readonly isDraining?: boolean }
+
+/** Returns whether an operator has asked for a drain; undefined if the pod counts as dead. */
+export async function beat(
+  query: Query,
+  pod: number,
+  { clients: { sockets, streams } = NOBODY, isDraining = false }: Shown = {},
+): Promise<{ readonly isDrainAsked: boolean } | undefined> {
+  const values = [pod, sockets, streams, stateFor(isDraining)]
+  const [row] = await query<{ isDrainAsked: boolean }>(BEAT, values)
+  return row
 }
 
 /** Does not say how long pods have been silent: the caller measures that over several looks. */
@@ -108,7 +140,7 @@ export async function giveUp(query: Query, pod: number): Promise<void> {
   await query(GIVE_UP, [pod])
 }
 
-/** From now on the pod takes nothing new. */
+/** From now on the pod takes nothing new. Its beats end this. */
 export async function drain(query: Query, pod: number): Promise<void> {
   await query(DRAIN, [pod])
   await giveUp(query, pod)

@@ -16,6 +16,8 @@ export const AUDIT_ACTIONS = [
   'session.erase',
   'user.erase',
   'retention.set',
+  'pod.drain',
+  'pod.undrain',
   'request',
 ] as const
 export type AuditAction = (typeof AUDIT_ACTIONS)[number]

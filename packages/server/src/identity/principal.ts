@@ -30,6 +30,10 @@ export function anyoneOf(tenant: number): Principal {
   return { tenant, scopes: new Set(Object.keys(TENANT_SCOPES) as Scope[]), key: null }
 }
 
-/** Reads everything on the operator's port. It creates no keys: those would outlive the insecure pod, on every pod of its
+/** Reads everything on the operator's port, and drains pods. It creates no keys: those would outlive the insecure pod, on every pod of its
  *  database. */
-export const ANY_OPERATOR: Principal = { tenant: null, scopes: new Set(['operate', 'admin:read']), key: null }
+export const ANY_OPERATOR: Principal = {
+  tenant: null,
+  scopes: new Set(['operate', 'admin:read', 'pods:write']),
+  key: null,
+}

@@ -21,6 +21,7 @@ export const TENANT_SCOPES = {
 export const OPERATOR_SCOPES = {
   operate: "opens the operator's port, and reads its metrics; every operator's key has it",
   'admin:read': 'reads pods, machines, downstreams, tenants, keys, issuers and the audit log',
+  'pods:write': 'takes pods out of work, and back',
   'admin:write': 'creates tenants, keys and issuers, and so may act as anybody',
 } as const
 

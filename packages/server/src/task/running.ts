@@ -27,11 +27,14 @@ type Running = {
   start(pod: Incarnation, claim: Claim, runner: Runner): void
   /** Gives up a claim that this pod does not run. */
   handBack(pod: Incarnation, attempt: Attempt, machine: string): void
-  /** Resolves when nothing runs. Attempts that have not ended in time are aborted and handed back. */
+  /** Resolves when nothing runs, or when it may start again. Attempts that have not ended in time are aborted and handed back. */
   drain(limits: DrainLimits): Promise<void>
+  /** What runs may go on. */
+  resume(): void
 }
-/** `runMs`: for attempts to end by themselves. `endMs`: for aborted attempts to end, and to be handed back. */
-type DrainLimits = { readonly runMs: number; readonly endMs: number }
+/** `runMs`: for attempts to end by themselves. `endMs`: for aborted attempts to end, and to be handed back; absent if the process goes on:
+ *  then they are handed back when PostgreSQL answers. */
+type DrainLimits = { readonly runMs: number; readonly endMs?: number }
 type Deps = {
   readonly settler: Pick<Settler, 'settle'>
   readonly clock: Clock
@@ -63,7 +66,8 @@ export function createRunning(deps: Deps): Running {
   const coming = new Map<string, string>()
   const watched = new WeakSet<AbortSignal>()
   const gaveUp = new AbortController()
-  const draining = new AbortController()
+  let draining = new AbortController()
+  let resumed = new AbortController()
 
   const abortAll = (reason: Error, pod?: number) =>
     runs.forEach((run) => (pod === undefined || run.pod === pod) && run.ending.abort(reason))
@@ -151,17 +155,30 @@ export function createRunning(deps: Deps): Running {
     drain: async ({ runMs, endMs }) => {
       draining.abort(DRAINED)
       const over = new AbortController()
+      const signal = AbortSignal.any([over.signal, resumed.signal])
       const hurry = async () => {
-        await clock.sleep(runMs, over.signal)
+        await clock.sleep(runMs, signal)
         abortAll(DRAINED)
-        await clock.sleep(endMs, over.signal)
+        if (endMs === undefined) return
+        await clock.sleep(endMs, signal)
         gaveUp.abort(DRAINED)
       }
-      hurry().catch(() => undefined) // nothing runs any more
-      while (runs.size > 0) await Promise.all(Array.from(runs.values(), ({ ended }) => ended))
+      hurry().catch(() => undefined) // nothing runs any more, or it may run
+      const isResumed = once(resumed.signal)
+      while (runs.size > 0 && !signal.aborted)
+        await Promise.race([Promise.all(Array.from(runs.values(), ({ ended }) => ended)), isResumed])
       over.abort(DRAINED)
     },
+    resume: () => {
+      resumed.abort()
+      resumed = new AbortController()
+      draining = new AbortController()
+    },
   }
+}
+
+function once(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
 }
 
 /** Logs what an operator wants to see without searching. */

@@ -37,8 +37,10 @@ export type Tasks = Service &
     enqueueIn(query: Query, tenant: number, wanted: readonly Wanted[]): Promise<Enqueued[]>
     /** Tells this pod and the others that there is something to claim. */
     readonly wake: () => void
-    /** Takes nothing new, and resolves when nothing runs. */
-    drain(): Promise<void>
+    /** Takes nothing new, and resolves when nothing runs, or when it is resumed. `isLast`: the process ends after that. */
+    drain(isLast?: boolean): Promise<void>
+    /** Takes new work again. */
+    resume(): void
   }
 
 type Deps = Pick<
@@ -139,6 +141,7 @@ export function createTasks(deps: Deps): Tasks {
     },
     enqueueIn: async (query, tenant, wanted) => enqueuer.enqueueIn(query, tenant, await specsOf(wanted)),
     wake: onReady,
-    drain: async () => void (await Promise.all(workers.map((worker) => worker.drain()))),
+    drain: async (isLast = false) => void (await Promise.all(workers.map((worker) => worker.drain(isLast)))),
+    resume: () => workers.forEach((worker) => worker.resume()),
   }
 }

@@ -39,8 +39,10 @@ type Worker = Service & {
   wake(): void
   /** Tells it that hints were missed. It checks at once for claims that it does not know of. */
   doubt(): void
-  /** Takes nothing new; resolves when nothing runs. */
-  drain(): Promise<void>
+  /** Takes nothing new; resolves when nothing runs, or when it is resumed. `isLast`: the process ends after that. */
+  drain(isLast: boolean): Promise<void>
+  /** Takes new work again. */
+  resume(): void
 }
 type Deps = {
   readonly database: Transactions
@@ -181,9 +183,14 @@ export function createWorker(deps: Deps): Worker {
       state.checkMs = 0
       bell.ring()
     },
-    drain: async () => {
+    drain: async (isLast) => {
       state.isDraining = true
-      await running.drain({ runMs: deps.drainMs, endMs: GRACE_MS + deps.stopMs })
+      await running.drain({ runMs: deps.drainMs, ...(isLast && { endMs: GRACE_MS + deps.stopMs }) })
+    },
+    resume: () => {
+      state.isDraining = false
+      running.resume()
+      bell.ring()
     },
     stop: async () => {
       state.isDraining = true

@@ -12,7 +12,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { manualClock } from '../support/clock.ts'
-import { fleetOn, leaderOf, podRows, stateOf, stepClock } from '../support/fleet.ts'
+import { bury as buryPod, fleetOn, leaderOf, podRows, stateOf, stepClock } from '../support/fleet.ts'
 import { silentLog } from '../support/log.ts'
 import { podOn } from '../support/pod.ts'
 import { openDatabase } from '../support/store.ts'
@@ -57,6 +57,54 @@ test('when the leader drains, another pod leads under the next term; when it sto
   const [row] = (await podRows(database)).filter(({ pod }) => pod === id)
   assert.equal(row!.state, 'dead')
   assert.ok(row!.endedAt instanceof Date, String(row!.endedAt))
+})
+
+test('a beat corrects the row if a write of a drain failed, or came after the drain was taken back', async (t) => {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  let isAway = false
+  const failing: typeof database.transaction = async (...given) =>
+    isAway ? ({ type: 'failed', error: new Error('away') } as never) : database.transaction(...given)
+  const fleet = await fleetOn(t, url, { transaction: failing })
+  const { id } = fleet.self()!
+  const untilState = (state: string) =>
+    eventually(async () => assert.equal(await stateOf(database, id), state), { what: `the state ${state}` })
+  isAway = true
+  await fleet.drain()
+  isAway = false
+  await untilState('draining')
+  fleet.undrain()
+  await untilState('live')
+  const late = `update fleetline.pods set state = 'draining' where id = $1`
+  await database.transaction((query) => query(late, [id]))
+  await untilState('live')
+})
+
+test('a pod that is counted as dead while it is drained goes on draining under its new id, and can be undrained', async (t) => {
+  const url = await databaseFor(t)
+  const database = await openDatabase(t, url)
+  const asked: boolean[] = []
+  const onDrainAsked = (isAsked: boolean) => {
+    asked.push(isAsked)
+    if (isAsked) void fleet.drain()
+    else fleet.undrain()
+  }
+  const fleet = await fleetOn(t, url, database, { onDrainAsked })
+  const ask = async (isAsked: boolean) => {
+    const text = 'update fleetline.pods set drain_asked = $2 where id = $1'
+    await database.transaction((query) => query(text, [fleet.self()!.id, isAsked]))
+    await eventually(() => assert.equal(asked.at(-1), isAsked), { what: `${isAsked}` })
+  }
+  await ask(true)
+  const { id, signal } = fleet.self()!
+  await buryPod(database, id)
+  await eventually(() => assert.ok((fleet.self()?.id ?? id) > id), { what: 'its new life' })
+  assert.deepEqual([signal.aborted, await stateOf(database, fleet.self()!.id)], [true, 'draining'])
+  await ask(false)
+  await eventually(async () => assert.equal(await stateOf(database, fleet.self()!.id), 'live'), {
+    what: 'live',
+  })
+  assert.deepEqual(asked, [true, false])
 })
 
 const LIMITS = { beatMs: 1_000, ttlMs: 5_000 }

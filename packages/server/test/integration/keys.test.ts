@@ -42,6 +42,7 @@ const KNOWN = {
   erasure: 'a',
   key: 'a',
   issuer: 'a',
+  pod: '999',
 }
 const ALL = { tenant: Object.keys(TENANT_SCOPES), operator: Object.keys(OPERATOR_SCOPES) }
 

@@ -8,6 +8,7 @@ import { eventually } from '../support/eventually.ts'
 import { queueOn, TENANT } from '../support/tasks.ts'
 import { downstreamsOn } from '../support/throttle.ts'
 import { workerOn } from '../support/worker.ts'
+import type { Database } from '../../src/store/database.ts'
 import { z } from 'zod'
 
 const KEY = 'provider/account'
@@ -93,6 +94,41 @@ function twoOf(runs: Map<string, PromiseWithResolvers<void>>) {
     )
     .end(() => null)
 }
+
+test('a drain of a process that goes on hands back, however late PostgreSQL answers; what begins later is not drained', async (t) => {
+  const { database, newPod, tasks: rows } = await queueOn(t)
+  const clock = manualClock()
+  const [id, { signal }] = [await newPod(), new AbortController()]
+  let isAway = false
+  const failing: Database['transaction'] = async (...given) =>
+    isAway ? Promise.reject(new Error('away')) : database.transaction(...given)
+  const runs: PromiseWithResolvers<void>[] = []
+  const waits = task('waits', ({ signal: own }) => {
+    const run = Promise.withResolvers<void>()
+    runs.push(run)
+    own.addEventListener('abort', () => run.reject(own.reason as Error))
+    return run.promise
+  })
+  const fleet = { self: () => ({ id, signal }), isFenced: () => false }
+  const tasks = await workerOn(t, { transaction: failing }, fleet, { machines: [waits], clock })
+  atEnd(t, () => runs.forEach(({ resolve }) => resolve())) // otherwise a drain waits for the clock
+  /** Moves the clock until it holds. */
+  const untilMoved = (what: string, check: () => void | Promise<void>) =>
+    eventually(async () => clock.advance(1_000).then(check), { what })
+  const states = async () => (await rows()).map(({ state, spent }) => `${state} ${spent}`)
+  await tasks.enqueueAll(TENANT, [{ machine: 'waits', input: null }])
+  await untilMoved('the run', () => assert.equal(runs.length, 1))
+  isAway = true
+  const drained = tasks.drain()
+  await clock.advance(60_000) // longer than a stop waits
+  isAway = false
+  await untilMoved('it to be handed back', async () => assert.deepEqual(await states(), ['ready 0']))
+  await drained
+  tasks.resume()
+  await untilMoved('it to run again', () => assert.equal(runs.length, 2))
+  await clock.advance(60_000)
+  assert.deepEqual(await states(), ['claimed 1'], 'it is not aborted')
+})
 
 test('an attempt that has moved on to another downstream takes no room at the first', async (t) => {
   const { add, runs } = await standing(t, { slots: 4, share: 1 })

@@ -33,6 +33,7 @@ export function newPod(
     transactionDeadlineMs: '60000',
     idleTransactionMs: '60000',
     unreadyMs: '0',
+    drainMs: '15000',
     stopMs: '60000',
     ttlMs: '60000',
     beatMs: '200',

@@ -33,6 +33,7 @@ const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/tenants': { name: 'own' },
   'POST /v1/issuers': { name: 'own', tenant: 'dev', issuer: 'https://login.test/', audience: 'chat' },
   'POST /v1/keys': { name: 'own' },
+  'POST /v1/pods/:pod/drain': { dryRun: true },
 }
 
 /** A valid query for each route that needs one. */

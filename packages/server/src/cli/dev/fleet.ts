@@ -44,7 +44,7 @@ const NEXT_POD = 10 // pods listen on 4410 and 4411, 4420 and 4421, … if the f
 const PAGE = 2 // the page on 4402
 const MODEL = 3 // the model's agent on 4403
 const POSTGRES = 32 // its PostgreSQL on 4432
-const DRAIN_MS = '5000' // short, because the user waits after Ctrl-C
+const DRAIN_MS = '15000' // short, because the user waits after Ctrl-C
 const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a local model may take minutes to load
 const OWN_POSTGRES =
   'To let fleetline dev start its own PostgreSQL, unset DATABASE_URL and leave out --database-url'
