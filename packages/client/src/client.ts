@@ -78,7 +78,9 @@ export function createClient({
     inbox.subscribe(links.tell)
     return inbox
   }
-  kept?.watch((id, messages) => (sessions.get(id) ?? open(id)).adopt(messages), closing.signal)
+  kept?.watch((id, messages) => {
+    if (!closing.signal.aborted) (sessions.get(id) ?? open(id)).adopt(messages)
+  }, closing.signal)
   return {
     inbox: openInbox,
     session: (id, options) => sessions.get(id) ?? open(id, options),

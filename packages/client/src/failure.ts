@@ -27,6 +27,11 @@ export function isRefusal(error: unknown): error is FleetlineError {
   return error instanceof FleetlineError && error.isRefused
 }
 
+/** What a snapshot shows of an error. */
+export function refusalOf({ code, message }: FleetlineError): Refusal {
+  return { code, text: message }
+}
+
 export function retryAfterMs(error: unknown): number {
   return error instanceof FleetlineError ? error.retryAfterMs : 0
 }
@@ -38,7 +43,7 @@ export function unavailable(text: string, cause?: unknown): FleetlineError {
 /** Makes an error from an answer that is not ok. An answer that is not Fleetline's comes from something in between. */
 export async function failureOf(answer: Response): Promise<FleetlineError> {
   const { status } = answer
-  const refusal = refusalOf(await answer.json().catch(() => undefined))
+  const refusal = toldIn(await answer.json().catch(() => undefined))
   if (status === 408) return unavailable('The connection had been given up.') // it was idle; the request was not read
   if (!refusal) {
     const text = `${answer.url} was answered with ${status}, not by Fleetline.`
@@ -51,7 +56,7 @@ export async function failureOf(answer: Response): Promise<FleetlineError> {
 
 type Told = Refusal & { readonly retryable: boolean; readonly retryAfterMs?: number }
 
-function refusalOf(body: unknown): Told | undefined {
+function toldIn(body: unknown): Told | undefined {
   const { error } = (body ?? {}) as { error?: Partial<Told> }
   const isOurs = typeof error?.code === 'string' && typeof error.retryable === 'boolean'
   return isOurs ? (error as Told) : undefined

@@ -1,82 +1,63 @@
 // Follows a session or an inbox: over the socket of its client, or over an event stream where sockets cannot be used. Both continue after
 // the same position.
-import type { Clock, Random } from './clock.ts'
 import { FleetlineError } from './failure.ts'
-import type { Http } from './http.ts'
-import type { FollowEnd, Followed, Link } from './link.ts'
+import type { Followed, Link } from './link.ts'
 import type { Answer, Command } from './socket.ts'
 import { standingOf, type Connection } from './standing.ts'
-import { createStream, type Place, type Stream } from './stream.ts'
+import { createStream, type Place, type Stream, type StreamDeps } from './stream.ts'
 
-type Deps = {
+type Deps = Pick<StreamDeps, 'http' | 'clock' | 'random' | 'prepare' | 'path' | 'take'> & {
   readonly link: Link
-  readonly http: Pick<Http, 'events'>
-  readonly clock: Clock
-  readonly random: Random
   /** Over a socket: how it begins, after `cursor` if there is one. */
   readonly command: (cursor: string | undefined) => Command
-  readonly begin: (answer: Answer) => void
-  /** Over events: called before it begins without a position. */
-  readonly prepare?: (signal: AbortSignal) => Promise<void>
-  /** Over events: where to begin without a position. */
-  readonly path: () => string
-  /** Returns false if something is missing. Then it begins again. */
-  readonly take: (frame: Followed) => boolean
-  readonly onConnection: (connection: Connection, refusal?: FleetlineError) => void
+  /** Over a socket: called with the answer. */
+  readonly begin?: (answer: Answer) => void
+  readonly onConnection: (connection: Connection, refusal: FleetlineError | null) => void
 }
 
 export function createFeed(deps: Deps): Stream {
-  const { link, http, clock, random, command, begin, prepare, path, take, onConnection } = deps
+  const { link, clock, command, begin, onConnection } = deps
   const place: Place = { cursor: undefined }
-  const standing = standingOf(clock, onConnection)
+  const standing = standingOf(clock, (connection) => onConnection(connection, null))
   let isRefused = false
   const onRefused = (error: FleetlineError) => {
     isRefused = true
     standing.end()
     onConnection('refused', error)
   }
-  const stream = createStream({
-    http,
-    clock,
-    random,
-    place,
-    standing,
-    ...(prepare && { prepare }),
-    path,
-    take: (frame) => take(frame as Followed),
-    onRefused,
-  })
-  const takeNext = (frame: Followed): boolean => {
-    const isTaken = take(frame)
-    place.cursor = isTaken && 'cursor' in frame ? frame.cursor : undefined
-    return isTaken
-  }
-  const overSocket = async (signal: AbortSignal): Promise<FollowEnd> =>
+  const stream = createStream({ ...deps, place, standing, onRefused })
+  const overSocket = (signal: AbortSignal) =>
     link.follow(
       {
         command: () => command(place.cursor),
         begin: (answer) => {
-          begin(answer)
-          standing.live()
+          begin?.(answer)
+          if (!signal.aborted) standing.live()
         },
-        take: takeNext,
+        take: (frame: Followed) => {
+          const isTaken = deps.take(frame)
+          place.cursor = isTaken && 'cursor' in frame ? frame.cursor : undefined
+          return isTaken
+        },
         lost: standing.lost,
       },
       signal,
     )
   return {
     run: async (signal) => {
-      let isTooMany = false // the socket follows as many as it may
+      let isTooMany = false // the socket carries as many as it may
       while (!signal.aborted && !isRefused) {
-        if (!link.isUsable() || isTooMany) {
-          await stream.run(isTooMany ? signal : AbortSignal.any([signal, link.usable()]))
-          continue
+        const usable = link.usable()
+        if (isTooMany) await stream.run(signal)
+        else if (!usable.aborted) await stream.run(AbortSignal.any([signal, usable]))
+        else {
+          const end = await overSocket(signal)
+          if (!(end instanceof FleetlineError)) continue
+          isTooMany = end.code === 'too_many'
+          const isStrange = end.code === 'invalid' && place.cursor !== undefined // of another release: begin again
+          if (isStrange) place.cursor = undefined
+          else if (!isTooMany) onRefused(end)
         }
-        const end = await overSocket(signal)
-        if (end instanceof FleetlineError && end.code === 'invalid' && place.cursor !== undefined)
-          place.cursor = undefined
-        else if (end instanceof FleetlineError && end.code === 'too_many') isTooMany = true
-        else if (end instanceof FleetlineError) onRefused(end)
       }
       standing.end()
     },

@@ -85,11 +85,12 @@ export function createHttp({ url, fetch, clock, tokens }: Deps): Http {
 
 /** Limits the time until the answer. The outcome of a late request is unknown. The signal stays valid for the answer's body.
  *  It also ends a wait for a token. */
-async function within<T>(
+export async function within<T>(
   clock: Clock,
   signal: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
+  signal.throwIfAborted()
   const [late, done] = [new AbortController(), new AbortController()]
   clock.sleep(ANSWER_MS, done.signal).then(
     () => late.abort(unavailable('There was no answer in time.')),

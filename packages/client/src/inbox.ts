@@ -2,7 +2,7 @@
 // closed.
 import type { InboxItem, InboxPage, InboxShow, ReadAck } from '@fleetline/protocol'
 import type { Clock, Random } from './clock.ts'
-import { unavailable, type Refusal } from './failure.ts'
+import { refusalOf, unavailable, type Refusal } from './failure.ts'
 import { createFeed } from './feed.ts'
 import type { Http } from './http.ts'
 import {
@@ -80,13 +80,9 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     listeners.tell()
   }
   const feed = createFeed({
-    link,
-    http,
-    clock,
-    random,
+    ...deps,
     path: () => `/inbox/events?show=${show}${named}`,
     command: () => ({ type: 'inbox', on: true, show, ...(user !== undefined && { user }) }),
-    begin: () => undefined,
     take: (frame) => {
       if (frame.type !== 'inbox') return true // from a later release
       become(takeFrame(view, frame, show), { ...state, loading: false })
@@ -97,8 +93,7 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
       return true
     },
     onConnection: (connection, error) => {
-      const refusal = error ? { code: error.code, text: error.message } : null
-      become(view, { ...state, connection, refusal })
+      become(view, { ...state, connection, refusal: error && refusalOf(error) })
     },
   })
   const signal = closing.signal

@@ -24,26 +24,33 @@ export function indexedDbOutbox({ user, onError = () => undefined }: IndexedDbOu
   const lockOf = (one: string) => `${name}: ${one}`
   const channel = new BroadcastChannel(name)
   const closing = new AbortController()
-  let [isAnnounced, awaited] = [false, new Set<string>()]
+  const awaited = new Set<string>()
   const opened = Promise.all([openDatabase(name), holdLock(lockOf(page), closing.signal)])
   let last: Promise<unknown> = opened.catch(onError)
   /** One after the other, so that a message is kept before it is forgotten. */
-  const inOrder = (work: (store: IDBObjectStore) => IDBRequest | void) => {
-    last = last.then(() => change(work)).catch(onError)
+  const inOrder = (work: () => Promise<void>) => {
+    last = last.then(work).catch(onError)
   }
-  const change = async (work: (store: IDBObjectStore) => IDBRequest | void) => {
+  const change = async (work: (store: IDBObjectStore) => unknown) => {
     const [database] = await opened
     const transaction = database.transaction(STORE, 'readwrite')
     work(transaction.objectStore(STORE))
     await done(transaction)
   }
+  /** The other pages then wait for the end of this one. Before it keeps a message, because it may end at any time. */
+  const announce = () => {
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a channel has no origin to name
+    channel.postMessage(page)
+  }
 
   const takeOver = async (adopt: Adopt) => {
+    if (closing.signal.aborted) return
     const owners = new Set<string>()
     await eachRow(change, ({ value }) => void owners.add(value.page))
     owners.delete(page)
     const open = await openLocks() // after the read: whoever has kept something before it holds its lock now
     const gone = new Set(Array.from(owners).filter((owner) => !open.has(lockOf(owner))))
+    if (gone.size > 0) announce()
     const left = new Map<string, Message[]>()
     await eachRow(change, (cursor) => {
       const { session, message, page: owner } = cursor.value
@@ -51,49 +58,45 @@ export function indexedDbOutbox({ user, onError = () => undefined }: IndexedDbOu
       cursor.update({ ...cursor.value, page })
       left.set(session, [...(left.get(session) ?? []), message])
     })
-    left.forEach((messages, session) => closing.signal.aborted || adopt(session, messages))
+    left.forEach((messages, session) => adopt(session, messages))
     for (const owner of owners) if (!gone.has(owner)) awaitEnd(owner, adopt)
   }
   /** Takes over the messages of an open page when it is closed. */
   const awaitEnd = (owner: string, adopt: Adopt) => {
-    if (awaited.has(owner) || owner === page) return
+    if (awaited.has(owner) || !('locks' in navigator)) return
     awaited.add(owner)
     const waiting = { mode: 'shared', signal: closing.signal } as const
     navigator.locks
       .request(lockOf(owner), waiting, () => undefined)
-      .then(() => takeOver(adopt))
+      .then(() => inOrder(() => takeOver(adopt)))
       .catch((error: unknown) => closing.signal.aborted || onError(error))
   }
   return {
-    keep: (session, message) => {
-      inOrder((store) => store.add({ session, message, page } satisfies Row))
-      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a channel has no origin to name
-      if (!isAnnounced) last = last.then(() => channel.postMessage(page))
-      isAnnounced = true
-    },
-    forget: (session, id) =>
-      inOrder((store) => {
-        const request = store.openCursor()
-        request.addEventListener('success', () => {
-          const { result: cursor } = request
-          const row = cursor?.value as Row | undefined
-          if (row?.session === session && row.message.id === id) cursor!.delete()
-          cursor?.continue()
-        })
+    keep: (session, message) =>
+      inOrder(async () => {
+        announce()
+        await change((store) => store.add({ session, message, page } satisfies Row))
       }),
+    forget: (session, id) =>
+      inOrder(() =>
+        eachRow(change, (cursor) => {
+          if (cursor.value.session === session && cursor.value.message.id === id) cursor.delete()
+        }),
+      ),
     watch: (adopt, signal) => {
-      const close = () => {
-        channel.close()
-        last.finally(() => closing.abort()).catch(() => undefined)
-      }
+      const close = () =>
+        inOrder(async () => {
+          channel.close()
+          closing.abort()
+        })
       signal.addEventListener('abort', close, { once: true })
       channel.addEventListener('message', ({ data }) => awaitEnd(String(data), adopt))
-      opened.then(() => takeOver(adopt)).catch(onError)
+      inOrder(() => takeOver(adopt))
     },
   }
 }
 
-function openDatabase(name: string): Promise<IDBDatabase> {
+async function openDatabase(name: string): Promise<IDBDatabase> {
   const request = indexedDB.open(name, 1)
   request.addEventListener('upgradeneeded', () =>
     request.result.createObjectStore(STORE, { autoIncrement: true }),
@@ -116,7 +119,7 @@ type RowCursor = Omit<IDBCursorWithValue, 'value'> & { readonly value: Row }
 
 /** Calls the function with each message, the oldest first, in one transaction. */
 function eachRow(
-  change: (work: (store: IDBObjectStore) => void) => Promise<void>,
+  change: (work: (store: IDBObjectStore) => unknown) => Promise<void>,
   visit: (cursor: RowCursor) => void,
 ): Promise<void> {
   return change((store) => {

@@ -1,11 +1,18 @@
 // The socket of a client: one connection that carries all its sessions and an inbox. It is opened when something is followed, and opened
 // again when it is lost, after a random time from a range that doubles. What is followed then goes on after its position. If a pod asks
 // the client to move, the next connection is open before the old one is closed. A new token goes over the open connection.
-// Some networks let no socket through: if two attempts fail before one has ever opened, `isUsable` is false, and the client uses event
-// streams. The link tries again every minute.
-import { CLOSE_CODES, type Frame, type InboxFrame, type ServerFrame } from '@fleetline/protocol'
+// Some networks let no socket through: if two attempts fail before one has ever opened, the client uses event streams, and the link tries
+// again every minute.
+import {
+  CLOSE_CODES,
+  type ErrorCode,
+  type Frame,
+  type InboxFrame,
+  type ServerFrame,
+} from '@fleetline/protocol'
 import { backoffMs, type Clock, type Random } from './clock.ts'
-import { FleetlineError, isRefusal, retryAfterMs, unavailable } from './failure.ts'
+import { FleetlineError, isRefusal, retryAfterMs, STRANGER, unavailable } from './failure.ts'
+import { within } from './http.ts'
 import { napOf } from './nap.ts'
 import { openSocket, type Answer, type Command, type Ended, type Socket } from './socket.ts'
 import type { Tokens } from './tokens.ts'
@@ -25,11 +32,10 @@ export type Follower = {
 export type FollowEnd = FleetlineError | 'other' | 'aborted'
 
 export type Link = {
-  readonly isUsable: () => boolean
-  /** Aborted when sockets can be used again. */
+  /** Aborted if sockets can be used. */
   readonly usable: () => AbortSignal
   readonly follow: (follower: Follower, signal: AbortSignal) => Promise<FollowEnd>
-  /** Undefined if no connection is open now. The answer of a request that fails is unknown, unless it is refused. */
+  /** Undefined if the socket cannot carry it now. The answer of a request that fails is unknown, unless it is refused. */
   readonly request: <T>(command: Command, signal: AbortSignal) => Promise<T> | undefined
   readonly wake: () => void
   readonly close: () => void
@@ -44,90 +50,94 @@ type Deps = {
 }
 type Member = {
   readonly follower: Follower
-  readonly isInbox: boolean
   readonly end: (why: FollowEnd) => void
   /** The session that is followed; null for the inbox; undefined before the answer. */
   name: string | null | undefined
+  /** When the answer came; NaN before. */
+  sinceMs: number
   failures: number
 }
 
-const ANSWER_MS = 10_000
 const STEADY_MS = 5_000
 const RETRY_MS = 60_000
 const IDLE_MS = 30_000
 const MOST_UNOPENED = 2
-const ONE_INBOX = new FleetlineError(
-  { code: 'too_many', text: 'A socket carries one inbox.' },
-  { isRefused: true },
-)
-const PASSING: ReadonlySet<string> = new Set(['unavailable', 'internal', 'rate_limited'])
+const LOST = 1006 // the code of a connection that nobody has closed
+const PASSING: ReadonlySet<string> = new Set<ErrorCode>(['unavailable', 'internal', 'rate_limited'])
 
 export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Link {
   const [members, closing, nap] = [new Set<Member>(), new AbortController(), napOf(clock)]
-  let [isUsable, hasOpened, isRunning] = [WebSocket !== undefined, false, false]
-  let usable = new AbortController()
+  let [usable, hasOpened, isRunning] = [new AbortController(), false, false]
   let current: Socket | undefined
   let held: string | undefined // the token of the newest connection
   let moving: Promise<void> | undefined
+  if (WebSocket) usable.abort()
 
-  const finish = (member: Member, why: FollowEnd) => {
-    if (members.delete(member)) member.end(why)
+  const named = (name: string | null | undefined) =>
+    name === undefined ? undefined : Array.from(members).find((member) => member.name === name)
+  const finish = (member: Member, why: FollowEnd): boolean => {
+    const isOver = members.delete(member)
+    if (isOver) member.end(why)
+    return isOver
   }
   const finishAll = (why: FollowEnd) => members.forEach((member) => finish(member, why))
 
-  const begin = (member: Member, socket: Socket) => {
-    member.name = undefined
-    const { follower } = member
-    const isCurrent = () => members.has(member) && socket === current
-    socket.ask(follower.command(), {
+  const begin = (member: Member) => {
+    const socket = current
+    Object.assign(member, { name: undefined, sinceMs: Number.NaN }) // frames of an earlier feed are not taken any more
+    if (!socket || !members.has(member)) return
+    const isOurs = () => members.has(member) && socket === current && !socket.signal.aborted
+    socket.ask(member.follower.command(), {
       onAnswer: (answer) => {
-        if (!isCurrent()) return
-        member.name = answer.type === 'joined' ? answer.session : null
-        member.failures = 0
-        follower.begin(answer)
+        if (!isOurs()) return
+        const name = answer.type === 'joined' ? answer.session : null
+        const other = named(name)
+        if (other) {
+          // a socket carries a session once, and one inbox: the first of both goes on
+          finish(member, new FleetlineError({ code: 'too_many', text: 'It is followed already.' }))
+          return begin(other)
+        }
+        Object.assign(member, { name, sinceMs: clock.now() })
+        member.follower.begin(answer)
       },
-      onFailure: (error) => {
-        if (!isCurrent()) return
-        if (isRefusal(error)) finish(member, error)
-        else void beginLater(member, socket, error)
-      },
+      onFailure: (error) => void (isOurs() && fail(member, error)),
     })
   }
-  const beginLater = async (member: Member, socket: Socket, error: FleetlineError) => {
+  const lose = (member: Member) => {
     member.name = undefined
     member.follower.lost()
-    const pauseMs = Math.max(backoffMs((member.failures += 1), random), retryAfterMs(error))
-    await nap.sleep(pauseMs, socket.signal)
-    if (members.has(member) && socket === current && !socket.signal.aborted) begin(member, socket)
+  }
+  /** Begins it again later, unless it is refused. */
+  const fail = async (member: Member, error: FleetlineError) => {
+    const socket = current
+    if (isRefusal(error)) finish(member, error)
+    if (!socket || !members.has(member)) return
+    lose(member)
+    member.failures = clock.now() - member.sinceMs >= STEADY_MS ? 0 : member.failures + 1
+    await nap.sleep(Math.max(backoffMs(member.failures, random), retryAfterMs(error)), socket.signal)
+    if (socket === current) begin(member)
   }
   const take = (frame: ServerFrame) => {
-    if (frame.type === 'reconnect') return void (moving ??= move(frame.afterMs))
-    const name = frame.type === 'inbox' ? null : 'session' in frame ? frame.session : undefined
-    if (name === undefined) return // of a later release, or nothing to do
-    for (const member of members) {
-      if (member.name !== name) continue
-      if (frame.type === 'left')
-        leave(member, new FleetlineError(frame, { isRefused: !PASSING.has(frame.code) }))
-      else if (!member.follower.take(frame as Followed)) begin(member, current!)
-    }
-  }
-  const leave = (member: Member, error: FleetlineError) => {
-    if (error.isRefused) finish(member, error)
-    else void beginLater(member, current!, error)
+    if (frame.type === 'reconnect') moving ??= move(current!, frame.afterMs)
+    const member = named(frame.type === 'inbox' ? null : 'session' in frame ? frame.session : undefined)
+    if (!member) return // of a later release, or nothing to do
+    if (frame.type === 'left')
+      void fail(member, new FleetlineError(frame, { isRefused: !PASSING.has(frame.code) }))
+    else if (!member.follower.take(frame as Followed)) void fail(member, unavailable('Something was missed.'))
   }
 
   /** Resolves to the connection when it is open, or to how it has ended before. */
   const open = async (): Promise<Socket | Ended> => {
-    held = await tokens.get()
+    const token = (held = await tokens.get())
+    closing.signal.throwIfAborted()
     const onFrame = (frame: ServerFrame) => {
       if (socket === current) take(frame)
     }
-    const socket = openSocket({ url: url(), WebSocket: WebSocket!, clock, token: held, onFrame })
+    const socket = openSocket({ url: url(), WebSocket: WebSocket!, clock, token, onFrame })
     closing.signal.addEventListener('abort', socket.cut, { once: true, signal: socket.signal })
     const ended = await Promise.race([socket.welcomed, socket.over])
     if (ended) return ended
-    hasOpened = true
-    renew(socket, held).catch(() => undefined) // it is over, or gets no new token: then it ends with the old one
+    renew(socket, token).catch(() => undefined) // it is over, or gets no new token: then it ends with the old one
     return socket
   }
   /** Sends each new token. */
@@ -141,77 +151,58 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
   const use = (socket: Socket) => {
     const before = current
     current = socket
-    members.forEach((member) => begin(member, socket))
+    members.forEach(begin)
     before?.retire()
+    void retireIdle()
   }
-  const move = async (afterMs: number) => {
-    await clock.sleep(afterMs, closing.signal).catch(() => undefined)
-    const next = await open().catch(() => undefined)
-    if (next && 'ask' in next) {
-      if (closing.signal.aborted) next.cut()
-      else use(next)
+  const move = async (from: Socket, afterMs: number) => {
+    try {
+      await clock.sleep(afterMs, from.signal)
+      const next = await open()
+      if ('ask' in next) use(next)
+    } catch {
+      // the connection is over, or there is no token: the pod closes it, and another one is opened then
     }
     moving = undefined
   }
-  /** Resolves when no connection is open any more. */
-  const untilLost = async (): Promise<Ended> => {
+  /** One connection, and those to which it moves. Resolves to how the last one has ended. */
+  const connect = async (): Promise<Ended> => {
+    const opened = await open()
+    if (!('ask' in opened)) return opened
+    hasOpened = true
+    usable.abort()
+    use(opened)
     for (;;) {
       const socket = current!
       const ended = await socket.over
+      if (socket !== current) continue // it has moved
+      current = undefined
+      members.forEach(lose)
       await moving
-      if (socket === current) {
-        current = undefined
-        return ended
-      }
+      if (!current) return ended
     }
   }
-  const lose = () =>
-    members.forEach((member) => {
-      member.name = undefined
-      member.follower.lost()
-    })
-  const setUsable = (is: boolean) => {
-    if (is === isUsable) return
-    isUsable = is
-    if (is) usable.abort()
-    else {
-      usable = new AbortController()
-      finishAll('other')
-    }
-  }
-  /** One connection, from its opening to its end. Resolves to how it has ended; undefined if it had no token to open with. */
-  const connect = async (): Promise<Ended | undefined> => {
-    const opened = await open()
-    if (!('ask' in opened)) return opened
-    setUsable(true)
-    use(opened)
-    const ended = await untilLost()
-    lose()
-    return ended
-  }
+  const isWanted = () => !closing.signal.aborted && (members.size > 0 || !usable.signal.aborted)
   const run = async () => {
-    let [failures, unopened, renewals] = [0, 0, 0]
-    while (!closing.signal.aborted && (members.size > 0 || !isUsable)) {
-      const sinceMs = clock.now()
-      const ended = await connect().catch((error: unknown) => void (isRefusal(error) && finishAll(error)))
-      const isSteady = ended?.wasOpen === true && clock.now() - sinceMs >= STEADY_MS
-      if (isSteady) failures = renewals = 0
-      const refusal = ended && refusalOf(ended)
-      if (
-        refusal?.code === 'unauthenticated' &&
-        held !== undefined &&
-        tokens.reject(held) &&
-        renewals === 0
-      ) {
-        renewals += 1
-        continue // with another token
+    let [failures, unopened, isRenewed] = [0, 0, false]
+    while (isWanted()) {
+      const { code, reason, livedMs } = await connect().catch((error: unknown): Ended => {
+        if (isRefusal(error)) finishAll(error)
+        const hasNoToken = error instanceof FleetlineError // otherwise the browser allows no socket
+        return { code: hasNoToken ? 0 : LOST, reason: '' }
+      })
+      failures = livedMs !== undefined && livedMs >= STEADY_MS ? 0 : failures + 1
+      isRenewed &&= livedMs === undefined
+      const refusal = REFUSALS[code]
+      const isOld = code === CLOSE_CODES.unauthenticated && held !== undefined && tokens.reject(held)
+      if (isOld && !isRenewed) isRenewed = true
+      else if (refusal) finishAll(new FleetlineError({ code: refusal, text: reason }, { isRefused: true }))
+      if (code === LOST && !hasOpened && (unopened += 1) === MOST_UNOPENED) {
+        usable = new AbortController()
+        finishAll('other')
       }
-      if (refusal) finishAll(refusal)
-      if (members.size === 0 && isUsable) return
-      failures += 1
-      unopened = ended?.wasOpen === false ? unopened + 1 : unopened
-      if (!hasOpened && unopened >= MOST_UNOPENED) setUsable(false)
-      await nap.sleep(isUsable ? backoffMs(failures, random) : RETRY_MS, closing.signal)
+      const pauseMs = usable.signal.aborted ? backoffMs(failures, random) : RETRY_MS
+      if (isWanted()) await nap.sleep(pauseMs, closing.signal)
     }
   }
   /** A page may follow something else in a moment. */
@@ -222,37 +213,52 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     if (members.size === 0) socket.retire()
   }
   const start = () => {
-    if (isRunning) return
+    if (isRunning || !isWanted()) return
     isRunning = true
     void run().finally(() => {
       isRunning = false
-      if (members.size > 0) start() // it came when the run had just ended
+      start() // something may have come when the run had just ended
     })
   }
+  /** Ends a feed on the pod. Another one of the same session, under another name, may be the one that it has ended: that begins again. */
+  const leave = ({ follower, name }: Member) => {
+    const command = follower.command()
+    const onAnswer = () => {
+      const other = named(name)
+      if (other) begin(other)
+    }
+    current?.ask(
+      command.type === 'join' ? { type: 'leave', session: command.session } : { type: 'inbox', on: false },
+      { onAnswer, onFailure: () => undefined },
+    )
+    void retireIdle()
+  }
   return {
-    isUsable: () => isUsable,
     usable: () => usable.signal,
     follow: (follower, signal) =>
       new Promise((resolve) => {
         if (signal.aborted) return resolve('aborted')
-        const isInbox = follower.command().type === 'inbox'
-        if (isInbox && Array.from(members).some((other) => other.isInbox)) return resolve(ONE_INBOX)
-        const end = (why: FollowEnd) => {
-          signal.removeEventListener('abort', onAbort)
-          resolve(why)
-        }
-        const member: Member = { follower, isInbox, end, name: undefined, failures: 0 }
-        const onAbort = () => {
-          finish(member, 'aborted')
-          leaveOn(current, member, members)
-          void retireIdle()
-        }
-        signal.addEventListener('abort', onAbort, { once: true })
+        const member: Member = { follower, end: resolve, name: undefined, sinceMs: Number.NaN, failures: 0 }
+        signal.addEventListener('abort', () => finish(member, 'aborted') && leave(member), { once: true })
         members.add(member)
-        if (current) begin(member, current)
-        else start()
+        begin(member)
+        start()
       }),
-    request: (command, signal) => current && answered(clock, current, { command, signal }),
+    request: (command, signal) => {
+      const socket = current
+      if (!socket || !fits(command)) return undefined
+      return within(
+        clock,
+        signal,
+        () =>
+          new Promise((resolve, reject) =>
+            socket.ask(command, {
+              onAnswer: ({ type: _type, cid: _cid, ...answer }) => resolve(answer as never),
+              onFailure: reject,
+            }),
+          ),
+      )
+    },
     wake: () => {
       nap.wake()
       if (current?.isDoubtful() === true) current.cut()
@@ -262,44 +268,16 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
 }
 
 /** Why the client must not connect again by itself. */
-function refusalOf({ code, reason }: Ended): FleetlineError | undefined {
-  const named = REFUSALS.find(([closedBy]) => closedBy === code)
-  return named && new FleetlineError({ code: named[1], text: reason }, { isRefused: true })
-}
-const REFUSALS: readonly (readonly [closedBy: number, code: string])[] = [
-  [CLOSE_CODES.unauthenticated, 'unauthenticated'],
-  [CLOSE_CODES.otherUser, 'forbidden'],
-  [CLOSE_CODES.malformed, 'invalid'],
-]
-
-/** Ends a feed on the pod, unless another member follows the same. */
-function leaveOn(socket: Socket | undefined, { name }: Member, members: ReadonlySet<Member>): void {
-  if (!socket || name === undefined || Array.from(members).some((other) => other.name === name)) return
-  const command: Command = name === null ? { type: 'inbox', on: false } : { type: 'leave', session: name }
-  socket.ask(command, { onAnswer: () => undefined, onFailure: () => undefined })
+const REFUSALS: Readonly<Record<number, string>> = {
+  [CLOSE_CODES.unauthenticated]: 'unauthenticated',
+  [CLOSE_CODES.otherUser]: 'forbidden',
+  [CLOSE_CODES.malformed]: STRANGER,
 }
 
-type Request = { readonly command: Command; readonly signal: AbortSignal }
-
-/** Resolves to the answer. A connection that does not answer in time is asked whether it is alive. */
-function answered<T>(clock: Clock, socket: Socket, { command, signal }: Request): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const done = new AbortController()
-    const fail = (error: Error) => {
-      done.abort()
-      reject(error)
-    }
-    const onAnswer = ({ type: _type, cid: _cid, ...answer }: Answer) => {
-      done.abort()
-      resolve(answer as T)
-    }
-    socket.ask(command, { onAnswer, onFailure: fail })
-    clock.sleep(ANSWER_MS, AbortSignal.any([signal, done.signal])).then(
-      () => {
-        socket.probe()
-        fail(unavailable('There was no answer in time.'))
-      },
-      () => signal.aborted && fail(signal.reason as Error),
-    )
-  })
+/** A frame that is too large, or nested too deep, would end the connection for all: it goes over HTTP, where it is refused alone. */
+function fits(command: Command): boolean {
+  const text = JSON.stringify(command)
+  return text.length < MOST_CHARACTERS && text.split(/[[{]/).length < MOST_BRACKETS
 }
+const MOST_CHARACTERS = 100_000
+const MOST_BRACKETS = 64

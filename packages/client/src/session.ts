@@ -15,7 +15,7 @@ import {
   type StopAck,
 } from '@fleetline/protocol'
 import type { Clock, Random } from './clock.ts'
-import { FleetlineError, unavailable } from './failure.ts'
+import { FleetlineError, refusalOf, unavailable } from './failure.ts'
 import { createFeed } from './feed.ts'
 import type { Http } from './http.ts'
 import { insist } from './insist.ts'
@@ -244,23 +244,20 @@ function outboxOf(deps: SessionDeps, store: Store, receipts: Receipts): Outbox {
     },
     onRefusal: (id, error) => {
       receipts.reject(id, error)
-      store.take({ type: 'refused', id, refusal: { code: error.code, text: error.message } })
+      store.take({ type: 'refused', id, refusal: refusalOf(error) })
     },
   })
 }
 
 function feedOf(deps: SessionDeps, store: Store, outbox: Outbox): Stream {
-  const { id, link, http, clock, random } = deps
+  const { id, http } = deps
   const limit = tailOf(deps)
   const where = () => {
     const { after, epoch } = beginningOf(store.view())
-    return after === 0 ? { after: null, limit } : { after, epoch }
+    return { after: after || null, epoch }
   }
   return createFeed({
-    link,
-    http,
-    clock,
-    random,
+    ...deps,
     command: (cursor) => ({
       type: 'join',
       session: id,
@@ -293,7 +290,7 @@ function feedOf(deps: SessionDeps, store: Store, outbox: Outbox): Stream {
       return !hasMissed
     },
     onConnection: (connection, error) => {
-      store.setLink({ connection, refusal: error ? { code: error.code, text: error.message } : null })
+      store.setLink({ connection, refusal: error && refusalOf(error) })
       if (connection === 'live') outbox.hurry()
     },
   })
@@ -334,7 +331,9 @@ function untilReady({ get, subscribe }: Store, signal: AbortSignal): Promise<voi
       leave()
     }
     const leave = subscribe(look)
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
+    const onAbort = () => reject(signal.reason as Error)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
     look()
   })
 }

@@ -1,5 +1,6 @@
 // One connection to a pod over a WebSocket. It is over when it is closed, when nothing is heard for 40 s, or when it does not open in
-// 10 s. Requests that have no answer by then fail with an unknown outcome.
+// 10 s. A command that has no answer by then, or for 10 s, fails with an unknown outcome. A pod that does not answer in time is asked
+// whether it is alive.
 import {
   SOCKET_PROTOCOL,
   type AckFrame,
@@ -22,7 +23,8 @@ export type Outcome = {
 export type Ended = {
   readonly code: number
   readonly reason: string
-  /** It was open. */ readonly wasOpen: boolean
+  /** How long the pod had accepted it; undefined if it never has. */
+  readonly livedMs?: number
 }
 
 export type Socket = {
@@ -35,8 +37,6 @@ export type Socket = {
   readonly ask: (command: Command, on: Outcome) => void
   readonly hello: (token: string | undefined) => void
   readonly isDoubtful: () => boolean
-  /** Cuts the connection if its pod does not answer a ping. */
-  readonly probe: () => void
   readonly cut: () => void
   /** Closes it when all requests are answered. */
   readonly retire: () => void
@@ -50,6 +50,7 @@ type Deps = {
 }
 
 const OPEN_MS = 10_000
+const ANSWER_MS = 10_000
 const PONG_MS = 5_000
 
 export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Socket {
@@ -57,32 +58,37 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
   const [ending, opened] = [new AbortController(), new AbortController()]
   const [over, welcomed] = [Promise.withResolvers<Ended>(), Promise.withResolvers<void>()]
   const watch = watchOf(clock, ending.signal)
-  const waiting = new Map<string, Outcome>()
-  let [count, wasOpen, isRetiring] = [0, false, false]
+  const waiting = new Map<string, Outcome & { readonly answered: AbortController }>()
+  let [count, isRetiring] = [0, false]
+  let sinceMs: number | undefined
   const end = (code: number, reason: string) => {
     if (ending.signal.aborted) return
     ending.abort()
     opened.abort()
     raw.close()
-    for (const { onFailure } of waiting.values()) onFailure(unavailable('The connection was lost.'))
-    waiting.clear()
-    over.resolve({ code, reason, wasOpen })
+    for (const cid of waiting.keys()) failAs(cid, 'The connection was lost.')
+    over.resolve({ code, reason, ...(sinceMs !== undefined && { livedMs: clock.now() - sinceMs }) })
   }
-  const say = (frame: object): boolean => {
-    if (raw.readyState !== 1) return false
-    raw.send(JSON.stringify(frame))
-    return true
+  const cut = () => end(1006, '')
+  const say = (frame: object) => raw.send(JSON.stringify(frame))
+  const hello = (token: string | undefined) => {
+    if (raw.readyState === 1) say({ type: 'hello', token })
   }
-  const hello = (token: string | undefined) =>
-    void say({ type: 'hello', ...(token !== undefined && { token }) })
   const settle = (cid: string, how: (one: Outcome) => void) => {
     const one = waiting.get(cid)
+    if (!one) return
     waiting.delete(cid)
-    if (one) how(one)
+    one.answered.abort()
+    how(one)
+    retire()
+  }
+  const failAs = (cid: string, text: string) => settle(cid, ({ onFailure }) => onFailure(unavailable(text)))
+  const retire = () => {
     if (isRetiring && waiting.size === 0) end(1000, '')
   }
   const take = (frame: ServerFrame) => {
     if (frame.type === 'welcome') {
+      sinceMs ??= clock.now()
       opened.abort()
       welcomed.resolve()
     } else if (frame.type === 'ack' || frame.type === 'joined')
@@ -91,14 +97,9 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
     else onFrame(frame)
   }
   const listening = { signal: ending.signal }
-  raw.addEventListener(
-    'open',
-    () => {
-      wasOpen = true
-      hello(token)
-    },
-    listening,
-  )
+  raw.addEventListener('open', () => hello(token), listening)
+  raw.addEventListener('error', () => undefined) // 'close' follows. Some classes throw what nobody listens to
+  raw.addEventListener('close', ({ code, reason }) => end(code, reason), listening)
   raw.addEventListener(
     'message',
     ({ data }) => {
@@ -107,12 +108,8 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
     },
     listening,
   )
-  raw.addEventListener('close', ({ code, reason }) => end(code, reason), listening)
-  watch.signal.addEventListener('abort', () => end(1006, ''))
-  clock.sleep(OPEN_MS, opened.signal).then(
-    () => end(1006, ''),
-    () => undefined, // it is open, or over
-  )
+  watch.signal.addEventListener('abort', cut)
+  clock.sleep(OPEN_MS, opened.signal).then(cut, () => undefined) // it is open, or over
   return {
     signal: ending.signal,
     over: over.promise,
@@ -120,18 +117,24 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
     hello,
     ask: (command, on) => {
       const cid = `${(count += 1)}`
-      if (say({ cid, ...command })) waiting.set(cid, on)
-      else on.onFailure(unavailable('The connection was lost.'))
+      if (raw.readyState !== 1) return on.onFailure(unavailable('The connection was lost.'))
+      say({ cid, ...command })
+      const answered = new AbortController()
+      waiting.set(cid, { ...on, answered })
+      clock.sleep(ANSWER_MS, answered.signal).then(
+        () => {
+          say({ type: 'ping' })
+          watch.doubt(PONG_MS)
+          failAs(cid, 'There was no answer in time.')
+        },
+        () => undefined, // there was one
+      )
     },
     isDoubtful: watch.isDoubtful,
-    probe: () => {
-      say({ type: 'ping' })
-      watch.doubt(PONG_MS)
-    },
-    cut: () => end(1000, ''),
+    cut,
     retire: () => {
       isRetiring = true
-      if (waiting.size === 0) end(1000, '')
+      retire()
     },
   }
 }

@@ -37,7 +37,7 @@ export type Store = {
   readonly view: () => View
   /** Returns true if something was missed. */
   readonly take: (event: Event) => boolean
-  /** The head when the session was opened. */
+  /** The head now. The lowest one counts: a restored log may be shorter. */
   readonly setGoal: (head: number) => void
   readonly setLink: (link: Link) => void
   readonly get: () => Snapshot
@@ -49,8 +49,9 @@ export function createStore(onSent: (id: string, seq: number) => void): Store {
   const listeners = createListeners()
   let [view, link]: [View, Link] = [EMPTY, { connection: 'connecting', refusal: null }]
   let shown: Snapshot | undefined
-  let goal: number | undefined // the first head that was heard of
+  let goal: number | undefined
   let loading = true
+  const least = (head: number) => Math.min(goal ?? head, head)
   const changed = () => {
     loading &&= goal === undefined || view.head < goal
     shown = undefined
@@ -60,7 +61,7 @@ export function createStore(onSent: (id: string, seq: number) => void): Store {
     view: () => view,
     take: (event) => {
       const { view: next, effects } = step(view, event)
-      if (event.type === 'messages') goal = Math.min(goal ?? event.head, event.head) // a restored log may be shorter
+      if (event.type === 'messages') goal = least(event.head)
       const isNew = next !== view
       view = next
       for (const effect of effects) if (effect.type === 'sent') onSent(effect.id, effect.seq)
@@ -68,7 +69,7 @@ export function createStore(onSent: (id: string, seq: number) => void): Store {
       return effects.some(({ type }) => type === 'ask')
     },
     setGoal: (head) => {
-      goal ??= head
+      goal = least(head)
       changed()
     },
     setLink: (next) => {

@@ -6,6 +6,7 @@ import { backoffMs, type Clock, type Random } from './clock.ts'
 import { createEventParser, type ServerEvent } from './event-parser.ts'
 import { isRefusal, retryAfterMs, STRANGER, unavailable, type FleetlineError } from './failure.ts'
 import type { Http } from './http.ts'
+import type { Followed } from './link.ts'
 import { napOf } from './nap.ts'
 import type { Standing } from './standing.ts'
 import { RENEWED, watchOf, type Watch } from './watch.ts'
@@ -13,7 +14,7 @@ import { RENEWED, watchOf, type Watch } from './watch.ts'
 /** The position after the last frame that was taken; undefined to begin again. Events and sockets name it alike. */
 export type Place = { cursor: string | undefined }
 
-type Deps = {
+export type StreamDeps = {
   readonly http: Pick<Http, 'events'>
   readonly clock: Clock
   readonly random: Random
@@ -24,7 +25,7 @@ type Deps = {
   /** Where to begin without a place. Called each time. */
   readonly path: () => string
   /** Returns false if something is missing. Then the stream begins at `path` again. */
-  readonly take: (frame: { readonly type: string }) => boolean
+  readonly take: (frame: Followed) => boolean
   readonly onRefused: (error: FleetlineError) => void
 }
 export type Stream = {
@@ -36,7 +37,7 @@ export type Stream = {
 
 const STEADY_MS = 5_000
 
-export function createStream(deps: Deps): Stream {
+export function createStream(deps: StreamDeps): Stream {
   const { clock, random, place, standing, onRefused } = deps
   const nap = napOf(clock)
   let watch: Watch | undefined
@@ -71,7 +72,7 @@ export function createStream(deps: Deps): Stream {
 
 /** Follows one connection until it is over. */
 async function follow(
-  { http, clock, place, standing, prepare, path, take }: Deps,
+  { http, clock, place, standing, prepare, path, take }: StreamDeps,
   watch: Watch,
 ): Promise<{ readonly error?: unknown; readonly livedMs: number }> {
   const parser = createEventParser()
@@ -79,7 +80,7 @@ async function follow(
   const livedMs = () => (sinceMs === undefined ? 0 : clock.now() - sinceMs)
   const takeOne = ({ id, data }: ServerEvent) => {
     if (watch.signal.aborted) return
-    const isTaken = take(JSON.parse(data) as { readonly type: string })
+    const isTaken = take(JSON.parse(data) as Followed)
     place.cursor = isTaken ? (id ?? place.cursor) : undefined
     if (!isTaken) throw unavailable('Something was missed.')
   }

@@ -14,8 +14,10 @@
 //             from the first, with new ones     starts the open reply again
 //             others                            has missed something: asks again
 //   erased                                      forgets what these messages said
-//   begun     after another seq than the head     forgets the log, the turn and the reply: what follows is not next to them
-//   older     messages that end before the log    puts them before it
+//   begun     after another seq than the head
+//                                             forgets the log, the turn and the reply: what follows is not next to them
+//   older     messages that end before the log
+//                                             puts them before it
 //   gap                                         forgets the log, the turn and the reply: they are of another history
 //
 //   an own message   pending ── acked, or its item came ──▶ sent    acked: its row stays until its item comes
@@ -280,8 +282,14 @@ function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
   return { view: { ...view, asked, rows }, effects: row.seq === null ? [{ type: 'sent', id, seq }] : [] }
 }
 
-function forget({ rows }: View, to: number): View {
-  return { ...EMPTY, base: to, head: to, rows: rows.map((row) => (isFailed(row) ? row : unsent(row))) }
+function forget({ rows, erasures }: View, to: number): View {
+  return {
+    ...EMPTY,
+    erasures,
+    base: to,
+    head: to,
+    rows: rows.map((row) => (isFailed(row) ? row : unsent(row))),
+  }
 }
 
 function erase(view: View, seqs: ReadonlySet<number>): View {
