@@ -308,11 +308,11 @@ function createOlder(
 ): (count?: number) => Promise<void> {
   let loading: Promise<void> | undefined
   const load = async (count: number) => {
-    for (let isDone = store.view().base === 0; !isDone;) {
-      const { base, erasures } = store.view()
+    for (let isDone = false; !isDone && store.view().base > 0;) {
+      const { base, version } = store.view()
       const path = `${pathOf(id)}/messages?before=${base + 1}&limit=${count}`
       const { items } = await http.get<Page>(path, signal)
-      isDone = store.view().erasures === erasures // otherwise the page may be older than the erasure
+      isDone = store.view().version === version
       if (isDone) store.take({ type: 'older', items })
     }
   }

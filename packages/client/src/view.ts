@@ -64,8 +64,8 @@ export type View = {
   /** The seq before the first message of `log`. Older messages are not here. */
   readonly base: number
   readonly head: number
-  /** How often messages were erased. */
-  readonly erasures: number
+  /** How often messages were erased or forgotten: older messages that were asked for before that are not taken. */
+  readonly version: number
   readonly log: readonly Message[]
   /** Own messages that are not in the log here. */
   readonly rows: readonly Message[]
@@ -104,7 +104,7 @@ export type Step = { readonly view: View; readonly effects: readonly Effect[] }
 export const EMPTY: View = {
   base: 0,
   head: 0,
-  erasures: 0,
+  version: 0,
   log: [],
   rows: [],
   turn: null,
@@ -282,10 +282,10 @@ function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
   return { view: { ...view, asked, rows }, effects: row.seq === null ? [{ type: 'sent', id, seq }] : [] }
 }
 
-function forget({ rows, erasures }: View, to: number): View {
+function forget({ rows, version }: View, to: number): View {
   return {
     ...EMPTY,
-    erasures,
+    version: version + 1,
     base: to,
     head: to,
     rows: rows.map((row) => (isFailed(row) ? row : unsent(row))),
@@ -300,7 +300,7 @@ function erase(view: View, seqs: ReadonlySet<number>): View {
     erased: true,
   })
   const log = view.log.map((message) => (seqs.has(message.seq ?? 0) ? erased(message) : message))
-  return { ...view, log, erasures: view.erasures + 1 }
+  return { ...view, log, version: view.version + 1 }
 }
 
 function retried(view: View, id: string): View {

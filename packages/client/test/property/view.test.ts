@@ -1,7 +1,8 @@
 // A device over random histories of a session. Its frames are split, repeated, lost on the way, and sent again after a cut, a
 // hole, or a restored backup. The device ends with what is stored, and never shows a message twice. The mutants below are
 // mistakes that the test finds: a repeat is taken as new; a hole goes unnoticed; an older state of a turn, or older words,
-// replace newer ones; an echo leaves its row; an ack outlives a restored backup.
+// replace newer ones; an echo leaves its row; an ack outlives a restored backup; what came before a tail is kept; a page of older
+// messages lands elsewhere, or is from before an erasure.
 import assert from 'node:assert/strict'
 import { isDeepStrictEqual } from 'node:util'
 import { test } from 'node:test'
@@ -56,6 +57,9 @@ const HAPPENINGS = [
   'erase', // the first message that is not erased yet
   'restore', // a backup from before the session began
   'cut', // the connection
+  'jump', // the device was away for long: it begins with the last messages
+  'older', // the device asks for a page of older messages
+  'page', // the oldest of these pages comes
 ] as const
 const happenings = fc.array(
   fc.oneof(
@@ -64,6 +68,7 @@ const happenings = fc.array(
       arbitrary: fc.constantFrom<Happening>('send', 'store', 'ack', 'claim', 'say', 'say', 'say', 'say'),
     },
     { weight: 4, arbitrary: fc.constantFrom<Happening>(...HAPPENINGS) },
+    { weight: 4, arbitrary: fc.constantFrom<Happening>('other', 'other', 'jump', 'older', 'page', 'erase') },
     {
       weight: 8,
       arbitrary: fc.record({ tell: fc.integer({ min: 1, max: 4 }), lost: fc.nat(9).map((n) => n === 0) }),
@@ -74,6 +79,9 @@ const happenings = fc.array(
 )
 
 const SESSION = 'ses_1' as Id<'session'>
+const TAIL = 2
+/** A page that was asked for when the view had this version. */
+type OlderPage = { readonly items: readonly Item[]; readonly version: number }
 const textOf = (id: string) => ({ id, parts: [{ type: 'text', text: id }] })
 
 const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
@@ -123,6 +131,7 @@ function createServer() {
   return {
     log: () => log,
     turn: () => turn,
+    epoch: () => epoch,
     chunks: () => chunks,
     add: () => add({ ...textOf(`o${restores}.${count}`), role: 'user' }),
     store,
@@ -223,7 +232,7 @@ function assembled(chunks: readonly Chunk[]) {
 /** Runs the happenings and returns every broken rule. */
 function broken(happened: readonly Happening[], stepped: Stepped): string[] {
   const server = createServer()
-  const [faults, acks]: [string[], Ack[]] = [[], []]
+  const [faults, acks, pages]: [string[], Ack[], OlderPage[]] = [[], [], []]
   let [view, cursor, told, mine, isCut]: [View, Cursor, Frame[], number, boolean] = [
     EMPTY,
     fresh(EMPTY),
@@ -237,24 +246,30 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
     const erased = after > 0 ? 0 : server.erasures()
     return { seq: after, ended: epoch - 1, shown: '', open: { attempt: 0, next: 0 }, erased }
   }
+  const erased = new Set<number>()
   const take = (event: Parameters<typeof step>[1]) => {
+    if (event.type === 'gap') erased.clear()
+    if (event.type === 'erased') event.seqs.forEach((seq) => erased.add(seq))
     const [next, before] = [stepped(view, event), view]
     view = next.view
     const asks = next.effects.some(({ type }) => type === 'ask')
     if (asks) cursor = fresh(view)
     faults.push(...standing())
-    if (event.type !== 'gap' && !asks && isBack(before, view)) faults.push('it went back')
+    if (event.type !== 'gap' && event.type !== 'begun' && !asks && isBack(before, view))
+      faults.push('it went back')
   }
   /** What must hold at any time. */
   const standing = (): string[] => {
     const ids = messagesOf(view).map(({ id }) => id)
+    const { base, head, log } = view
     const isStored = (shown: View['log'][number], index: number) =>
-      [server.log()[index], server.before(index + 1)].some((item) =>
+      [server.log()[base + index], server.before(base + index + 1)].some((item) =>
         isDeepStrictEqual(shown, item && { ...item, delivery: 'sent' }),
       )
     return [
       ...(new Set(ids).size === ids.length ? [] : ['shown twice']),
-      ...(isCut || (view.log.length === view.head && view.log.every(isStored)) ? [] : ['not what is stored']),
+      ...(log.some((shown) => erased.has(shown.seq!) && !shown.erased) ? ['erased, and shown again'] : []),
+      ...(isCut || (log.length === head - base && log.every(isStored)) ? [] : ['not what is stored']),
     ]
   }
   const tell = (most: number, lost: boolean): boolean => {
@@ -271,6 +286,26 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
     told.push(next[0])
     if (!lost) take(next[0])
     return true
+  }
+  const jump = () => {
+    const [from, { ended }] = [Math.max(0, server.log().length - TAIL), fresh(view)]
+    take({ type: 'begun', from })
+    told = [] // frames of the feed before are not taken any more
+    cursor = {
+      ...fresh(view),
+      seq: from,
+      ended: Math.min(ended, Math.max(0, server.epoch() - 1)),
+      erased: server.erasures(),
+    }
+  }
+  const ask = () => {
+    const { base, version } = view
+    pages.push({ items: server.log().slice(Math.max(0, base - TAIL), base), version })
+  }
+  /** As a session does it. */
+  const takePage = () => {
+    const page = pages.shift()
+    if (page?.version === view.version) take({ type: 'older', items: page.items })
   }
   const pending = () => view.rows.find(({ delivery }) => delivery === 'pending')
   const happen = (what: Happening) => {
@@ -294,6 +329,12 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
         acks.length = 0 // an earlier answer does not arrive after the gap
         isCut = true
         return server.restore()
+      case 'jump':
+        return isCut || jump()
+      case 'older':
+        return isCut || ask()
+      case 'page':
+        return takePage()
       case 'cut':
         return (cursor = { ...cursor, shown: '' })
       case 'claim':
@@ -318,6 +359,8 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
     tell(1, true)
     server.add()
     tellAll() // there is a hole now, so the device asks again and gets everything that was lost before
+    if (view.rows.length > 0) faults.push('a stored message is sent for ever')
+    for (pages.length = 0; view.base > 0 && faults.length === 0; takePage()) ask()
   }
   happened.forEach(happen)
   settle()
@@ -340,7 +383,7 @@ function atTheEnd(view: View, server: ReturnType<typeof createServer>): string[]
   const [turn, chunks] = [server.turn(), server.chunks()]
   const isSaying = turn?.state === 'running' && chunks.length > 0
   return [
-    ...(view.head === server.log().length ? [] : ['messages are missing']),
+    ...(view.head === server.log().length && view.base === 0 ? [] : ['messages are missing']),
     ...(view.log.some(({ seq, erased }) => !erased && server.before(seq!))
       ? ['an erased message is shown']
       : []),
@@ -435,6 +478,19 @@ const mutants: Readonly<Record<string, Stepped>> = {
   },
   'an erasure goes unnoticed': (view, event) =>
     event.type === 'erased' ? { view, effects: [] } : step(view, event),
+  'a tail is put behind the log': (view, event) =>
+    event.type === 'begun' ? { view: { ...view, head: event.from }, effects: [] } : step(view, event),
+  'older messages land elsewhere': (view, event) =>
+    step(event.type === 'older' ? { ...view, base: event.items.at(-1)?.seq ?? view.base } : view, event),
+  'a page from before an erasure, or a jump, is taken': (view, event) => {
+    const next = step(view, event)
+    return { ...next, view: { ...next.view, version: 0 } }
+  },
+  'an ack of a message before the tail leaves its row': (view, event) => {
+    const next = step(view, event)
+    const isOlder = event.type === 'acked' && event.ack.seq <= view.base
+    return isOlder ? { ...next, view: { ...next.view, rows: view.rows } } : next
+  },
   'a gap leaves the log': (view, event) => (event.type === 'gap' ? { view, effects: [] } : step(view, event)),
 }
 

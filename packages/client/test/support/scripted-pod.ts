@@ -63,7 +63,7 @@ export async function podOf(t: Scope) {
   })
   server.on('upgrade', (request, raw, head) => {
     state.attempts += 1
-    if (state.isBlocked) return raw.end('HTTP/1.1 403 Forbidden\r\n\r\n')
+    if (state.isBlocked) return void raw.end('HTTP/1.1 403 Forbidden\r\n\r\n')
     sockets.handleUpgrade(request, raw, head, (peer) => {
       const connection: Connected = {
         peer,
@@ -75,7 +75,7 @@ export async function podOf(t: Scope) {
       connections.push(connection)
       state.most = Math.max(state.most, open().length)
       peer.on('message', (data) => {
-        const frame = JSON.parse(String(data as Buffer)) as Asked
+        const frame = JSON.parse(String(data)) as Asked
         connection.asked.push(frame)
         const answer = state.script(frame, connection)
         if (answer !== null) connection.send(answer ?? usual(frame, connection))
@@ -103,7 +103,7 @@ export async function sceneOn(t: Scope, { token, WebSocket = globalThis.WebSocke
   const random = () => 0.5
   const tokens = createTokens({ source: token, clock, random })
   const link = createLink({ WebSocket, url: () => pod.url, tokens, clock, random })
-  const followers: ReturnType<typeof follow>[] = []
+  const followers: { readonly close: () => void }[] = []
   const follow = (name: string | null) => {
     const closing = new AbortController()
     const told = {

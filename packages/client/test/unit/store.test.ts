@@ -36,3 +36,13 @@ test('a snapshot never changes, and is the same object until something changes',
   assert.ok(Object.isFrozen(before), 'the snapshot is frozen')
   assert.ok(Object.isFrozen(before.messages), 'its messages are frozen')
 })
+
+test('a log that was restored while it was being loaded is loaded when all that it has now is here', () => {
+  const store = createStore(() => undefined)
+  store.setGoal(100)
+  store.take({ type: 'begun', from: 50 })
+  assert.equal(store.get().loading, true)
+  store.take({ type: 'begun', from: 0 }) // joined again: a backup from before the first message
+  store.setGoal(0)
+  assert.equal(store.get().loading, false)
+})

@@ -52,7 +52,7 @@ async function streamOn(t: TestContext, answer: (nth: number) => Answer, token?:
     path: () => `/from-${told.length}`,
     place: { cursor: undefined },
     standing,
-    take: ({ type }) => told.push(type) > 0 && type !== 'hole',
+    take: ({ type }: { readonly type: string }) => told.push(type) > 0 && type !== 'hole',
     onRefused: ({ code }) => links.push(`refused ${code}`),
   })
   const over = stream.run(closing.signal).then(standing.end)
