@@ -68,6 +68,7 @@ export function createClient({
     const session = createSession({ ...options, id, http, link, kept, clock, random, mintId, onClose })
     sessions.set(id, session)
     session.subscribe(links.tell)
+    queueMicrotask(links.tell) // later, because a page may open it while it renders
     return session
   }
   const openInbox = (options: InboxOptions = {}): Inbox => {
@@ -76,6 +77,7 @@ export function createClient({
     const inbox = createInbox({ ...options, http, link, clock, random, onClose })
     inboxes.add(inbox)
     inbox.subscribe(links.tell)
+    queueMicrotask(links.tell)
     return inbox
   }
   kept?.watch((id, messages) => {

@@ -1,8 +1,9 @@
+'use client' // for frameworks with server components: hooks run in a browser, and for a first picture on a server
 // React hooks over the stores of a client. Guarantees:
 //   a component renders again only when what it shows has changed; a message that has not changed is the same object
-//   a session or an inbox is opened when the first component that uses it is on the page, and closed when none has used it for 30 s and
-//   nothing waits to be sent
-//   on a server, what is shown is empty, and nothing is opened
+//   a session or an inbox is opened when the first component that uses it is on the page. It is closed when none has used it for 30 s, no
+//   action is running, and every own message is stored or discarded
+//   rendering alone opens nothing: neither on a server nor for a component that React drops before it is on the page
 import {
   createContext,
   createElement,
@@ -23,23 +24,10 @@ export type SessionView = Snapshot &
   Pick<Session, 'send' | 'stop' | 'retry' | 'discard' | 'change' | 'loadOlder' | 'markRead'>
 export type InboxView = InboxSnapshot & Pick<Inbox, 'markRead' | 'loadMore'>
 
-/** What several components share: a store that is open while one of them is on the page. */
-type Shared<Store, Shown> = {
-  readonly subscribe: (listener: () => void) => () => void
-  readonly get: () => Shown
-  /** For an action: opens the store if it is closed. */
-  readonly use: () => Store
-  readonly empty: () => Shown
-}
-type SharedOf = {
-  readonly sessions: Map<string, Shared<Session, Snapshot> & { readonly actions: object }>
-  readonly inboxes: Map<string, Shared<Inbox, InboxSnapshot> & { readonly actions: object }>
-}
-
-const LINGER_MS = 30_000
+const LINGER_MS = 30_000 // strict mode, hot reload and navigation leave and come back
 const LINK = { connection: 'connecting', refusal: null } as const
 const NO_SESSION: Snapshot = Object.freeze({
-  messages: [],
+  messages: Object.freeze([]),
   head: 0,
   hasOlder: false,
   loading: true,
@@ -48,7 +36,7 @@ const NO_SESSION: Snapshot = Object.freeze({
   ...LINK,
 })
 const NO_INBOX: InboxSnapshot = Object.freeze({
-  sessions: [],
+  sessions: Object.freeze([]),
   unreadTotal: 0,
   attentionTotal: 0,
   loading: true,
@@ -57,7 +45,6 @@ const NO_INBOX: InboxSnapshot = Object.freeze({
 })
 
 const clock = systemClock()
-const shared = new WeakMap<Client, SharedOf>()
 const Context = createContext<Client | undefined>(undefined)
 
 export const FleetlineProvider: FunctionComponent<{
@@ -73,20 +60,19 @@ export function useClient(): Client {
 }
 
 /** What a session shows now, and what can be done in it. `options` count when the session is opened. */
-export function useSession(id: string, options?: SessionOptions): SessionView {
-  const { subscribe, get, empty, actions } = sessionOf(useClient(), id, options)
-  const shown = useSyncExternalStore(subscribe, get, empty)
-  return useMemo(() => ({ ...shown, ...actions }) as SessionView, [shown, actions])
+export function useSession(id: string, { tail }: SessionOptions = {}): SessionView {
+  const client = useClient()
+  const { subscribe, get, actions } = useMemo(() => sessionOf(client, id, tail), [client, id, tail])
+  const shown = useSyncExternalStore(subscribe, get, () => NO_SESSION)
+  return useMemo(() => ({ ...shown, ...actions }), [shown, actions])
 }
 
 /** What the inbox shows now. Components with the same options share one. */
 export function useInbox({ show = 'all', user }: InboxOptions = {}): InboxView {
-  const { subscribe, get, empty, actions } = inboxOf(useClient(), {
-    show,
-    ...(user !== undefined && { user }),
-  })
-  const shown = useSyncExternalStore(subscribe, get, empty)
-  return useMemo(() => ({ ...shown, ...actions }) as InboxView, [shown, actions])
+  const client = useClient()
+  const { subscribe, get, actions } = useMemo(() => inboxOf(client, show, user), [client, show, user])
+  const shown = useSyncExternalStore(subscribe, get, () => NO_INBOX)
+  return useMemo(() => ({ ...shown, ...actions }), [shown, actions])
 }
 
 /** The worst connection of all that is open. */
@@ -95,49 +81,41 @@ export function useConnection(): Connection {
   return useSyncExternalStore(subscribe, get, () => 'connecting')
 }
 
-function sharedOf(client: Client): SharedOf {
-  const known = shared.get(client) ?? { sessions: new Map(), inboxes: new Map() }
-  shared.set(client, known)
-  return known
-}
-
-function sessionOf(client: Client, id: string, options: SessionOptions | undefined) {
-  const { sessions } = sharedOf(client)
-  const known = sessions.get(id)
-  if (known) return known
-  const isBusy = ({ messages }: Snapshot) => messages.some(({ delivery }) => delivery === 'pending')
-  const one = share(() => client.session(id, options), NO_SESSION, isBusy)
+function sessionOf(client: Client, id: string, tail: number | undefined) {
+  const one = share<Session, Snapshot>({
+    client,
+    key: `session ${id}`,
+    open: () => client.session(id, tail === undefined ? {} : { tail }),
+    empty: NO_SESSION,
+    isBusy: ({ messages }) =>
+      messages.some(({ delivery }) => delivery === 'pending' || delivery === 'failed'),
+  })
   const actions: Omit<SessionView, keyof Snapshot> = {
-    send: (input) => one.use().send(input),
-    stop: () => one.use().stop(),
-    retry: (message) => one.use().retry(message),
-    discard: (message) => one.use().discard(message),
-    change: (change) => one.use().change(change),
-    loadOlder: (count) => one.use().loadOlder(count),
-    markRead: (seq) => one.use().markRead(seq),
+    send: (input) => one.act((session) => session.send(input)),
+    stop: () => one.act((session) => session.stop()),
+    retry: (message) => one.act((session) => session.retry(message)),
+    discard: (message) => one.act((session) => session.discard(message)),
+    change: (change) => one.act((session) => session.change(change)),
+    loadOlder: (count) => one.act((session) => session.loadOlder(count)),
+    markRead: (seq) => one.act((session) => session.markRead(seq)),
   }
-  const made = { ...one, actions }
-  sessions.set(id, made)
-  return made
+  return { ...one, actions }
 }
 
-function inboxOf(client: Client, options: InboxOptions) {
-  const { inboxes } = sharedOf(client)
-  const key = JSON.stringify(options)
-  const known = inboxes.get(key)
-  if (known) return known
-  const one = share(
-    () => client.inbox(options),
-    NO_INBOX,
-    () => false,
-  )
+function inboxOf(client: Client, show: NonNullable<InboxOptions['show']>, user: string | undefined) {
+  const options = { show, ...(user !== undefined && { user }) }
+  const one = share<Inbox, InboxSnapshot>({
+    client,
+    key: `inbox ${JSON.stringify(options)}`,
+    open: () => client.inbox(options),
+    empty: NO_INBOX,
+    isBusy: () => false,
+  })
   const actions: Omit<InboxView, keyof InboxSnapshot> = {
-    markRead: (session, seq) => one.use().markRead(session, seq),
-    loadMore: () => one.use().loadMore(),
+    markRead: (session, seq) => one.act((inbox) => inbox.markRead(session, seq)),
+    loadMore: () => one.act((inbox) => inbox.loadMore()),
   }
-  const made = { ...one, actions }
-  inboxes.set(key, made)
-  return made
+  return { ...one, actions }
 }
 
 type Store<Shown> = {
@@ -145,49 +123,78 @@ type Store<Shown> = {
   readonly subscribe: (listener: () => void) => () => void
   readonly close: () => void
 }
+/** An open store, and how many components and actions use it. */
+type Held<One> = { readonly store: One; holders: number; leaving: AbortController }
+type Sharing<One, Shown> = {
+  readonly client: Client
+  readonly key: string
+  readonly open: () => One
+  /** What is shown while it is not open. */
+  readonly empty: Shown
+  /** True if closing it now would lose something. */
+  readonly isBusy: (shown: Shown) => boolean
+}
 
-function share<One extends Store<Shown>, Shown>(
-  open: () => One,
-  nothing: Shown,
-  isBusy: (shown: Shown) => boolean,
-): Shared<One, Shown> {
-  let [store, holders, leaving]: [One | undefined, number, AbortController] = [
-    undefined,
-    0,
-    new AbortController(),
-  ]
-  const hold = (): One => {
-    holders += 1
-    leaving.abort()
-    return (store ??= open())
+/** The open stores of each client. Only these are shared: what a component has besides may be dropped and made again. */
+const opened = new WeakMap<Client, Map<string, Held<unknown>>>()
+
+function share<One extends Store<Shown>, Shown>({ client, key, open, empty, isBusy }: Sharing<One, Shown>) {
+  const all = (opened.get(client) ?? new Map()) as Map<string, Held<One>>
+  opened.set(client, all)
+  const hold = (): Held<One> => {
+    const held = all.get(key) ?? { store: open(), holders: 0, leaving: new AbortController() }
+    all.set(key, held)
+    held.holders += 1
+    held.leaving.abort()
+    return held
   }
-  /** Strict mode, hot reload and navigation leave and come back at once. */
-  const release = () => {
-    holders -= 1
-    if (holders > 0) return
-    leaving = new AbortController()
-    void closeLater(leaving.signal).catch(() => undefined) // it is used again
+  const release = (held: Held<One>) => {
+    held.holders -= 1
+    if (held.holders > 0) return
+    held.leaving = new AbortController()
+    closeLater(held, held.leaving.signal).catch(() => undefined) // it is used again
   }
-  const closeLater = async (signal: AbortSignal) => {
-    do await clock.sleep(LINGER_MS, signal)
-    while (store && isBusy(store.get()))
-    store?.close()
-    store = undefined
+  const closeLater = async ({ store }: Held<One>, signal: AbortSignal) => {
+    await clock.sleep(LINGER_MS, signal)
+    while (isBusy(store.get())) await untilChanged(store, signal)
+    signal.throwIfAborted()
+    all.delete(key)
+    store.close()
   }
   return {
-    subscribe: (listener) => {
-      const leave = hold().subscribe(listener)
+    subscribe: (listener: () => void) => {
+      const held = hold()
+      const leave = held.store.subscribe(listener)
       return () => {
         leave()
-        release()
+        release(held)
       }
     },
-    get: () => store?.get() ?? nothing,
-    use: () => {
-      const used = hold()
-      release()
-      return used
+    get: () => all.get(key)?.store.get() ?? empty,
+    /** Opens the store if it is closed, and keeps it open until the result is there. */
+    act: <Result>(work: (store: One) => Result): Result => {
+      const held = hold()
+      let result: Result | undefined
+      try {
+        return (result = work(held.store))
+      } finally {
+        const done = () => release(held)
+        Promise.resolve(result).then(done, done)
+      }
     },
-    empty: () => nothing,
   }
+}
+
+function untilChanged({ subscribe }: Store<unknown>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const leave = subscribe(() => {
+      leave()
+      resolve()
+    })
+    const onAbort = () => {
+      leave()
+      reject(signal.reason as Error)
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+  })
 }
