@@ -1,6 +1,7 @@
 // The inbox of a user on this device: its sessions, as they are now, and how far the user has read. It follows the inbox until it is
 // closed.
 import type { InboxItem, InboxPage, InboxShow, ReadAck } from '@fleetline/protocol'
+import { ask } from './ask.ts'
 import type { Clock, Random } from './clock.ts'
 import { refusalOf, unavailable, type Refusal } from './failure.ts'
 import { createFeed } from './feed.ts'
@@ -63,7 +64,7 @@ type InboxDeps = InboxOptions & {
 }
 
 export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => void } {
-  const { http, link, clock, random, show = 'all', user } = deps
+  const { http, clock, random, show = 'all', user } = deps
   const [closing, nap, listeners] = [new AbortController(), napOf(clock), createListeners()]
   const named = user === undefined ? '' : `&user=${encodeURIComponent(user)}`
   let view = EMPTY_INBOX
@@ -104,17 +105,11 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     const [id, seq] = [item?.session ?? session, given ?? item?.head]
     if (seq === undefined) throw new RangeError(`The inbox has no session ${session} here: give a seq`)
     become(markRead(view, id, seq))
-    const [path, body] = [
-      `/sessions/${encodeURIComponent(id)}/read`,
-      { seq, ...(user !== undefined && { user }) },
-    ]
+    const body = { seq, ...(user !== undefined && { user }) }
     const { signal: untilAnswered } = new AbortController() // what was sent is stored even if the inbox is closed meanwhile
     try {
-      const { read } = await insist(
-        persist,
-        () =>
-          link.request<ReadAck>({ type: 'read', session: id, ...body }, untilAnswered) ??
-          http.post<ReadAck>(path, body, untilAnswered),
+      const { read } = await insist(persist, () =>
+        ask<ReadAck>(deps, id, { type: 'read', body }, untilAnswered),
       )
       become(settleRead(view, id, seq, read))
     } catch (error) {

@@ -14,6 +14,7 @@ import {
   type Session as SessionFacts,
   type StopAck,
 } from '@fleetline/protocol'
+import { ask, pathOf, type Request } from './ask.ts'
 import type { Clock, Random } from './clock.ts'
 import { FleetlineError, refusalOf, unavailable } from './failure.ts'
 import { createFeed } from './feed.ts'
@@ -23,7 +24,6 @@ import type { Kept } from './kept.ts'
 import type { Link } from './link.ts'
 import { napOf } from './nap.ts'
 import { createOutbox, type Outbox } from './outbox.ts'
-import type { Command } from './socket.ts'
 import { createStore, type Snapshot, type Store } from './store.ts'
 import type { Stream } from './stream.ts'
 import { beginningOf, liveTurn, type View } from './view.ts'
@@ -84,7 +84,8 @@ type SessionDeps = SessionOptions & {
 type Receipt = {
   readonly resolve: (sent: Sent) => void
   readonly reject: (error: Error) => void
-  readonly known: Partial<Sent>
+  /** What is known so far. */
+  known: Partial<Sent>
 }
 
 /** The most messages that are not stored yet or were rejected. */
@@ -96,7 +97,9 @@ const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 
 export function createSession(deps: SessionDeps): Session & Waking & Adopting {
   const { id, clock, mintId, http, kept, random } = deps
   const [closing, receipts, nap] = [new AbortController(), createReceipts(), napOf(clock)]
-  const persist = { nap, random, signal: closing.signal }
+  const { signal } = closing
+  const repeat = <T>(request: Request) =>
+    insist({ nap, random, signal }, () => ask<T>(deps, id, request, signal))
   let ready: Promise<void> | undefined
   const store = createStore((id, seq) => {
     forgetMessage(id)
@@ -147,23 +150,13 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
       if (!store.view().rows.some((row) => row.id === id)) forgetMessage(id)
     },
     stop: async () => {
-      const named = liveTurn(store.view())
-      if (!named) return { stopped: false, seq: null }
-      const command: Command = {
-        type: 'stop',
-        session: id,
-        turn: named.turn as Id<'turn'>,
-        epoch: named.epoch,
-      }
-      return insist(persist, () => ask<StopAck>(deps, command, ['/stop', named], closing.signal))
+      const turn = liveTurn(store.view())
+      return turn ? repeat<StopAck>({ type: 'stop', body: turn }) : { stopped: false, seq: null }
     },
     change: (change) => http.patch(pathOf(id), change, closing.signal),
     loadOlder: older,
-    markRead: async (seq = store.view().head) => {
-      const read = { seq }
-      const command: Command = { type: 'read', session: id, ...read }
-      await insist(persist, () => ask<ReadAck>(deps, command, ['/read', read], closing.signal))
-    },
+    markRead: async (seq = store.view().head) =>
+      void (await repeat<ReadAck>({ type: 'read', body: { seq } })),
     wake: () => {
       feed.wake()
       outbox.hurry()
@@ -182,16 +175,6 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
 /** Takes over messages that a page has left behind. */
 export type Adopting = { readonly adopt: (messages: readonly UiMessage[]) => void }
 
-/** Over the socket if one is open, or over HTTP. */
-function ask<T>(
-  { id, link, http }: SessionDeps,
-  command: Command,
-  [path, body]: readonly [path: string, body: object],
-  signal: AbortSignal,
-): Promise<T> {
-  return link.request<T>(command, signal) ?? http.post<T>(`${pathOf(id)}${path}`, body, signal)
-}
-
 type Receipts = ReturnType<typeof createReceipts>
 
 /** The promises of messages that are not known to be stored yet, or whose turn is not known yet. */
@@ -204,23 +187,24 @@ function createReceipts() {
   }
   const note = (id: string, known: Partial<Sent>) => {
     const receipt = waiting.get(id)
-    if (receipt) waiting.set(id, { ...receipt, known: { ...receipt.known, ...known } })
+    if (receipt) receipt.known = { ...receipt.known, ...known }
   }
-  /** Resolves instead if the message is known to be stored. */
-  const reject = (id: string, error: Error) =>
-    end(id, ({ resolve, reject, known: { seq, ...rest } }) =>
-      seq === undefined ? reject(error) : resolve({ seq, ...rest }),
-    )
+  const sent = (id: string, seq: number) => end(id, ({ resolve, known }) => resolve({ ...known, seq }))
+  const reject = (id: string, error: Error) => {
+    const seq = waiting.get(id)?.known.seq
+    if (seq === undefined) end(id, (receipt) => receipt.reject(error))
+    else sent(id, seq) // it is known to be stored
+  }
   return {
     wait: (id: string): Promise<Sent> => {
-      const { promise: sent, resolve, reject } = Promise.withResolvers<Sent>()
+      const { promise, resolve, reject } = Promise.withResolvers<Sent>()
       waiting.set(id, { resolve, reject, known: {} })
-      sent.catch(() => undefined) // a caller that ignores the promise sees the failure in the messages
-      return sent
+      promise.catch(() => undefined) // a caller that ignores the promise sees the failure in the messages
+      return promise
     },
     stored: (id: string, seq: number) => note(id, { seq }),
-    acked: ({ id, turn }: Ack) => note(id, { ...(turn !== undefined && { turn }) }),
-    sent: (id: string, seq: number) => end(id, ({ resolve, known }) => resolve({ ...known, seq })),
+    acked: ({ id, turn }: Ack) => note(id, turn === undefined ? {} : { turn }),
+    sent,
     reject,
     close: (error: Error) => {
       for (const id of waiting.keys()) reject(id, error)
@@ -236,7 +220,7 @@ function outboxOf(deps: SessionDeps, store: Store, receipts: Receipts): Outbox {
     next: () => store.view().rows.find(({ delivery }) => delivery === 'pending'),
     post: ({ id: key, role, parts, metadata }, signal) => {
       const message = { id: key, role, parts, ...(metadata && { metadata }) }
-      return ask<Ack>(deps, { type: 'send', session: id, message }, ['/messages', { message }], signal)
+      return ask<Ack>(deps, id, { type: 'send', path: 'messages', body: { message } }, signal)
     },
     onAck: (ack) => {
       receipts.acked(ack)
@@ -344,10 +328,6 @@ async function soon(clock: Clock, promise: Promise<unknown> | undefined): Promis
   const done = new AbortController()
   await Promise.race([promise, clock.sleep(ACK_MS, done.signal).catch(() => undefined)])
   done.abort()
-}
-
-function pathOf(session: string): string {
-  return `/sessions/${encodeURIComponent(session)}`
 }
 
 /** Copies the message as it will be sent, so that later changes of the caller's object have no effect. */

@@ -10,6 +10,7 @@ import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call, makeSession } from '../../../server/test/support/http.ts'
 import { startPod } from '../../../server/test/support/pods.ts'
+import { cuttableFront } from '../support/cuttable-front.ts'
 
 async function fleetOn(t: TestContext) {
   const url = await databaseFor(t)
@@ -64,4 +65,53 @@ test('L3 L4: messages that are sent while every pod is down are stored once and 
     shown.slice(1),
     sends.map(({ id }, index) => ({ id, text: ['one', 'two', 'three'][index] })),
   )
+})
+
+test('L3 L4: fifty messages are stored once and in order over a socket that is cut five times, while two pods are killed', async (t) => {
+  const url = await databaseFor(t)
+  const pods = await Promise.all([startPod(t, url), startPod(t, url)])
+  const { gateway, cut } = await cuttableFront(t, () => Number(new URL(pods.at(-1)!.gateway).port))
+  const { session } = await makeSession(gateway)
+  let [frames, requests] = [0, 0]
+  class Counting extends WebSocket {
+    override send(data: string) {
+      if (data.includes('"type":"send"')) frames += 1
+      super.send(data)
+    }
+  }
+  const client = createClient({
+    url: gateway,
+    random: () => 0.01,
+    WebSocket: Counting,
+    fetch: (input, init) => {
+      if (init?.method === 'POST') requests += 1
+      return fetch(input, init)
+    },
+  })
+  atEnd(t, () => client.close())
+  const device = client.session(session)
+  await device.ready
+  const sent: Promise<{ readonly seq: number }>[] = []
+  for (let batch = 0; batch < 5; batch += 1) {
+    const sends = Array.from({ length: 10 }, (_, index) => device.send(`${10 * batch + index}`).sent)
+    sent.push(...sends)
+    await sends[3] // the others are on their way, or wait
+    cut()
+    if (batch === 1 || batch === 3) pods.pop()!.program.kill()
+    if (batch === 2) pods.push(await startPod(t, url))
+  }
+  const seqs = await Promise.all(sent)
+  const count = seqs.length
+  assert.deepEqual(
+    seqs.map(({ seq }) => seq),
+    Array.from({ length: count }, (_, index) => index + 1),
+  )
+  await until(device, 'the echoes', () => device.get().head === count && device.get().connection === 'live')
+  const shown = device.get().messages.map(({ delivery, parts }) => `${delivery} ${String(parts[0]!['text'])}`)
+  assert.deepEqual(
+    shown,
+    Array.from({ length: count }, (_, index) => `sent ${index}`),
+  )
+  assert.ok(frames > requests, `${frames} over the socket, ${requests} over HTTP`)
+  t.diagnostic(`${frames} over the socket, ${requests} over HTTP`)
 })

@@ -75,7 +75,7 @@ export async function podOf(t: Scope) {
       connections.push(connection)
       state.most = Math.max(state.most, open().length)
       peer.on('message', (data) => {
-        const frame = JSON.parse(String(data)) as Asked
+        const frame = JSON.parse((data as Buffer).toString()) as Asked
         connection.asked.push(frame)
         const answer = state.script(frame, connection)
         if (answer !== null) connection.send(answer ?? usual(frame, connection))
