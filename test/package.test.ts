@@ -98,25 +98,30 @@ test('the least version of Node.js in the command is that of the manifest', () =
   assert.equal(`>=${major}.${minor}`, engines.node)
 })
 
-test('a program compiles against the installed packages without skipLibCheck', () => {
-  const types = join(modules, '@types')
-  mkdirSync(types)
-  symlinkSync(join(ROOT, 'node_modules/@types/node'), join(types, 'node'))
+/** Makes the types of a package of this clone visible, as if it were installed. */
+function addTypes(name: string): void {
+  mkdirSync(join(modules, '@types'), { recursive: true })
+  symlinkSync(join(ROOT, 'node_modules/@types', name), join(modules, '@types', name))
+}
+
+function assertCompiles(file: string, text: string, more: object = {}): void {
   writeFileSync(join(tarballs, 'package.json'), '{ "type": "module" }')
-  writeFileSync(join(tarballs, 'program.ts'), PROGRAM)
-  const compilerOptions = {
-    strict: true,
-    target: 'es2024',
-    module: 'nodenext',
-    noEmit: true,
-    types: ['node'],
-  }
-  const settings = { compilerOptions, files: ['program.ts'] }
-  writeFileSync(join(tarballs, 'tsconfig.json'), JSON.stringify(settings))
-  const { status, stdout } = spawnSync(join(ROOT, 'node_modules/.bin/tsc'), ['-p', tarballs], {
-    encoding: 'utf8',
-  })
+  writeFileSync(join(tarballs, file), text)
+  const compilerOptions = { strict: true, target: 'es2024', module: 'nodenext', noEmit: true, ...more }
+  writeFileSync(join(tarballs, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: [file] }))
+  const tsc = join(ROOT, 'node_modules/.bin/tsc')
+  const { status, stdout } = spawnSync(tsc, ['-p', tarballs], { encoding: 'utf8' })
   assert.equal(status, 0, stdout)
+}
+
+test('a program compiles against the installed packages without skipLibCheck', () => {
+  addTypes('node')
+  assertCompiles('program.ts', PROGRAM, { types: ['node'] }) // without React
+})
+
+test('a React page compiles against the installed client without skipLibCheck', () => {
+  addTypes('react')
+  assertCompiles('page.tsx', PAGE_OF_REACT, { types: [], jsx: 'react-jsx' })
 })
 
 const PROGRAM = `import { createClient } from '@fleetline/client'
@@ -132,20 +137,50 @@ export const keeping = () => createClient({ outbox: indexedDbOutbox({ user: 'ada
 export const all = [agent, machine, verify]
 `
 
+const PAGE_OF_REACT = `import { createClient, type Message } from '@fleetline/client'
+import { FleetlineProvider, useClient, useConnection, useInbox, useSession } from '@fleetline/client/react'
+import type { SessionView } from '@fleetline/client/react'
+
+const client = createClient({ url: 'http://localhost:4400' })
+const Row = ({ message }: { message: Message }) => <li>{message.delivery}</li>
+function Chat({ id }: { id: string }) {
+  const { messages, send, stop, loadOlder, hasOlder }: SessionView = useSession(id, { tail: 20 })
+  const { sessions, unreadTotal, loadMore } = useInbox({ show: 'unread' })
+  const shown: readonly [string, number] = [useConnection(), unreadTotal + sessions.length]
+  useClient().close satisfies () => void
+  return (
+    <section onClick={() => void (hasOlder ? loadOlder() : loadMore())}>
+      {messages.map((message) => <Row key={message.id} message={message} />)}
+      <button onClick={() => send('hi').sent.catch(() => undefined)}>{shown}</button>
+      <button onClick={() => void stop().then(({ stopped }) => stopped)}>Stop</button>
+    </section>
+  )
+}
+export const page = <FleetlineProvider client={client}><Chat id="trip" /></FleetlineProvider>
+// @ts-expect-error -- the client is missing
+export const wrong = <FleetlineProvider />
+`
+
 for (const [entry, kb] of [
   ['index.js', 15.5],
   ['indexeddb.js', 2],
+  ['react.js', 4],
 ] as const)
-  test(`${entry} of the client, with its dependencies, bundled and minified, takes less than ${kb} KB of gzip`, async (t) => {
+  test(`${entry} of the client, with its dependencies but React, bundled and minified, takes less than ${kb} KB of gzip`, async (t) => {
     const { outputFiles } = await build({
       entryPoints: [join(ROOT, 'packages/client/dist', entry)],
       bundle: true,
       minify: true,
       format: 'esm',
       target: 'es2024',
+      external: ['react'],
       write: false,
     })
     const { length } = gzipSync(outputFiles[0]!.contents)
     t.diagnostic(`${length} bytes`)
     assert.ok(length < kb * 1024, `${length} bytes`)
   })
+
+test('the hooks stay marked as code of the browser, for frameworks with server components', () => {
+  assert.match(tar('xzOf', 'fleetline-client-0.0.0.tgz', 'package/dist/react.js'), /^'use client'/)
+})

@@ -6,7 +6,9 @@ import { createHttp } from './http.ts'
 import { createInbox, type Inbox, type InboxOptions } from './inbox.ts'
 import type { Kept } from './kept.ts'
 import { createLink } from './link.ts'
+import { createListeners } from './listeners.ts'
 import { createSession, type Adopting, type Session, type SessionOptions, type Waking } from './session.ts'
+import type { Connection } from './standing.ts'
 import { createTokens, type TokenSource } from './tokens.ts'
 import { onWake } from './wake.ts'
 
@@ -28,6 +30,12 @@ export type Client = {
   readonly session: (id: string, options?: SessionOptions) => Session
   /** The inbox of a user: call `close` when the page no longer shows it. The socket carries one at a time; any other has a stream of its own. */
   readonly inbox: (options?: InboxOptions) => Inbox
+  /** The worst connection of all sessions and inboxes that are open and not refused. */
+  readonly connection: {
+    readonly get: () => Connection
+    /** Calls the listener after each change. Returns a function that ends this. */
+    readonly subscribe: (listener: () => void) => () => void
+  }
   /** Closes all sessions and inboxes. */
   readonly close: () => void
 }
@@ -47,7 +55,7 @@ export function createClient({
   const [at, tokens] = [url.replace(/\/+$/, ''), createTokens({ source, clock, random })]
   const http = createHttp({ url: at, fetch, clock, tokens })
   const link = createLink({ WebSocket, url: () => socketUrl(at), tokens, clock, random })
-  const closing = new AbortController()
+  const [closing, links] = [new AbortController(), createListeners()]
   const stopListening = onWake(() => {
     link.wake()
     for (const each of [...sessions.values(), ...inboxes]) each.wake()
@@ -59,6 +67,8 @@ export function createClient({
     }
     const session = createSession({ ...options, id, http, link, kept, clock, random, mintId, onClose })
     sessions.set(id, session)
+    session.subscribe(links.tell)
+    queueMicrotask(links.tell) // later, because a page may open it while it renders
     return session
   }
   const openInbox = (options: InboxOptions = {}): Inbox => {
@@ -66,6 +76,8 @@ export function createClient({
     const onClose = () => void inboxes.delete(inbox)
     const inbox = createInbox({ ...options, http, link, clock, random, onClose })
     inboxes.add(inbox)
+    inbox.subscribe(links.tell)
+    queueMicrotask(links.tell)
     return inbox
   }
   kept?.watch((id, messages) => {
@@ -74,6 +86,7 @@ export function createClient({
   return {
     inbox: openInbox,
     session: (id, options) => sessions.get(id) ?? open(id, options),
+    connection: { get: () => worstOf([...sessions.values(), ...inboxes]), subscribe: links.subscribe },
     close: () => {
       closing.abort()
       stopListening()
@@ -81,6 +94,13 @@ export function createClient({
       link.close()
     },
   }
+}
+
+const WORST_FIRST = ['offline', 'stale', 'connecting', 'live', 'refused'] as const
+
+function worstOf(all: readonly { readonly get: () => { readonly connection: Connection } }[]): Connection {
+  const found = new Set(all.map(({ get }) => get().connection))
+  return WORST_FIRST.find((connection) => found.has(connection)) ?? 'connecting'
 }
 
 function socketUrl(at: string): string {

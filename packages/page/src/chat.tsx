@@ -15,7 +15,8 @@ type Props = {
   readonly pods: readonly ScenePod[]
 }
 
-const SHOWN = 100
+const SHOWN = 100 // until older messages are asked for
+const OLDER = 50
 const CHIPS = [
   ['long', 'write a long poem'],
   ['think', 'think about pods'],
@@ -27,7 +28,13 @@ const LIVE: ReadonlySet<Status> = new Set<Status>(['waiting', 'working', 'stream
 export function Chat({ device, home, pods }: Props) {
   const view = useStore(device)
   const [tone, text] = linkWords(view.snapshot, view.pod, home)
-  const pinned = usePinned<HTMLDivElement>(view)
+  const [most, setMost] = useState(SHOWN)
+  const pinned = usePinned<HTMLDivElement>(view, `${view.messages[0]?.seq} ${most}`)
+  const hidden = Math.max(0, view.messages.length - most)
+  const showOlder = async () => {
+    if (hidden < OLDER) await device.loadOlder(OLDER)
+    setMost(most + OLDER)
+  }
   return (
     <section class="device" aria-label={`Ada's ${device.name}`}>
       <header>
@@ -38,7 +45,7 @@ export function Chat({ device, home, pods }: Props) {
         </div>
       </header>
       <Conversations device={device} view={view} />
-      <Log device={device} view={view} pods={pods} pinned={pinned} />
+      <Log {...{ device, view, pods, pinned, hidden, showOlder }} />
       <Composer device={device} isLive={LIVE.has(view.snapshot.status)} onSend={pinned.toEnd} />
     </section>
   )
@@ -47,9 +54,13 @@ export function Chat({ device, home, pods }: Props) {
 type LogProps = Pick<Props, 'device' | 'pods'> & {
   readonly view: DeviceView
   readonly pinned: Pinned<HTMLDivElement>
+  /** How many of the messages here are not shown, because they are old. */
+  readonly hidden: number
+  readonly showOlder: () => Promise<void>
 }
 
-function Log({ device, view, pods, pinned }: LogProps) {
+function Log({ pinned, ...shown }: LogProps) {
+  const { device, view } = shown
   const { ref, onScroll, isAtEnd, toEnd } = pinned
   const jump = () => {
     toEnd()
@@ -66,7 +77,7 @@ function Log({ device, view, pods, pinned }: LogProps) {
         ref={ref}
         onScroll={onScroll}
       >
-        <Conversation device={device} view={view} pods={pods} />
+        <Conversation {...shown} />
       </div>
       {!isAtEnd && (
         <button class="latest" onClick={jump}>
@@ -77,12 +88,11 @@ function Log({ device, view, pods, pinned }: LogProps) {
   )
 }
 
-function Conversation({ device, view, pods }: Omit<LogProps, 'pinned'>) {
+function Conversation({ device, view, pods, hidden, showOlder }: Omit<LogProps, 'pinned'>) {
   const { messages, trails } = view
   const { turn, status } = view.snapshot
   const nowMs = Date.now()
   const halt = haltWords(replyOf(view), pods, nowMs)
-  const hidden = Math.max(0, messages.length - SHOWN)
   const isSilent = LIVE.has(status) && messages.at(-1)?.delivery !== 'open'
   const shown = messages.slice(hidden)
   const asked = shown.filter(({ role, seq }) => role === 'user' && seq !== null)
@@ -91,7 +101,7 @@ function Conversation({ device, view, pods }: Omit<LogProps, 'pinned'>) {
   const askedNow = to === null ? asked.find((one) => one.seq! >= from) : lastAsked(to) // `to` is null until the turn has read its messages
   return (
     <>
-      {hidden > 0 && <p class="hint">… and what was said before: {hidden} in the log</p>}
+      {(hidden > 0 || view.snapshot.hasOlder) && <Older show={showOlder} />}
       {messages.length === 0 && <p class="hint">Say something, on either device. Then kill a pod.</p>}
       {shown.map((message) => {
         const halted = message.delivery === 'open' ? halt : null
@@ -117,6 +127,21 @@ function Conversation({ device, view, pods }: Omit<LogProps, 'pinned'>) {
         <p class="refusal">The reply has failed: {turn?.error?.message ?? 'it does not say why'}</p>
       )}
     </>
+  )
+}
+
+function Older({ show }: { readonly show: () => Promise<void> }) {
+  const [isLoading, setLoading] = useState(false)
+  const load = () => {
+    setLoading(true)
+    show()
+      .catch(() => undefined) // the button is there again
+      .finally(() => setLoading(false))
+  }
+  return (
+    <button class="older" disabled={isLoading} onClick={load}>
+      {isLoading ? 'Loading…' : '↑ Older messages'}
+    </button>
   )
 }
 

@@ -18,7 +18,7 @@ import type { DeviceName } from '../../server/src/cli/dev/page/wire.ts'
 import { DEV_USER } from '../../server/src/cli/dev/person.ts'
 
 export type Device = Store<DeviceView> &
-  Pick<Session, 'id' | 'send' | 'retry' | 'discard' | 'stop'> & { readonly name: DeviceName }
+  Pick<Session, 'id' | 'send' | 'retry' | 'discard' | 'stop' | 'loadOlder'> & { readonly name: DeviceName }
 
 export type DeviceView = {
   readonly snapshot: Snapshot
@@ -79,8 +79,9 @@ export function createDevice(name: DeviceName, sessionName: string, now: () => n
     markRead()
     cell.set(next(cell.get(), { snapshot: session.get(), pod, name, nowMs: now() }))
   })
-  const { id, send, retry, discard, stop } = session
-  return { name, id, get: cell.get, subscribe: cell.subscribe, send, retry, discard, stop }
+  const { id, send, retry, discard, stop, loadOlder } = session
+  const { get, subscribe } = cell
+  return { name, id, get, subscribe, send, retry, discard, stop, loadOlder }
 }
 
 /** Whether this is the conversation with this id or alias. */

@@ -157,7 +157,33 @@ async function unreadMessagesShow({ page, api }: Visit): Promise<void> {
   await page.locator('.reply').first().waitFor()
 }
 
-test('a visitor scrolls, copies, stops, kills, reloads, opens a conversation and a second tab', async (t) => {
+/** A device begins with the last 50 messages. What the reader looks at stays where it is when older ones come. */
+async function olderMessagesOnDemand({ page, api }: Visit): Promise<void> {
+  await post(api, 'sessions', { alias: 'history', title: 'history', members: ['ada'] })
+  for (let number = 1; number <= 70; number += 1)
+    await post(api, 'sessions/history/messages', { text: `no. ${number}`, author: 'ben' })
+  const here = page.url()
+  await page.goto(`${new URL(here).origin}/?session=history`)
+  const laptop = page.locator(`.device[aria-label="Ada's laptop"]`)
+  const [log, older] = [laptop.locator('.log'), laptop.locator('.older')]
+  const [first, last] = [laptop.locator('.said:text-is("no. 21")'), laptop.locator('.said:text-is("no. 70")')]
+  await last.waitFor()
+  const shown = () => laptop.locator('.said').count()
+  const placeOf = async () => Math.round((await first.boundingBox())!.y)
+  assert.equal(await shown(), 50)
+  await log.evaluate((list) => (list.scrollTop = 0))
+  await laptop.locator('.latest').waitFor()
+  const before = await placeOf()
+  await older.click()
+  await eventually(async () => assert.equal(await shown(), 70), { what: 'older messages' })
+  await older.waitFor({ state: 'detached' })
+  const moved = Math.abs((await placeOf()) - before)
+  assert.ok(moved < 60, `the first one has moved by ${moved} px`) // the button has gone
+  await page.goto(here)
+  await page.locator('.reply').first().waitFor()
+}
+
+test('a visitor scrolls, copies, stops, kills, reloads, opens conversations, old messages and a second tab', async (t) => {
   const fleet = await startFleet(t, 'npm run fleetline -- dev examples/queue/app.ts --no-model', cloneFor(t))
   const page = await openPage(await openChromium(t), fleet.page)
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
@@ -170,6 +196,7 @@ test('a visitor scrolls, copies, stops, kills, reloads, opens a conversation and
   await aTrailOutlivesAReload(visit)
   await nothingOverflows(visit)
   await unreadMessagesShow(visit)
+  await olderMessagesOnDemand(visit)
   await aSecondTabWaits(visit)
   assert.equal(await fleet.stop(), 0, fleet.output())
 })
