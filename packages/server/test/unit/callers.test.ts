@@ -101,7 +101,11 @@ test('only an insecure pod lets in callers without a key, only from its own mach
   assert.ok(!caller.scopes.has('operate'))
   const operator = await insecure.callers.admin.callerOf(nobody)
   assert.equal(operator.tenant, null)
-  assert.deepEqual([...operator.scopes], ['operate', 'admin:read'], 'it creates no keys')
+  assert.deepEqual(
+    [...operator.scopes],
+    ['operate', 'admin:read', 'pods:write'],
+    'it drains pods, and creates no keys',
+  )
   const remote = { authorization: undefined, isLocal: false, address: HERE }
   await assert.rejects(insecure.callers.gateway.callerOf(remote), {
     code: 'unauthenticated',
