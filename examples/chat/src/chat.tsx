@@ -58,13 +58,14 @@ const Row = memo(function Row({ message, retry, discard }: RowProps) {
   )
 })
 
-function Composer({ session: { send, stop, status } }: { session: SessionView }) {
+function Composer({ session: { head, send, stop, status, change } }: { session: SessionView }) {
   const [text, setText] = useState('')
   const isEmpty = text.trim() === ''
   const isLive = !['idle', 'failed'].includes(status)
   const submit = () => {
     if (isEmpty) return
     send(text).sent.catch(() => undefined) // the message shows it
+    if (head === 0) change({ title: text.trim().replace(/\s+/g, ' ').slice(0, 60) }).catch(() => undefined)
     setText('')
   }
   const onKeyDown = (event: KeyboardEvent) => {

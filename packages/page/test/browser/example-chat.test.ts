@@ -145,6 +145,7 @@ async function aReply(page: Page): Promise<void> {
   const reply = page.locator('article.assistant')
   await reply.and(page.locator('.open')).waitFor()
   await reply.and(page.locator('.sent')).waitFor()
+  await page.locator('nav a b:text("A day in Rome, please")').waitFor()
   assert.equal(await page.locator('article.user').innerText(), 'A day in Rome,\nplease')
   assert.equal(await reply.locator('ol > li').count(), 3)
   assert.equal(await reply.locator('td').count(), 4)
