@@ -112,6 +112,7 @@ export async function sceneOn(t: Scope, { token, WebSocket = globalThis.WebSocke
       /** `begun` and `lost`, in order. */
       states: [] as string[],
       end: undefined as unknown,
+      onEnd: () => {},
       close: () => closing.abort(),
     }
     const over = link.follow(
@@ -127,7 +128,10 @@ export async function sceneOn(t: Scope, { token, WebSocket = globalThis.WebSocke
       },
       closing.signal,
     )
-    void over.then((end) => (told.end = end))
+    void over.then((end) => {
+      told.end = end
+      told.onEnd()
+    })
     followers.push(told)
     return told
   }

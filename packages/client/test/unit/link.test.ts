@@ -462,6 +462,32 @@ test('a session that is closed before its join is answered is left, and a socket
   await until('the end', () => open().length === 0 && clock.sleepers === 0)
 })
 
+test('what is followed at the moment at which everything was refused is followed, too', async (t) => {
+  const scene = await sceneOn(t, { token: 'fixed' })
+  rejecting(scene, new Set(['fixed']))
+  const first = scene.follow('ses_1')
+  const second = new Promise<ReturnType<Scene['follow']>>((resolve) => {
+    first.onEnd = () => {
+      rejecting(scene, new Set())
+      resolve(scene.follow('ses_2'))
+    }
+  })
+  await comeBack(scene, await second)
+})
+
+test('a socket that could be opened after all is closed after 30 s if nothing needs it any more', async (t) => {
+  const { state, follow, link, clock, until, open } = await sceneOn(t)
+  state.isBlocked = true
+  const follower = follow('ses_1')
+  await pass(clock)
+  await until('the end', () => follower.end === 'other')
+  state.isBlocked = false
+  await clock.advance(60_000)
+  await until('the socket', () => link.usable().aborted && open().length === 1)
+  await clock.advance(30_000)
+  await until('its end', () => open().length === 0 && clock.sleepers === 0)
+})
+
 test('a link that is closed leaves no timer and no socket, whatever it was doing', async (t) => {
   const steps: Record<string, (scene: Scene) => Promise<unknown>> = {
     'asks for a token': async () => quiet(),

@@ -1,6 +1,6 @@
 // S36 S9: a page of another origin follows a session with tokens that live for six seconds, while another program writes. Tokens
-// expire, and one is revoked. In the end the page shows every message once, in order. Its requests carry no cookies. A page whose
-// origin is not listed gets nothing.
+// expire, and one is revoked. In the end the page shows every message once, in order. It does so over a socket, and over event streams,
+// whose requests carry no cookies. A page whose origin is not listed gets nothing.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -26,7 +26,9 @@ const CLIENT = join(import.meta.dirname, '../../../client/src/index.ts')
 const PROGRAM = `
 import { createClient } from ${JSON.stringify(CLIENT)}
 
+const overStreams = { fetch: (...request) => fetch(...request) }
 const client = createClient({
+  ...(location.hash === '#streams' && overStreams),
   url: document.body.dataset.gateway,
   token: async () => {
     const answer = await fetch('/token', { method: 'POST' })
@@ -120,57 +122,73 @@ function expiryOf(token: string): number {
   return claims.exp * 1_000
 }
 
-test('S36 S9: a page of a listed origin misses nothing while its tokens expire, and one is revoked', async (t) => {
-  const { host, gateway, key, minted, pod, writeTo } = await setUp(t)
-  const page = await (await openChromium(t)).newPage()
-  const requests: Request[] = []
-  page.on('request', (request) => requests.push(request))
-  const streamTokens = async () => {
-    const streams = requests.filter(
-      (request) => request.method() === 'GET' && request.url().includes('/events'),
+for (const way of ['socket', 'streams'])
+  test(`S36 S9: a page of a listed origin misses nothing over ${way === 'socket' ? 'a socket' : 'event streams'} while its tokens expire, and one is revoked`, async (t) => {
+    const { host, gateway, key, minted, pod, writeTo } = await setUp(t)
+    const page = await (await openChromium(t)).newPage()
+    const requests: Request[] = []
+    page.on('request', (request) => requests.push(request))
+    const hellos: string[] = []
+    page.on('websocket', (socket) =>
+      socket.on('framesent', ({ payload }) => {
+        const { type, token } = JSON.parse(String(payload)) as {
+          readonly type: string
+          readonly token: string
+        }
+        if (type === 'hello') hellos.push(token)
+      }),
     )
-    const headers = await Promise.all(streams.map((request) => request.allHeaders()))
-    return [...new Set(headers.map(({ authorization = '' }) => authorization.replace('Bearer ', '')))]
-  }
-  const stop = writerTo(`${writeTo}/v1/sessions/talk/messages`, key)
-  await page.goto(`http://localhost:${host.port}/`)
+    const usedTokens = async () => {
+      if (way === 'socket') return [...new Set(hellos)]
+      const streams = requests.filter(
+        (request) => request.method() === 'GET' && request.url().includes('/events'),
+      )
+      const headers = await Promise.all(streams.map((request) => request.allHeaders()))
+      return [...new Set(headers.map(({ authorization = '' }) => authorization.replace('Bearer ', '')))]
+    }
+    const stop = writerTo(`${writeTo}/v1/sessions/talk/messages`, key)
+    await page.goto(`http://localhost:${host.port}/#${way}`)
 
-  const haveExpired = async () => {
-    const used = await streamTokens()
-    assert.ok(used.filter((token) => expiryOf(token) < Date.now()).length >= 2)
-  }
-  await eventually(haveExpired, { what: 'two tokens of the stream to expire', patienceMs: 60_000 })
-  assert.deepEqual(await statesOf(page), ['live'], 'a renewed token does not interrupt the page')
+    const haveExpired = async () => {
+      const used = await usedTokens()
+      assert.ok(used.filter((token) => expiryOf(token) < Date.now()).length >= 2)
+    }
+    await eventually(haveExpired, { what: 'two tokens to expire', patienceMs: 60_000 })
+    assert.deepEqual(
+      await statesOf(page),
+      ['connecting', 'live'],
+      'a renewed token does not interrupt the page',
+    )
 
-  const before = minted.length
-  await pod.tokens.revoke('ada')
-  const isRenewed = async () => {
-    const used = await streamTokens()
-    assert.ok(minted.slice(before).some((token) => used.includes(token)))
-  }
-  await eventually(isRenewed, { what: 'a stream with a token of after the revocation' })
+    const before = minted.length
+    await pod.tokens.revoke('ada')
+    const isRenewed = async () => {
+      const used = await usedTokens()
+      assert.ok(minted.slice(before).some((token) => used.includes(token)))
+    }
+    await eventually(isRenewed, { what: 'a token of after the revocation' })
 
-  const count = await stop()
-  const shown = () => page.locator('li').allTextContents()
-  const expected = Array.from({ length: count }, (_, index) => String(index + 1))
-  await eventually(async () => assert.equal((await shown()).length, count), { what: 'all messages' })
-  assert.deepEqual(await shown(), expected, 'every message once, in order')
+    const count = await stop()
+    const shown = () => page.locator('li').allTextContents()
+    const expected = Array.from({ length: count }, (_, index) => String(index + 1))
+    await eventually(async () => assert.equal((await shown()).length, count), { what: 'all messages' })
+    assert.deepEqual(await shown(), expected, 'every message once, in order')
 
-  const [own, others] = [requests, requests].map((all, index) =>
-    all.filter((request) => request.url().startsWith(gateway) === (index === 1)),
-  ) as [Request[], Request[]]
-  const cookies = async (some: Request[]) =>
-    Promise.all(some.map(async (request) => (await request.allHeaders())['cookie']))
-  assert.ok((await cookies(own)).includes(COOKIE), 'the page has a cookie')
-  assert.ok(others.length >= 4)
-  assert.deepEqual(new Set(await cookies(others)), new Set([undefined]))
-  for (const request of others) {
-    const headers = await (await request.response())?.allHeaders()
-    assert.equal(headers?.['access-control-allow-credentials'], undefined)
-  }
-  t.diagnostic(`figure cors_messages ${count}`)
-  t.diagnostic(`figure cors_tokens ${minted.length}`)
-})
+    const [own, others] = [requests, requests].map((all, index) =>
+      all.filter((request) => request.url().startsWith(gateway) === (index === 1)),
+    ) as [Request[], Request[]]
+    const cookies = async (some: Request[]) =>
+      Promise.all(some.map(async (request) => (await request.allHeaders())['cookie']))
+    assert.ok((await cookies(own)).includes(COOKIE), 'the page has a cookie')
+    assert.equal(others.length >= 4, way === 'streams')
+    for (const cookie of await cookies(others)) assert.equal(cookie, undefined)
+    for (const request of others) {
+      const headers = await (await request.response())?.allHeaders()
+      assert.equal(headers?.['access-control-allow-credentials'], undefined)
+    }
+    t.diagnostic(`figure cors_${way}_messages ${count}`)
+    t.diagnostic(`figure cors_${way}_tokens ${minted.length}`)
+  })
 
 test('S36: a page of an origin that is not listed gets nothing', async (t) => {
   const { host, gateway, key } = await setUp(t)
