@@ -1,11 +1,12 @@
 // Serves the page, passes on what it asks the fleet, and mints its tokens. Without an API key it works with a fleet of `fleetline dev`.
 import react from '@vitejs/plugin-react'
-import { defineConfig, type Connect, type Plugin } from 'vite'
+import type { ServerResponse } from 'node:http'
+import { defineConfig, type Plugin } from 'vite'
 
 const { FLEETLINE_URL = 'http://localhost:4400', FLEETLINE_API_KEY } = process.env
 
 /** Stands in for your back end. It takes everybody for Ada: replace it by your login. */
-const mint: Connect.NextHandleFunction = async (_, response) => {
+async function mint(response: ServerResponse): Promise<unknown> {
   const answer = await fetch(`${FLEETLINE_URL}/v1/tokens`, {
     method: 'POST',
     headers: {
@@ -16,13 +17,11 @@ const mint: Connect.NextHandleFunction = async (_, response) => {
   }).catch(() => undefined)
   if (!answer?.ok) return response.writeHead(503).end('There is no token now')
   const { token } = (await answer.json()) as { token: string }
-  response.writeHead(200, { 'cache-control': 'no-store' }).end(token)
+  return response.writeHead(200, { 'cache-control': 'no-store' }).end(token)
 }
-const tokens: Plugin = {
-  name: 'tokens',
-  configureServer: ({ middlewares }) => void middlewares.use('/api/token', mint),
-  configurePreviewServer: ({ middlewares }) => void middlewares.use('/api/token', mint),
-}
+const serve: Plugin['configurePreviewServer'] = ({ middlewares }) =>
+  void middlewares.use('/api/token', (_, response) => void mint(response))
+const tokens: Plugin = { name: 'tokens', configureServer: serve, configurePreviewServer: serve }
 
 export default defineConfig({
   plugins: [react(), tokens],

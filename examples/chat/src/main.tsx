@@ -4,7 +4,6 @@ import { FleetlineProvider } from '@fleetline/client/react'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { App } from './app.tsx'
-import './style.css'
 import { token } from './token.ts'
 
 // One client for all sessions. What is not stored yet when the page is closed, the next page sends.

@@ -10,6 +10,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
 import { agent, type AgentCall } from '../../../server/src/agent/agent.ts'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
+import { cloneFor, startFleet } from '../../../server/test/support/clone.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { freePort } from '../../../server/test/support/free-port.ts'
@@ -204,6 +205,16 @@ test('a visitor of the example reads, writes, stops, and goes on after an outage
   await picture(page, 'narrow')
   await page.reload()
   await page.locator('article.user:text-is("Still there?")').waitFor() // the address names the chat
+})
+
+test('the example works with a dev fleet, without keys', async (t) => {
+  const fleet = await startFleet(t, 'npm run fleetline -- dev --no-model', cloneFor(t))
+  const page = await open(t, await serve(t, { FLEETLINE_URL: `http://localhost:${fleet.api}` }))
+  await page.getByRole('link', { name: 'Demo' }).waitFor()
+  await button(page, 'New chat').click()
+  await box(page).fill('think')
+  await box(page).press('Enter')
+  await page.locator('article.assistant.sent').waitFor()
 })
 
 test('hot reload keeps the session: no second join, and the text in the box stays', async (t) => {
