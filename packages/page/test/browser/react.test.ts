@@ -1,18 +1,20 @@
 // The hooks of @fleetline/client/react in a page, against a pod whose agent says what the test tells it.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import { build } from 'esbuild'
+import { build, type BuildOptions } from 'esbuild'
 import type { Page } from 'playwright-core'
 import { agent } from '../../../server/src/agent/agent.ts'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { portInFront } from '../../../server/test/support/front.ts'
+import { blocksIn } from '../../../server/test/support/guide.ts'
 import { call, makeSession } from '../../../server/test/support/http.ts'
 import { podOn } from '../../../server/test/support/pod.ts'
 import { openChromium } from '../support/chromium.ts'
@@ -23,10 +25,21 @@ const LINK_MS = 30_000 // the socket stays open that long without a session
 
 type InPage = { readonly stage: Stage; readonly timers: ReadonlyMap<unknown, string> }
 
+type Source = Pick<BuildOptions, 'entryPoints' | 'stdin'>
+const STAGE: Source = { entryPoints: [join(import.meta.dirname, '../support/react-page.tsx')] }
+
+/** The page of the guide, with another URL. */
+function guideFor(gateway: string): Source {
+  const page = readFileSync(join(import.meta.dirname, '../../../../docs/guides/client.md'), 'utf8')
+  const { text } = blocksIn(page, 'React').find(({ language }) => language === 'jsx')!
+  const contents = text.replace('http://localhost:4400', gateway)
+  return { stdin: { contents, loader: 'jsx', resolveDir: import.meta.dirname } }
+}
+
 /** Serves the page, and resolves to its port. */
-async function hostFor(t: TestContext, gateway: () => string): Promise<number> {
+async function hostFor(t: TestContext, source: Source, gateway: string): Promise<number> {
   const { outputFiles } = await build({
-    entryPoints: [join(import.meta.dirname, '../support/react-page.tsx')],
+    ...source,
     bundle: true,
     format: 'esm',
     target: 'es2024',
@@ -42,7 +55,7 @@ async function hostFor(t: TestContext, gateway: () => string): Promise<number> {
       response
         .writeHead(200, { 'content-type': 'text/html; charset=utf-8' })
         .end(
-          `<body data-gateway="${gateway()}"><main></main><script type="module" src="/page.js"></script></body>`,
+          `<body data-gateway="${gateway}"><main id="root"></main><script type="module" src="/page.js"></script></body>`,
         )
   })
   server.listen(0)
@@ -77,21 +90,28 @@ function createSpeech() {
   return { teller, say, end: () => say(undefined) }
 }
 
-/** A pod behind a port, with a session `talk`, and a page that shows nothing yet. */
-async function setUp(t: TestContext) {
+/** A pod behind a port, with a session, and the URL of a page. */
+async function serve(t: TestContext, alias: string, source: (gateway: string) => Source) {
   const speech = createSpeech()
-  const url = await databaseFor(t)
+  const database = await databaseFor(t)
   const front: { port: number } = { port: 1 }
   const port = await portInFront(t, () => front.port)
-  const host = await hostFor(t, () => `http://localhost:${port}`)
+  const at = `http://localhost:${port}`
+  const host = await hostFor(t, source(at), at)
   const flags = { corsOrigins: `http://localhost:${host}` }
   const startPod = async () => {
-    const made = await podOn(t, url, flags, { agents: [speech.teller] })
+    const made = await podOn(t, database, flags, { agents: [speech.teller] })
     front.port = Number(new URL(made.gateway).port)
     return made
   }
   const first = await startPod()
-  await makeSession(first.gateway, { alias: 'talk', title: 'Talk', agent: 'teller', members: ['ada'] })
+  await makeSession(first.gateway, { alias, title: 'Talk', agent: 'teller', members: ['ada'] })
+  return { ...speech, first, startPod, url: `http://localhost:${host}/` }
+}
+
+/** A page that shows nothing yet. */
+async function setUp(t: TestContext) {
+  const { first, startPod, url, ...speech } = await serve(t, 'talk', () => STAGE)
   const page = await (await openChromium(t)).newPage()
   page.on('pageerror', (error) => {
     throw error
@@ -102,7 +122,7 @@ async function setUp(t: TestContext) {
   )
   await page.clock.install()
   await page.addInitScript(keepTimers)
-  await page.goto(`http://localhost:${host}/`)
+  await page.goto(url)
   await page.waitForFunction(() => 'stage' in globalThis)
   const { gateway, admin } = first
   return {
@@ -308,4 +328,21 @@ test('older messages are put before the others, which are not rendered again', a
   assert.deepEqual(await said(page), ['1', '2', '3', '4', '5', '6', '7', '8'])
   assert.equal((await renders())['8'], 1)
   assert.equal(await page.locator('section').getAttribute('data-older'), 'false')
+})
+
+test('the page of the guide shows a reply while it is written, sends, and stops', async (t) => {
+  const { say, url } = await serve(t, 'demo', guideFor)
+  const page = await (await openChromium(t)).newPage()
+  page.on('pageerror', (error) => {
+    throw error
+  })
+  await page.goto(url)
+  await page.getByLabel('Message').fill('good morning')
+  await page.getByLabel('Message').press('Enter')
+  await page.locator('li.sent:text-is("good morning")').waitFor()
+  say('and')
+  await page.locator('li.open:text-is("and")').waitFor()
+  await page.getByText('Stop').click()
+  await page.locator('li.sent:text-is("and")').waitFor()
+  assert.equal(await page.getByLabel('Message').inputValue(), '')
 })
