@@ -2,20 +2,16 @@
 // expire, and one is revoked. In the end the page shows every message once, in order. It does so over a socket, and over event streams,
 // whose requests carry no cookies. A page whose origin is not listed gets nothing.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import { build } from 'esbuild'
 import type { Page, Request } from 'playwright-core'
-import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call } from '../../../server/test/support/http.ts'
 import { CLOSED, podOn } from '../../../server/test/support/pod.ts'
 import { openChromium } from '../support/chromium.ts'
+import { serveProgram } from '../support/program-host.ts'
 
 const TOKEN_SECONDS = 6
 const WRITE_MS = 100
@@ -54,29 +50,15 @@ type Host = {
 
 /** The server of the page, with a back end that mints tokens for ada. It logs her in by a cookie. */
 async function hostFor(t: TestContext): Promise<Host> {
-  const { outputFiles } = await build({
-    stdin: { contents: PROGRAM, resolveDir: import.meta.dirname },
-    bundle: true,
-    format: 'esm',
-    target: 'es2024',
-    conditions: ['fleetline-source'],
-    write: false,
+  const port = await serveProgram(t, PROGRAM, async (request, response) => {
+    if (request.url === '/token') return void response.end(await host.serve!.mint())
+    response
+      .writeHead(200, { 'content-type': 'text/html', 'set-cookie': `${COOKIE}; SameSite=Lax` })
+      .end(
+        `<body data-gateway="${host.serve!.gateway}"><ol></ol><script type="module" src="/program.js"></script>`,
+      )
   })
-  const server = createServer(async (request, response) => {
-    if (request.url === '/program.js')
-      response.writeHead(200, { 'content-type': 'text/javascript' }).end(outputFiles[0]!.text)
-    else if (request.url === '/token') response.end(await host.serve!.mint())
-    else
-      response
-        .writeHead(200, { 'content-type': 'text/html', 'set-cookie': `${COOKIE}; SameSite=Lax` })
-        .end(
-          `<body data-gateway="${host.serve!.gateway}"><ol></ol><script type="module" src="/program.js"></script>`,
-        )
-  })
-  server.listen(0)
-  await once(server, 'listening')
-  atEnd(t, () => server.close().closeAllConnections())
-  const host: Host = { port: (server.address() as AddressInfo).port, serve: undefined }
+  const host: Host = { port, serve: undefined }
   return host
 }
 

@@ -1,22 +1,18 @@
 // L3 L4: pages that keep their outbox in the browser. What they send is stored once and in order, although connections are cut, pods are
 // killed, the page is loaded again, and tabs are closed while nothing can be sent.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { build } from 'esbuild'
 import type { BrowserContext, Page } from 'playwright-core'
 import type { Page as MessagePage } from '@fleetline/protocol'
 import { cuttableFront } from '../../../client/test/support/cuttable-front.ts'
-import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
 import { call, makeSession } from '../../../server/test/support/http.ts'
 import { podOn } from '../../../server/test/support/pod.ts'
 import { startPod } from '../../../server/test/support/pods.ts'
 import { openChromium } from '../support/chromium.ts'
+import { serveProgram } from '../support/program-host.ts'
 
 const SOURCES = join(import.meta.dirname, '../../../client/src')
 const PATIENCE_MS = 60_000
@@ -100,26 +96,13 @@ const kept = (page: Page) =>
   )
 
 async function hostFor(t: TestContext) {
-  const { outputFiles } = await build({
-    stdin: { contents: PROGRAM, resolveDir: import.meta.dirname },
-    bundle: true,
-    format: 'esm',
-    target: 'es2024',
-    conditions: ['fleetline-source'],
-    write: false,
-  })
   let gateway = ''
-  const server = createServer((request, response) => {
-    const [type, text] =
-      request.url === '/program.js'
-        ? ['text/javascript', outputFiles[0]!.text]
-        : ['text/html', `<body data-gateway="${gateway}"><script type="module" src="/program.js"></script>`]
-    response.writeHead(200, { 'content-type': type }).end(text)
+  const port = await serveProgram(t, PROGRAM, (_, response) => {
+    response
+      .writeHead(200, { 'content-type': 'text/html' })
+      .end(`<body data-gateway="${gateway}"><script type="module" src="/program.js"></script>`)
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  atEnd(t, () => server.close().closeAllConnections())
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const origin = `http://127.0.0.1:${port}`
   return {
     origin,
     lead: (to: string) => void (gateway = to),
