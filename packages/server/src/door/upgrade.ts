@@ -18,7 +18,8 @@ import { refusedRequest } from './audited-refusals.ts'
 import { answerRaw } from './raw.ts'
 import { refusalOf, statusOf } from './refusal.ts'
 import type { SocketRoute } from './socket-route.ts'
-import { CLOSING, serveSocket, type SocketDeps } from './socket.ts'
+import { CLOSING, type SocketDeps } from './socket-life.ts'
+import { serveSocket } from './socket.ts'
 
 export type Upgrades = {
   /** Whether the request asks for a socket of this door. A handshake with a body, or behind a request that is not answered yet, does not:
