@@ -3,10 +3,8 @@
 //   when nothing runs, or after `drainMs`   running tasks have ended or are handed back
 //   after `stopMs` more         everything is closed, even if PostgreSQL does not answer; parts that are late are reported
 import { hostname } from 'node:os'
-import type { Task } from '@fleetline/protocol'
 import { agentsOf, type AgentDefinition } from './agent/agent.ts'
 import { createAgents } from './agent/agents.ts'
-import type { Added, AgentChange, AgentEntry, NewAgent } from './agent/directory.ts'
 import { demoAgent } from './agent/demo.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { createDrains } from './admin/drains.ts'
@@ -15,14 +13,15 @@ import { createReadiness } from './admin/readiness.ts'
 import { configOf, type Settings } from './config.ts'
 import { MOVE_MS } from './door/moving.ts'
 import { createDoor } from './door/server.ts'
-import { Rejected } from './errors.ts'
 import { erasureDuties } from './erasure/duties.ts'
 import { createErasures } from './erasure/erasures.ts'
 import { createRetention } from './erasure/retention.ts'
 import { createFleet } from './fleet/fleet.ts'
 import { createRouteCaller } from './gateway/in-process.ts'
+import { createPodAgents, type PodAgents } from './gateway/pod-agents.ts'
 import { createPodErasures, type PodErasures, type PodRetention } from './gateway/pod-erasures.ts'
 import { createPodSessions, type PodSessions } from './gateway/pod-sessions.ts'
+import { createPodTasks, type PodTasks } from './gateway/pod-tasks.ts'
 import { createPodTokens, type PodTokens } from './gateway/pod-tokens.ts'
 import type { UsageResult, UsageQuery } from './gateway/usage-routes.ts'
 import { gatewayRoutes } from './gateway/routes.ts'
@@ -53,14 +52,12 @@ import { machineDuties } from './machine/duties.ts'
 import { readPopulation } from './machine/population.ts'
 import { sessionDuties } from './session/duties.ts'
 import { createSessions, type Sessions } from './session/sessions.ts'
-import { createDatabase, type Database, type Query } from './store/database.ts'
+import { createDatabase, type Database } from './store/database.ts'
 import { createHints } from './store/hints.ts'
 import { refuseOtherSchema } from './store/migrate.ts'
-import type { TaskFilter, TaskPage } from './task/list.ts'
 import { taskDuties } from './task/duties.ts'
-import type { Enqueued } from './task/enqueue.ts'
 import type { Machine } from './task/machine.ts'
-import { createTasks, TASKS_TOPIC, type Tasks, type Wanted } from './task/tasks.ts'
+import { createTasks, TASKS_TOPIC, type Tasks } from './task/tasks.ts'
 import { createTracks, type Tracks } from './task/tracks.ts'
 import type { DownstreamDefinition, DownstreamOptions } from './throttle/definition.ts'
 import { createDownstreams, type Downstream } from './throttle/pod/downstreams.ts'
@@ -76,60 +73,30 @@ import { usageDuties } from './usage/duties.ts'
 import { createUsageList } from './usage/list.ts'
 import { createUsageRecorder } from './usage/record.ts'
 
-/** A client of `pg` on which the caller has opened a transaction. */
-export type Transaction = {
-  query(text: string, values: unknown[]): Promise<{ readonly rows: unknown[] }>
-}
-/** `result` is null until the task is done. */
-export type TaskOf<Result> = Omit<Task, 'result'> & { readonly result: Result | null }
-type Within = { readonly tx?: Transaction }
-
-export type Pod = Service & {
-  /** Resolves after the commit. With `tx`, the task exists if that transaction commits, and no pod is woken. */
-  enqueue<Raw>(wanted: Wanted<Raw>, within?: Within): Promise<Enqueued>
-  /** Enqueues all of them or none. */
-  enqueueAll<Raws extends readonly unknown[]>(
-    wanted: readonly [...{ [N in keyof Raws]: Wanted<Raws[N]> }],
-    within?: Within,
-  ): Promise<Enqueued[]>
-  findTask(id: string): Promise<Task | undefined>
-  /** With the result typed as its machine declares it. A task of another machine is rejected. */
-  findTask<Result>(id: string, machine: Machine<unknown, Result>): Promise<TaskOf<Result> | undefined>
-  /** One page, newest first. */
-  listTasks(filter?: TaskFilter): Promise<TaskPage>
-  /** Makes a dead or held task ready, with all its attempts, at its current transition or at an earlier one (`from`).
-   *  Undefined if there is no such task. A task in any other state is rejected. */
-  retryTask(id: string, options?: { readonly from?: string }): Promise<Task | undefined>
-  /** Only this answer contains the agent's secret. Adding the same agent again stores nothing twice. */
-  addAgent(agent: NewAgent): Promise<Added>
-  listAgents(): Promise<readonly AgentEntry[]>
-  /** Holds from the next call of the agent on. What is left out stays. Undefined if there is no such agent. */
-  changeAgent(name: string, change: AgentChange): Promise<AgentEntry | undefined>
-  /** Resolves to false if there was no such agent. */
-  removeAgent(name: string): Promise<boolean>
-  /** Names the agent that answers in sessions which users create; null for none. */
-  setDefaultAgent(name: string | null): Promise<void>
-  /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
-  downstream(key: string, options?: DownstreamOptions): Downstream
-  readonly tenants: OperatorMethods['tenants']
-  readonly keys: OperatorMethods['keys']
-  /** Issuers of others, whose tokens are accepted. */
-  readonly issuers: OperatorMethods['issuers']
-  /** Who did what, and which requests were refused. */
-  readonly audit: OperatorMethods['audit']
-  /** How many tokens agents have used, by day, agent, model or session. */
-  usage(question?: UsageQuery): Promise<UsageResult>
-  /** Erases messages, sessions and users. */
-  readonly erasures: PodErasures
-  /** How long sessions are kept. */
-  readonly retention: PodRetention
-  /** Conversations, without HTTP in between. */
-  readonly sessions: PodSessions
-  /** Tokens for users of the sessions. */
-  readonly tokens: PodTokens
-  /** The ports that it listens on, also if the setting is 0. */
-  ports(): { readonly gateway: number; readonly admin: number }
-}
+export type Pod = Service &
+  PodTasks &
+  PodAgents & {
+    /** The downstream with this key, such as `bedrock/claude`. Give options once per key, before it is in use. */
+    downstream(key: string, options?: DownstreamOptions): Downstream
+    readonly tenants: OperatorMethods['tenants']
+    readonly keys: OperatorMethods['keys']
+    /** Issuers of others, whose tokens are accepted. */
+    readonly issuers: OperatorMethods['issuers']
+    /** Who did what, and which requests were refused. */
+    readonly audit: OperatorMethods['audit']
+    /** How many tokens agents have used, by day, agent, model or session. */
+    usage(question?: UsageQuery): Promise<UsageResult>
+    /** Erases messages, sessions and users. */
+    readonly erasures: PodErasures
+    /** How long sessions are kept. */
+    readonly retention: PodRetention
+    /** Conversations, without HTTP in between. */
+    readonly sessions: PodSessions
+    /** Tokens for users of the sessions. */
+    readonly tokens: PodTokens
+    /** The ports that it listens on, also if the setting is 0. */
+    ports(): { readonly gateway: number; readonly admin: number }
+  }
 
 const NO_ORIGINS = originsOf('')!
 const PROBE_MS = 5_000
@@ -444,32 +411,11 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     routes: forApplications.routes,
     principal: async () => anyoneOf(await ownTenant()),
   })
-  const enqueueAll = async (wanted: readonly Wanted[], { tx }: Within = {}) => {
-    const tenant = await ownTenant()
-    return tx ? tasks.enqueueIn(queryOf(tx), tenant, wanted) : tasks.enqueueAll(tenant, wanted)
-  }
   return {
     ...pod,
     ...operatorFor(POD, { tenants, keys, issuers, audit }),
-    enqueue: async (wanted, { tx } = {}) => {
-      if (tx) return (await enqueueAll([wanted], { tx }))[0]!
-      return tasks.enqueue(await ownTenant(), wanted)
-    },
-    enqueueAll,
-    findTask: async <Result>(id: string, machine?: Machine<unknown, Result>) => {
-      const task = await tasks.find(await ownTenant(), id)
-      if (task && machine && task.machine !== machine.name)
-        throw new Rejected('conflict', `The task is of ${task.machine}, not of ${machine.name}`)
-      return task as TaskOf<Result> | undefined // its schema has validated the result
-    },
-    listTasks: async (filter) => tasks.list(await ownTenant(), filter),
-    addAgent: async (agent) => agents.add(await ownTenant(), agent, POD),
-    listAgents: async () => agents.list(await ownTenant()),
-    changeAgent: async (name, change) => agents.change(await ownTenant(), name, change, POD),
-    removeAgent: async (name) => agents.remove(await ownTenant(), name, POD),
-    setDefaultAgent: async (defaultAgent) =>
-      void (await call('PATCH /v1/tenant', { body: { defaultAgent } })),
-    retryTask: async (id, { from } = {}) => tasks.retry(await ownTenant(), id, from),
+    ...createPodTasks({ tasks, ownTenant }),
+    ...createPodAgents({ agents, call, ownTenant }),
     downstream: (key, options) => downstreams.get(key, options),
     usage: (question = {}) => call('GET /v1/usage', { query: question }),
     ...createPodErasures(call),
@@ -496,9 +442,4 @@ function schemaGuard(database: Database): Service {
     start: () => refuseOtherSchema(database),
     stop: async () => undefined,
   }
-}
-
-function queryOf(tx: Transaction): Query {
-  return async <Row>(text: string, values: readonly unknown[] = []) =>
-    (await tx.query(text, [...values])).rows as Row[]
 }
