@@ -7,15 +7,20 @@ import { Abort } from '../../../server/src/errors.ts'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { manualClock } from '../../../server/test/support/clock.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
+import { fill } from '../../../server/test/support/fill.ts'
 import { call } from '../../../server/test/support/http.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { CLOSED, podOn } from '../../../server/test/support/pod.ts'
 import { twoPodsOn } from '../../../server/test/support/two-pods.ts'
+import { cuttableFront } from '../support/cuttable-front.ts'
 
 /** An agent that says nothing. */
 async function* silence(): AsyncGenerator<Chunk> {
   yield { type: 'finish' }
 }
+
+const seqsOf = (messages: readonly Message[]) => messages.map(({ seq }) => seq)
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, n) => from + n)
 
 type Answer = Parameters<typeof twoPodsOn>[1]
 
@@ -24,7 +29,7 @@ const told = ({ get }: Session) =>
   get().messages.map((message) => ({ delivery: message.delivery, text: textOf(message) }))
 
 async function devicesOn(t: TestContext, answer: Answer) {
-  const { session, pods, at } = await twoPodsOn(t, answer)
+  const { session, url, pods, at } = await twoPodsOn(t, answer)
   const device = (options: ClientOptions, id: string = session) => {
     const client = createClient(options)
     atEnd(t, () => client.close())
@@ -36,6 +41,9 @@ async function devicesOn(t: TestContext, answer: Answer) {
       details: () => JSON.stringify(devices.map(({ get }) => get())),
     })
   return {
+    session,
+    url,
+    pods,
     here: device({ url: pods.here }),
     there: device({ url: pods.there, fetch: (...request) => fetch(...request) }), // over an event stream
     device: (options: ClientOptions, id?: string) => device({ url: pods.here, ...options }, id),
@@ -202,7 +210,7 @@ for (const [name, change, count] of [
   ['a message whose answers were lost is stored once', (body: string) => body, 1],
   [
     'mutant, sent again under another id: it is stored more than once',
-    (body: string, nth: number) => (nth === 3 ? body : body.replace(/"id":"(\w+)"/, `"id":"$1-${nth}"`)),
+    (body: string, nth: number) => (nth === 3 ? body : body.replace(/"id":"([^"]+)"/, `"id":"$1-${nth}"`)),
     3,
   ],
 ] as const)
@@ -285,6 +293,29 @@ test('a device that joins late knows how the last turn ended', async (t) => {
   const late = device({})
   await until([late], 'the failure', ({ get }) => get().status === 'failed')
   assert.deepEqual(late.get().turn, here.get().turn)
+})
+
+test('a device that is more than 500 messages behind begins again with the last ones, and loads the older ones', async (t) => {
+  const { pods, session, url, device, until } = await devicesOn(t, silence)
+  const front = await cuttableFront(t, () => Number(new URL(pods.here).port))
+  const options = { url: front.gateway, random: () => 0.01 }
+  const devices = [device(options), device({ ...options, fetch: (...request) => fetch(...request) })]
+  const { id, sent } = devices[0]!.send('the first')
+  await sent
+  await until(devices, 'the reply', ({ get }) => get().turn?.state === 'done')
+  front.cut()
+  await fill(url, { count: 600, length: 1, session })
+  await until(devices, 'the last messages', ({ get }) => get().head === 601 && get().hasOlder)
+  for (const { get, loadOlder } of devices) {
+    assert.deepEqual(seqsOf(get().messages), numbers(552, 601))
+    await loadOlder(100)
+    assert.deepEqual(seqsOf(get().messages), numbers(452, 601))
+    await Promise.all([loadOlder(), loadOlder()])
+    assert.deepEqual(seqsOf(get().messages), numbers(402, 601), 'one page, not two')
+    while (get().hasOlder) await loadOlder(100)
+    assert.deepEqual(seqsOf(get().messages), numbers(1, 601))
+    assert.equal(get().messages[0]!.id, id)
+  }
 })
 
 test('S35: a device renames its session; what is erased vanishes on every device', async (t) => {

@@ -10,10 +10,10 @@ import { refusalSchema } from '../../src/door/refusal.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { fill } from '../support/fill.ts'
 import { call, makeSession } from '../support/http.ts'
 import { podOn } from '../support/pod.ts'
 import { readEvents, untilSeq } from '../support/reader.ts'
-import { openDatabase } from '../support/store.ts'
 
 async function open(t: TestContext, flags: Readonly<Record<string, string>> = {}) {
   const url = await databaseFor(t)
@@ -133,24 +133,9 @@ test('a follower counts from its request on, and no longer if it leaves before i
   )
 })
 
-/** Stores `count` messages of 250 KB in each session. */
-async function fill(t: TestContext, url: string, count: number): Promise<void> {
-  const database = await openDatabase(t, url)
-  await database.transaction(async (query) => {
-    await query(
-      `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
-       select now(), tenant, id, n, gen_random_uuid(), n, 0, 0, n::text,
-              jsonb_build_object('parts', jsonb_build_array(jsonb_build_object('type', 'text', 'text', repeat('x', 250000))))
-         from fleetline.sessions, generate_series(1, $1) n`,
-      [count],
-    )
-    await query('update fleetline.sessions set head = $1', [count])
-  })
-}
-
 test('D3: a follower that reads nothing is disconnected, and resumes after the last id that it has', async (t) => {
   const { admin, url, session, at } = await open(t, { stallMs: '300' })
-  await fill(t, url, 120)
+  await fill(url, { count: 120, length: 250_000 })
   const [stalled] = (await once(get(`${at}/events`), 'response')) as [IncomingMessage] // nobody reads it
   atEnd(t, () => stalled.destroy())
   const followers = () => metricOf(admin, 'fleetline_followers')
@@ -188,7 +173,7 @@ async function trickle(t: TestContext, url: string): Promise<void> {
 test('followers hold no more bytes than the setting allows: a quick reader is served, slow ones are cut', async (t) => {
   const most = 4 * 1024 * 1024 // four events
   const { admin, url, at } = await open(t, { stallMs: '1000', followBytes: `${most}` })
-  await fill(t, url, 30)
+  await fill(url, { count: 30, length: 250_000 })
   const heldBytes = async () => Number(await metricOf(admin, 'fleetline_follow_bytes'))
   for (let n = 0; n < 6; n += 1) void trickle(t, `${at}/events`).catch(() => undefined)
   await eventually(

@@ -1,16 +1,17 @@
 // The socket on real pods: following, sending and the inbox over one connection, and who may do what on it.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import pg from 'pg'
 import { CLOSE_CODES, SOCKET_LIMITS, SOCKET_PROTOCOL, type Ack, type Item } from '@fleetline/protocol'
 import { agent } from '../../src/index.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { fill } from '../support/fill.ts'
 import { call, makeSession } from '../support/http.ts'
 import { CLOSED, podOn } from '../support/pod.ts'
 import { openText } from '../support/reader.ts'
 import { refusedHandshake, socketOn, type Socket } from '../support/socket.ts'
+import { openDatabase } from '../support/store.ts'
 import { saying } from '../support/talk.ts'
 
 const HOLD = agent('hold', async function* ({ signal }) {
@@ -51,21 +52,6 @@ async function closedPod(t: TestContext) {
       (await api<{ session: string }>('POST', '/sessions', { alias, members })).session,
     say: (session: string, text: string) => api('POST', `/sessions/${session}/messages`, { text }),
   }
-}
-
-/** Stores this many messages in each session, by SQL. */
-async function fill(t: TestContext, url: string, count: number, length: number): Promise<pg.Client> {
-  const db = new pg.Client(url)
-  await db.connect()
-  atEnd(t, () => db.end())
-  await db.query(
-    `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
-     select now(), tenant, id, n, gen_random_uuid(), n, 0, 0, n::text,
-            jsonb_build_object('parts', jsonb_build_array(jsonb_build_object('type', 'text', 'text', repeat('x', ${length}))))
-       from fleetline.sessions, generate_series(1, ${count}) n`,
-  )
-  await db.query(`update fleetline.sessions set head = ${count}`)
-  return db
 }
 
 function itemsOf(socket: Socket, session: string): readonly Item[] {
@@ -123,7 +109,7 @@ test('D1: one socket follows several sessions, each from its position, and resum
 test('D3: a join without a position, too far behind or of another history begins with the last messages, and says so', async (t) => {
   const { url, here, say } = await twoPods(t)
   const { session } = await makeSession(here.gateway)
-  const db = await fill(t, url, 600, 1)
+  await fill(url, { count: 600, length: 1 })
   const socket = await socketOn(t, here.gateway)
   const cases: readonly (readonly [position: object, from: number])[] = [
     [{}, 550],
@@ -151,7 +137,11 @@ test('D3: a join without a position, too far behind or of another history begins
   }
   await say(session, 'new')
   await untilSeq(socket, session, 601)
-  await db.query('delete from fleetline.messages where seq > 1; update fleetline.sessions set head = 1')
+  const database = await openDatabase(t, url)
+  await database.transaction(async (query) => {
+    await query('delete from fleetline.messages where seq > 1')
+    await query('update fleetline.sessions set head = 1')
+  })
   assert.deepEqual(await socket.next('gap').then(({ from, to }) => [from, to]), [602, 0])
 })
 
@@ -159,7 +149,7 @@ test('D3 S17: a reader that does not read is closed with a position, and returns
   const { url, here, say } = await twoPods(t, { stallMs: '1000' })
   const { session } = await makeSession(here.gateway)
   const count = 120 // more than the system holds for a connection
-  await fill(t, url, count, 250_000)
+  await fill(url, { count, length: 250_000 })
   const [healthy, stalled] = [await socketOn(t, here.gateway), await socketOn(t, here.gateway)]
   const pings = setInterval(() => stalled.ws.ping(), 200).unref() // a client that sends and does not read is no better
   atEnd(t, () => clearInterval(pings))

@@ -3,11 +3,10 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
-import pg from 'pg'
 import { CLOSE_CODES, type FollowedFrame } from '@fleetline/protocol'
-import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { fill } from '../support/fill.ts'
 import { call, makeSession, sayRaw } from '../support/http.ts'
 import { ASKABLE, memoryOf } from '../support/pod-memory.ts'
 import { startPod } from '../support/pods.ts'
@@ -32,26 +31,8 @@ async function fleetOn(t: TestContext) {
   const url = await databaseFor(t)
   const pod = await startPod(t, url, { ...ASKABLE, FLEETLINE_STALL_MS: '5000' })
   const [large, small] = [await makeSession(pod.gateway), await makeSession(pod.gateway)]
-  const db = new pg.Client(url)
-  await db.connect()
-  atEnd(t, () => db.end())
-  await db.query(
-    `insert into fleetline.messages (at, tenant, session, seq, key, digest, role, author_kind, id, body)
-     select now(), tenant, id, n, gen_random_uuid(), n, 0, 0, n::text,
-            jsonb_build_object('parts', jsonb_build_array(jsonb_build_object('type', 'text', 'text', repeat('x', $2))))
-       from fleetline.sessions, generate_series(1, $1) n where id::text = $3`,
-    [MESSAGES, MESSAGE_BYTES, uuidOf(large.session)],
-  )
-  await db.query('update fleetline.sessions set head = $1 where id::text = $2', [
-    MESSAGES,
-    uuidOf(large.session),
-  ])
+  await fill(url, { count: MESSAGES, length: MESSAGE_BYTES, session: large.session })
   return { ...pod, large: large.session, small: small.session }
-}
-
-function uuidOf(session: string): string {
-  const hex = session.slice(-32)
-  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-')
 }
 
 /** Writes a message every 20 ms, and notes how long each took to every reader. */

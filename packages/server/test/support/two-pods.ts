@@ -23,6 +23,7 @@ export async function twoPodsOn(t: TestContext, answer: AgentDefinition['answer'
   const at = (pod: keyof typeof pods) => `${pods[pod]}/v1/sessions/${session}`
   return {
     session,
+    url,
     pods,
     at,
     run: async (text: string) => valueOf(await database.transaction((query) => query(text)), 'not run'),

@@ -391,13 +391,14 @@ test('the demo agent echoes word by word, and obeys the words long, slow, fail a
     const clock = manualClock()
     const stream = await demoAgent({ clock }).answer(callWith(said, { attempt }))
     const assembler = createAssembler('m')
-    let deltas = 0
+    let [deltas, last] = [0, '']
     const reading = (async () => {
       for await (const chunk of stream) {
         assembler.push(chunkOf(chunk))
         if (chunk.type === 'text-delta') deltas += 1
+        last = chunk.type
       }
-      return assembler.end().isFinished
+      return last === 'finish'
     })()
     const firstMs = async () => {
       for (let ms = 0; ; ms += 100) {
