@@ -1,6 +1,7 @@
 // Makes docs/reference/socket.md: commands and their fields come from the route of the socket, limits and close codes from the protocol.
 import {
   CLOSE_CODES,
+  JOIN_LIMITS,
   SOCKET_LIMITS,
   SOCKET_PROTOCOL,
   TOKEN_PROTOCOL,
@@ -198,10 +199,10 @@ ${tableOf([
     '`after`, and `epoch`',
     'after this seq. With `epoch`, you are also told how the turns from this epoch on have ended, at most 20',
   ],
-  ['neither', `with the last \`limit\` messages (${SOCKET_LIMITS.tail} by default)`],
+  ['neither', `with the last \`limit\` messages (${JOIN_LIMITS.tail} by default)`],
 ])}
 
-**Look at \`from\` in \`joined\`.** If it is the last seq that you have, you miss nothing. If it is another number, forget your data of this session: the messages after \`from\` follow. This happens if you are more than ${SOCKET_LIMITS.behind} messages behind, or if the session is shorter than your copy because a backup was restored. Then the last \`limit\` messages come first. Read older ones with \`GET /v1/sessions/:session/messages?before=\`.
+**Look at \`from\` in \`joined\`.** If it is the last seq that you have, you miss nothing. If it is another number, forget your data of this session: the messages after \`from\` follow. This happens if you are more than ${JOIN_LIMITS.behind} messages behind, or if the session is shorter than your copy because a backup was restored. Then the last \`limit\` messages come first. Read older ones with \`GET /v1/sessions/:session/messages?before=\`.
 
 **Limit.** If a restored session has already grown beyond your copy, the pod does not notice that your copy differs.
 

@@ -36,9 +36,7 @@ export function App() {
             Reconnecting… What you write is sent as soon as possible.
           </p>
         )}
-        {connection === 'refused' && (
-          <p className="banner">You are logged out. Please load the page again.</p>
-        )}
+        {connection === 'refused' && <p className="banner">You are logged out. Reload the page.</p>}
         {open ? <Chat key={open} id={open} /> : !loading && <p className="hint">There is no chat yet.</p>}
       </main>
     </>

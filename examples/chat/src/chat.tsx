@@ -5,19 +5,18 @@ import { memo, useEffect, useState, type KeyboardEvent } from 'react'
 import Markdown from 'react-markdown'
 import remarkGfm from 'remark-gfm'
 
+const ignore = () => undefined // the message or the button stays for another try
 const SILENT = { waiting: 'Waiting…', working: 'Thinking…', recovering: 'Trying again…' } as const
 
 export function Chat({ id }: { id: string }) {
   const session = useSession(id)
   const { messages, head, status, turn, loading, refusal, hasOlder, loadOlder, markRead } = session
-  useEffect(() => void (head > 0 && markRead().catch(() => undefined)), [head, markRead])
+  useEffect(() => void (head > 0 && markRead().catch(ignore)), [head, markRead])
   return (
     <>
       <section role="log" aria-label="Messages" aria-busy={status === 'streaming'} tabIndex={0}>
         <div>
-          {hasOlder && (
-            <button onClick={() => void loadOlder().catch(() => undefined)}>Older messages</button>
-          )}
+          {hasOlder && <button onClick={() => void loadOlder().catch(ignore)}>Older messages</button>}
           {messages.map((message) => (
             <Row key={message.id} message={message} retry={session.retry} discard={session.discard} />
           ))}
@@ -38,15 +37,11 @@ type RowProps = { message: Message } & Pick<SessionView, 'retry' | 'discard'>
 /** A chunk changes only the open message, so only that one is rendered again. */
 const Row = memo(function Row({ message, retry, discard }: RowProps) {
   const { id, role, delivery, refusal, status, erased } = message
-  const texts = message.parts.flatMap(({ type, text }) => (type === 'text' ? [String(text)] : []))
+  const text = message.parts.flatMap(({ type, text }) => (type === 'text' ? [text] : [])).join('\n\n')
   return (
     <article className={`${role} ${delivery}`}>
       {erased && <em>This message was erased.</em>}
-      {role === 'user' ? (
-        texts.join('\n')
-      ) : (
-        <Markdown remarkPlugins={[remarkGfm]}>{texts.join('\n\n')}</Markdown>
-      )}
+      {role === 'user' ? text : <Markdown remarkPlugins={[remarkGfm]}>{text}</Markdown>}
       {status && <small>{status}</small>}
       {delivery === 'failed' && (
         <small className="error" role="alert">
@@ -64,8 +59,8 @@ function Composer({ session: { head, send, stop, status, change } }: { session: 
   const isLive = !['idle', 'failed'].includes(status)
   const submit = () => {
     if (isEmpty) return
-    send(text).sent.catch(() => undefined) // the message shows it
-    if (head === 0) change({ title: text.trim().replace(/\s+/g, ' ').slice(0, 60) }).catch(() => undefined)
+    send(text).sent.catch(ignore)
+    if (head === 0) change({ title: text.trim().replace(/\s+/g, ' ').slice(0, 60) }).catch(ignore)
     setText('')
   }
   const onKeyDown = (event: KeyboardEvent) => {

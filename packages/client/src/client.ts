@@ -55,42 +55,45 @@ export function createClient({
   const [at, tokens] = [url.replace(/\/+$/, ''), createTokens({ source, clock, random })]
   const http = createHttp({ url: at, fetch, clock, tokens })
   const link = createLink({ WebSocket, url: () => socketUrl(at), tokens, clock, random })
+  const shared = { http, link, clock, random }
+  const all = () => [...sessions.values(), ...inboxes]
   const [closing, links] = [new AbortController(), createListeners()]
-  const stopListening = onWake(() => {
+  onWake(() => {
     link.wake()
-    for (const each of [...sessions.values(), ...inboxes]) each.wake()
-  })
-  const open = (id: string, options: SessionOptions = {}): Session & Adopting => {
+    for (const each of all()) each.wake()
+  }, closing.signal)
+  const added = <One extends Session | Inbox>(open: () => One): One => {
     if (closing.signal.aborted) throw unavailable('The client is closed.')
-    const onClose = () => {
-      if (sessions.get(id) === session) sessions.delete(id)
-    }
-    const session = createSession({ ...options, id, http, link, kept, clock, random, mintId, onClose })
-    sessions.set(id, session)
-    session.subscribe(links.tell)
+    const one = open()
+    one.subscribe(links.tell)
     queueMicrotask(links.tell) // later, because a page may open it while it renders
-    return session
+    return one
   }
-  const openInbox = (options: InboxOptions = {}): Inbox => {
-    if (closing.signal.aborted) throw unavailable('The client is closed.')
-    const onClose = () => void inboxes.delete(inbox)
-    const inbox = createInbox({ ...options, http, link, clock, random, onClose })
-    inboxes.add(inbox)
-    inbox.subscribe(links.tell)
-    queueMicrotask(links.tell)
-    return inbox
-  }
+  const open = (id: string, options?: SessionOptions) =>
+    added(() => {
+      const onClose = () => {
+        if (sessions.get(id) === session) sessions.delete(id)
+      }
+      const session = createSession({ ...shared, ...options, id, kept, mintId, onClose })
+      sessions.set(id, session)
+      return session
+    })
+  const openInbox = (options?: InboxOptions) =>
+    added(() => {
+      const inbox = createInbox({ ...shared, ...options, onClose: () => void inboxes.delete(inbox) })
+      inboxes.add(inbox)
+      return inbox
+    })
   kept?.watch((id, messages) => {
     if (!closing.signal.aborted) (sessions.get(id) ?? open(id)).adopt(messages)
   }, closing.signal)
   return {
     inbox: openInbox,
     session: (id, options) => sessions.get(id) ?? open(id, options),
-    connection: { get: () => worstOf([...sessions.values(), ...inboxes]), subscribe: links.subscribe },
+    connection: { get: () => worstOf(all()), subscribe: links.subscribe },
     close: () => {
       closing.abort()
-      stopListening()
-      for (const each of [...sessions.values(), ...inboxes]) each.close()
+      for (const each of all()) each.close()
       link.close()
     },
   }
@@ -113,6 +116,5 @@ function socketUrl(at: string): string {
 
 /** 128 random bits. `crypto.randomUUID` is missing in pages that came over plain HTTP from another host. */
 function mintId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16))
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
+  return crypto.getRandomValues(new BigUint64Array(2)).join('-')
 }

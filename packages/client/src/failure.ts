@@ -21,7 +21,11 @@ export class FleetlineError extends Error {
     this.retryAfterMs = retryAfterMs
   }
 }
-type Details = { readonly isRefused?: boolean; readonly retryAfterMs?: number; readonly cause?: unknown }
+type Details = {
+  readonly isRefused?: boolean
+  readonly retryAfterMs?: number | undefined
+  readonly cause?: unknown
+}
 
 export function isRefusal(error: unknown): error is FleetlineError {
   return error instanceof FleetlineError && error.isRefused
@@ -40,6 +44,17 @@ export function unavailable(text: string, cause?: unknown): FleetlineError {
   return new FleetlineError({ code: 'unavailable', text }, { cause })
 }
 
+export function refused(code: string, text: string, cause?: unknown): FleetlineError {
+  return new FleetlineError({ code, text }, { isRefused: true, cause })
+}
+
+/** The error that a pod answers with. */
+export type Told = Refusal & { readonly retryable: boolean; readonly retryAfterMs?: number | undefined }
+
+export function errorOf(told: Told): FleetlineError {
+  return new FleetlineError(told, { isRefused: !told.retryable, retryAfterMs: told.retryAfterMs })
+}
+
 /** Makes an error from an answer that is not ok. An answer that is not Fleetline's comes from something in between. */
 export async function failureOf(answer: Response): Promise<FleetlineError> {
   const { status } = answer
@@ -50,11 +65,8 @@ export async function failureOf(answer: Response): Promise<FleetlineError> {
     const isRefused = [400, 401, 403, 413].includes(status) // other statuses may come from a proxy whose pod is not up yet
     return new FleetlineError({ code: isRefused ? STRANGER : 'unavailable', text }, { isRefused })
   }
-  const { code, text, retryable, retryAfterMs = 0 } = refusal
-  return new FleetlineError({ code, text }, { isRefused: !retryable, retryAfterMs })
+  return errorOf(refusal)
 }
-
-type Told = Refusal & { readonly retryable: boolean; readonly retryAfterMs?: number }
 
 function toldIn(body: unknown): Told | undefined {
   const { error } = (body ?? {}) as { error?: Partial<Told> }

@@ -1,10 +1,12 @@
 // Follows a session or an inbox: over the socket of its client, or over an event stream where sockets cannot be used. Both continue after
-// the same position.
+// the same position. Few pages need event streams, so their code is loaded when it is needed.
 import { FleetlineError } from './failure.ts'
 import type { Followed, Link } from './link.ts'
 import type { Answer, Command } from './socket.ts'
+import { insist } from './insist.ts'
+import { napOf } from './nap.ts'
 import { standingOf, type Connection } from './standing.ts'
-import { createStream, type Place, type Stream, type StreamDeps } from './stream.ts'
+import type { Place, Stream, StreamDeps } from './stream.ts'
 
 type Deps = Pick<StreamDeps, 'http' | 'clock' | 'random' | 'prepare' | 'path' | 'take'> & {
   readonly link: Link
@@ -16,7 +18,8 @@ type Deps = Pick<StreamDeps, 'http' | 'clock' | 'random' | 'prepare' | 'path' | 
 }
 
 export function createFeed(deps: Deps): Stream {
-  const { link, clock, command, begin, onConnection } = deps
+  const { link, clock, random, command, begin, onConnection } = deps
+  const nap = napOf(clock)
   const place: Place = { cursor: undefined }
   const standing = standingOf(clock, (connection) => onConnection(connection, null))
   let isRefused = false
@@ -25,7 +28,14 @@ export function createFeed(deps: Deps): Stream {
     standing.end()
     onConnection('refused', error)
   }
-  const stream = createStream({ ...deps, place, standing, onRefused })
+  let stream: Stream | undefined
+  /** Tries again if the code cannot be loaded. */
+  const overStream = async (signal: AbortSignal) => {
+    const code = await insist({ nap, random, signal }, () => import('./stream.ts')).catch(() => undefined)
+    if (!code) return // the signal is aborted
+    stream ??= code.createStream({ ...deps, place, standing, onRefused })
+    await stream.run(signal)
+  }
   const overSocket = (signal: AbortSignal) =>
     link.follow(
       {
@@ -48,8 +58,8 @@ export function createFeed(deps: Deps): Stream {
       let isTooMany = false // the socket carries as many as it may
       while (!signal.aborted && !isRefused) {
         const usable = link.usable()
-        if (isTooMany) await stream.run(signal)
-        else if (!usable.aborted) await stream.run(AbortSignal.any([signal, usable]))
+        if (isTooMany) await overStream(signal)
+        else if (!usable.aborted) await overStream(AbortSignal.any([signal, usable]))
         else {
           const end = await overSocket(signal)
           if (!(end instanceof FleetlineError)) continue
@@ -61,6 +71,9 @@ export function createFeed(deps: Deps): Stream {
       }
       standing.end()
     },
-    wake: stream.wake,
+    wake: () => {
+      nap.wake()
+      stream?.wake()
+    },
   }
 }

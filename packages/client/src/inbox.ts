@@ -57,7 +57,7 @@ export type Inbox = {
 
 type InboxDeps = InboxOptions & {
   readonly link: Link
-  readonly http: Pick<Http, 'get' | 'post' | 'events'>
+  readonly http: Pick<Http, 'get' | 'post' | 'open'>
   readonly clock: Clock
   readonly random: Random
   readonly onClose: () => void

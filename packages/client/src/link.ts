@@ -4,18 +4,18 @@
 // Some networks let no socket through: if two attempts fail before one has ever opened, the client uses event streams, and the link tries
 // again every minute.
 import {
-  CLOSE_CODES,
+  REFUSED_CODES,
   type ErrorCode,
   type Frame,
   type InboxFrame,
   type ServerFrame,
 } from '@fleetline/protocol'
 import { backoffMs, type Clock, type Random } from './clock.ts'
-import { FleetlineError, isRefusal, retryAfterMs, STRANGER, unavailable } from './failure.ts'
-import { within } from './http.ts'
+import { errorOf, FleetlineError, isRefusal, refused, retryAfterMs, STRANGER } from './failure.ts'
 import { napOf } from './nap.ts'
 import { openSocket, type Answer, type Command, type Ended, type Socket } from './socket.ts'
 import type { Tokens } from './tokens.ts'
+import { within } from './within.ts'
 
 export type Followed = (Frame & { readonly cursor: string }) | InboxFrame
 export type Follower = {
@@ -84,7 +84,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
 
   const begin = (member: Member) => {
     const socket = current
-    Object.assign(member, { name: undefined, sinceMs: Number.NaN }) // frames of an earlier feed are not taken any more
+    Object.assign(member, { name: undefined, sinceMs: NaN }) // frames of an earlier feed are not taken any more
     if (!socket || !members.has(member)) return
     const isOurs = () => members.has(member) && socket === current && !socket.signal.aborted
     socket.ask(member.follower.command(), {
@@ -94,7 +94,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
         const other = named(name)
         if (other) {
           // a socket carries a session once, and one inbox: the first of both goes on
-          finish(member, new FleetlineError({ code: 'too_many', text: 'It is followed already.' }))
+          finish(member, refused('too_many', 'It is followed already.'))
           return begin(other)
         }
         Object.assign(member, { name, sinceMs: clock.now() })
@@ -108,7 +108,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     member.follower.lost()
   }
   /** Begins it again later, unless it is refused. */
-  const fail = async (member: Member, error: FleetlineError) => {
+  const fail = async (member: Member, error?: FleetlineError) => {
     const socket = current
     if (isRefusal(error)) finish(member, error)
     if (!socket || !members.has(member)) return
@@ -121,9 +121,8 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     if (frame.type === 'reconnect') moving ??= move(current!, frame.afterMs)
     const member = named(frame.type === 'inbox' ? null : 'session' in frame ? frame.session : undefined)
     if (!member) return // of a later release, or nothing to do
-    if (frame.type === 'left')
-      void fail(member, new FleetlineError(frame, { isRefused: !PASSING.has(frame.code) }))
-    else if (!member.follower.take(frame as Followed)) void fail(member, unavailable('Something was missed.'))
+    if (frame.type === 'left') void fail(member, errorOf({ ...frame, retryable: PASSING.has(frame.code) }))
+    else if (!member.follower.take(frame as Followed)) void fail(member) // something is missing
   }
 
   /** Resolves to the connection when it is open, or to how it has ended before. */
@@ -194,9 +193,9 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
       failures = livedMs !== undefined && livedMs >= STEADY_MS ? 0 : failures + 1
       isRenewed &&= livedMs === undefined
       const refusal = REFUSALS[code]
-      const isOld = code === CLOSE_CODES.unauthenticated && held !== undefined && tokens.reject(held)
+      const isOld = code === REFUSED_CODES.unauthenticated && held !== undefined && tokens.reject(held)
       if (isOld && !isRenewed) isRenewed = true
-      else if (refusal) finishAll(new FleetlineError({ code: refusal, text: reason }, { isRefused: true }))
+      else if (refusal) finishAll(refused(refusal, reason))
       if (code === LOST && !hasOpened && (unopened += 1) === MOST_UNOPENED) {
         usable = new AbortController()
         finishAll('other')
@@ -238,7 +237,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     follow: (follower, signal) =>
       new Promise((resolve) => {
         if (signal.aborted) return resolve('aborted')
-        const member: Member = { follower, end: resolve, name: undefined, sinceMs: Number.NaN, failures: 0 }
+        const member: Member = { follower, end: resolve, name: undefined, sinceMs: NaN, failures: 0 }
         signal.addEventListener('abort', () => finish(member, 'aborted') && leave(member), { once: true })
         members.add(member)
         begin(member)
@@ -269,9 +268,9 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
 
 /** Why the client must not connect again by itself. */
 const REFUSALS: Readonly<Record<number, string>> = {
-  [CLOSE_CODES.unauthenticated]: 'unauthenticated',
-  [CLOSE_CODES.otherUser]: 'forbidden',
-  [CLOSE_CODES.malformed]: STRANGER,
+  [REFUSED_CODES.unauthenticated]: 'unauthenticated',
+  [REFUSED_CODES.otherUser]: 'forbidden',
+  [REFUSED_CODES.malformed]: STRANGER,
 }
 
 /** A frame that is too large, or nested too deep, would end the connection for all: it goes over HTTP, where it is refused alone. */

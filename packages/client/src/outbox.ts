@@ -2,7 +2,7 @@
 // A message whose outcome is unknown is sent again with the same id until it is known, so that it is stored once.
 import type { Ack, Message } from '@fleetline/protocol'
 import { backoffMs, type Clock, type Random } from './clock.ts'
-import { isRefusal, retryAfterMs, unavailable, type FleetlineError } from './failure.ts'
+import { isRefusal, retryAfterMs, type FleetlineError } from './failure.ts'
 import { napOf } from './nap.ts'
 
 type Deps = {
@@ -35,7 +35,7 @@ type Sending = {
 
 const IDLE_MS = 2 ** 31 - 1
 const LONG_MS = 5_000
-const UNHEARD = unavailable('It was acknowledged in a history that is gone.')
+const UNKNOWN = new Error('The outcome is unknown.')
 
 export function createOutbox(deps: Deps): Outbox {
   const { clock, random, next } = deps
@@ -47,7 +47,7 @@ export function createOutbox(deps: Deps): Outbox {
     const cut = new AbortController()
     const answered = deliver(deps, message, AbortSignal.any([signal, cut.signal]))
     const { promise: settled, resolve: settle } = Promise.withResolvers<void>()
-    const way = { settle, answered, cut: () => cut.abort(unavailable('It took long.')) }
+    const way = { settle, answered, cut: () => cut.abort() }
     sending = { id: message.id, sinceMs: clock.now(), ...way }
     const failure = await Promise.race([answered, settled])
     sending = undefined
@@ -63,7 +63,7 @@ export function createOutbox(deps: Deps): Outbox {
         }
         isHurried = false
         const isKnown = () => next()?.id !== message.id
-        const failure = (await send(message, signal)) ?? (isKnown() ? undefined : UNHEARD)
+        const failure = (await send(message, signal)) ?? (isKnown() ? undefined : UNKNOWN) // it was stored in a history that is gone
         failures = failure === undefined ? 0 : failures + 1
         if (failure === undefined) continue
         await clock.sleep(retryAfterMs(failure), signal).catch(() => undefined) // aborted: the loop ends
@@ -91,7 +91,7 @@ async function deliver(
 ): Promise<unknown> {
   try {
     const ack = await post(message, signal)
-    if (ack.id !== message.id || !Number.isInteger(ack.seq)) return unavailable('That is no acknowledgement.')
+    if (ack.id !== message.id || !Number.isInteger(ack.seq)) return UNKNOWN
     onAck(ack)
     return undefined
   } catch (error) {

@@ -1,8 +1,7 @@
 // One session on this device. It follows the session from its creation until it is closed, and keeps each message to send until
 // the message is known to be stored.
 import {
-  PAGE_LIMITS,
-  SOCKET_LIMITS,
+  JOIN_LIMITS,
   type Ack,
   type Frame,
   type Id,
@@ -16,7 +15,7 @@ import {
 } from '@fleetline/protocol'
 import { ask, pathOf, type Request } from './ask.ts'
 import type { Clock, Random } from './clock.ts'
-import { FleetlineError, refusalOf, unavailable } from './failure.ts'
+import { refusalOf, refused, unavailable } from './failure.ts'
 import { createFeed } from './feed.ts'
 import type { Http } from './http.ts'
 import { insist } from './insist.ts'
@@ -110,20 +109,20 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
   const forgetMessage = (message: string) => kept?.forget(id, message)
   const outbox = outboxOf(deps, store, receipts)
   const feed = feedOf(deps, store, outbox)
-  const older = createOlder(deps, store, closing.signal)
-  void feed.run(closing.signal)
-  void outbox.run(closing.signal)
+  const older = createOlder(deps, store, signal)
+  void feed.run(signal)
+  void outbox.run(signal)
   return {
     id,
     get ready() {
-      ready ??= untilReady(store, closing.signal)
+      ready ??= untilReady(store, signal)
       ready.catch(() => undefined) // a caller that ignores the promise sees the refusal in the snapshot
       return ready
     },
     get: store.get,
     subscribe: store.subscribe,
     send: (input) => {
-      closing.signal.throwIfAborted()
+      signal.throwIfAborted()
       const message = messageOf(input, mintId)
       const there = placeOf(store.view(), message.id)
       if (there !== undefined) return { id: message.id, sent: Promise.resolve({ seq: there }) }
@@ -153,7 +152,7 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
       const turn = liveTurn(store.view())
       return turn ? repeat<StopAck>({ type: 'stop', body: turn }) : { stopped: false, seq: null }
     },
-    change: (change) => http.patch(pathOf(id), change, closing.signal),
+    change: (change) => http.patch(pathOf(id), change, signal),
     loadOlder: older,
     markRead: async (seq = store.view().head) =>
       void (await repeat<ReadAck>({ type: 'read', body: { seq } })),
@@ -267,7 +266,7 @@ function feedOf(deps: SessionDeps, store: Store, outbox: Outbox): Stream {
     },
     take: (frame) => {
       if (!FRAMES.has(frame.type)) return true
-      const isFar = frame.type === 'messages' && frame.head - store.view().head > SOCKET_LIMITS.behind
+      const isFar = frame.type === 'messages' && frame.head - store.view().head > JOIN_LIMITS.behind
       if (isFar) store.take({ type: 'begun', from: 0 }) // over events: begins again, with the last messages
       const hasMissed = isFar || store.take(frame as Frame)
       outbox.wake() // a sent message may be pending again, because its history is gone
@@ -280,8 +279,8 @@ function feedOf(deps: SessionDeps, store: Store, outbox: Outbox): Stream {
   })
 }
 
-function tailOf({ tail = SOCKET_LIMITS.tail }: SessionOptions): number {
-  return Math.min(Math.max(1, Math.floor(tail)), PAGE_LIMITS.items)
+function tailOf({ tail = JOIN_LIMITS.tail }: SessionOptions): number {
+  return Math.min(Math.max(1, Math.floor(tail)), JOIN_LIMITS.most)
 }
 
 /** Loads older messages, one page at a time. */
@@ -300,7 +299,7 @@ function createOlder(
       if (isDone) store.take({ type: 'older', items })
     }
   }
-  return (count = SOCKET_LIMITS.tail) =>
+  return (count = JOIN_LIMITS.tail) =>
     (loading ??= load(tailOf({ tail: count })).finally(() => (loading = undefined)))
 }
 
@@ -309,7 +308,7 @@ function untilReady({ get, subscribe }: Store, signal: AbortSignal): Promise<voi
   return new Promise((resolve, reject) => {
     const look = () => {
       const { loading, refusal } = get()
-      if (refusal) reject(new FleetlineError(refusal, { isRefused: true }))
+      if (refusal) reject(refused(refusal.code, refusal.text))
       else if (loading) return
       else resolve()
       leave()
@@ -332,8 +331,8 @@ async function soon(clock: Clock, promise: Promise<unknown> | undefined): Promis
 
 /** Copies the message as it will be sent, so that later changes of the caller's object have no effect. */
 function messageOf(input: Input, mintId: () => string): UiMessage {
-  if (typeof input === 'string') return { id: mintId(), role: 'user', parts: [{ type: 'text', text: input }] }
-  const { id = mintId(), parts, metadata } = input
+  const given = typeof input === 'string' ? { parts: [{ type: 'text', text: input }] } : input
+  const { id = mintId(), parts, metadata } = given
   const message: UiMessage = { id, role: 'user', parts, ...(metadata && { metadata }) }
   try {
     return JSON.parse(JSON.stringify(message)) as UiMessage
@@ -351,8 +350,4 @@ function placeOf({ log, rows }: View, id: string): number | undefined {
   if (rows.some((row) => row.id === id))
     throw refused('conflict', `The message ${id} waits to be sent already.`)
   return undefined
-}
-
-function refused(code: string, text: string, cause?: unknown): FleetlineError {
-  return new FleetlineError({ code, text }, { isRefused: true, cause })
 }

@@ -5,12 +5,11 @@ import {
   SOCKET_PROTOCOL,
   type AckFrame,
   type ClientFrame,
-  type ErrorFrame,
   type JoinedFrame,
   type ServerFrame,
 } from '@fleetline/protocol'
 import type { Clock } from './clock.ts'
-import { FleetlineError, unavailable } from './failure.ts'
+import { errorOf, unavailable, type FleetlineError } from './failure.ts'
 import { watchOf } from './watch.ts'
 
 type Bare<One> = One extends { readonly cid: string } ? Omit<One, 'cid'> : never
@@ -137,8 +136,4 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
       retire()
     },
   }
-}
-
-function errorOf({ code, text, retryable, retryAfterMs = 0 }: ErrorFrame): FleetlineError {
-  return new FleetlineError({ code, text }, { isRefused: !retryable, retryAfterMs })
 }

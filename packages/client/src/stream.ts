@@ -4,7 +4,7 @@
 // pod ends it.
 import { backoffMs, type Clock, type Random } from './clock.ts'
 import { createEventParser, type ServerEvent } from './event-parser.ts'
-import { isRefusal, retryAfterMs, STRANGER, unavailable, type FleetlineError } from './failure.ts'
+import { isRefusal, retryAfterMs, STRANGER, type FleetlineError } from './failure.ts'
 import type { Http } from './http.ts'
 import type { Followed } from './link.ts'
 import { napOf } from './nap.ts'
@@ -15,7 +15,7 @@ import { RENEWED, watchOf, type Watch } from './watch.ts'
 export type Place = { cursor: string | undefined }
 
 export type StreamDeps = {
-  readonly http: Pick<Http, 'events'>
+  readonly http: Pick<Http, 'open'>
   readonly clock: Clock
   readonly random: Random
   readonly place: Place
@@ -36,6 +36,8 @@ export type Stream = {
 }
 
 const STEADY_MS = 5_000
+const EVENTS = 'text/event-stream'
+const UNUSABLE = new Error('Something is missing, or these are no events.')
 
 export function createStream(deps: StreamDeps): Stream {
   const { clock, random, place, standing, onRefused } = deps
@@ -49,7 +51,7 @@ export function createStream(deps: StreamDeps): Stream {
         isAwaited = false
         watch = watchOf(clock, signal)
         const { error, livedMs } = await follow(deps, watch)
-        watch.end()
+        watch.cut()
         if (signal.aborted) return
         if (watch.signal.reason === RENEWED) continue
         const isStrange = place.cursor !== undefined && isRefusal(error) && error.code === 'invalid'
@@ -82,11 +84,14 @@ async function follow(
     if (watch.signal.aborted) return
     const isTaken = take(JSON.parse(data) as Followed)
     place.cursor = isTaken ? (id ?? place.cursor) : undefined
-    if (!isTaken) throw unavailable('Something was missed.')
+    if (!isTaken) throw UNUSABLE
   }
   try {
     if (place.cursor === undefined) await prepare?.(watch.signal)
-    const { body, renewed } = await http.events(path(), place.cursor, watch.signal)
+    const headers = { accept: EVENTS, ...(place.cursor !== undefined && { 'last-event-id': place.cursor }) }
+    const { answer, renewed } = await http.open(path(), headers, watch.signal)
+    const { body } = answer
+    if (!body || !answer.headers.get('content-type')?.startsWith(EVENTS)) throw UNUSABLE
     renewed(watch.signal).then(watch.renew, () => undefined) // the connection was over before
     sinceMs = clock.now()
     standing.live()

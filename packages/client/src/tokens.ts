@@ -3,6 +3,7 @@
 // share one call, and do not wait for it while there is a token that has not expired.
 import { backoffMs, type Clock, type Random } from './clock.ts'
 import { FleetlineError, unavailable } from './failure.ts'
+import { within } from './within.ts'
 
 export type TokenSource = string | (() => string | Promise<string>)
 
@@ -21,7 +22,6 @@ type Deps = {
 }
 type Held = { readonly token: string; readonly dueMs: number; readonly endMs: number }
 
-const CALL_MS = 30_000
 const MARGIN_MS = 60_000
 const LEAST_MS = 1_000
 const LONGEST_MS = 2 ** 31 - 1 // of a timer
@@ -71,7 +71,7 @@ export function createTokens({ source, clock, random }: Deps): Tokens {
  *  is rejected. */
 function timesOf(token: string, sinceMs: number): Omit<Held, 'token'> {
   const lifeMs = lifeOf(token)
-  if (!(lifeMs > 0)) return { dueMs: Number.POSITIVE_INFINITY, endMs: Number.POSITIVE_INFINITY }
+  if (!(lifeMs > 0)) return { dueMs: Infinity, endMs: Infinity }
   const usedMs = Math.max(LEAST_MS, lifeMs - Math.min(MARGIN_MS, lifeMs / 3))
   return { dueMs: sinceMs + usedMs, endMs: sinceMs + lifeMs }
 }
@@ -88,22 +88,13 @@ function lifeOf(token: string): number {
     const { iat, exp } = JSON.parse(claims) as { readonly iat?: number; readonly exp?: number }
     return (exp! - iat!) * 1_000
   } catch {
-    return Number.NaN
+    return NaN
   }
 }
 
 async function inTime(clock: Clock, source: () => string | Promise<string>): Promise<string> {
-  const done = new AbortController()
-  const late = clock.sleep(CALL_MS, done.signal).then(() => {
-    throw unavailable('The function `token` took longer than 30 s.')
-  })
-  try {
-    const token = await Promise.race([source(), late])
-    if (typeof token !== 'string' || token === '')
-      throw unavailable('The function `token` returned no token.')
-    return token
-  } finally {
-    done.abort()
-    late.catch(() => undefined)
-  }
+  const { signal: never } = new AbortController()
+  const token = await within(clock, never, () => source(), 'The function `token` took longer than 30 s.')
+  if (typeof token !== 'string' || token === '') throw unavailable('The function `token` returned no token.')
+  return token
 }

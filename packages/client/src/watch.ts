@@ -1,10 +1,10 @@
 // Cuts a connection on which nothing was heard for 40 s: a pod sends something every 25 s.
 import type { Clock } from './clock.ts'
-import { unavailable } from './failure.ts'
 
 const SILENCE_MS = 40_000
 const DOUBT_MS = 30_000 // after a wake-up, a connection that was silent for longer is replaced
-export const RENEWED: Error = unavailable('There is a new token.')
+/** Why a connection was cut: there is a new token. */
+export const RENEWED: unique symbol = Symbol('renewed')
 
 export type Watch = {
   readonly signal: AbortSignal
@@ -14,7 +14,6 @@ export type Watch = {
   readonly isDoubtful: () => boolean
   readonly cut: () => void
   readonly renew: () => void
-  readonly end: () => void
 }
 
 /** Its signal is aborted when the connection is over, or when the given signal is aborted. */
@@ -23,12 +22,12 @@ export function watchOf(clock: Clock, signal: AbortSignal): Watch {
   let heardMs = clock.now()
   const ageMs = () => {
     const ms = clock.now() - heardMs
-    return ms < 0 ? Number.POSITIVE_INFINITY : ms // the clock was set back
+    return ms < 0 ? Infinity : ms // the clock was set back
   }
   const own = AbortSignal.any([signal, cut.signal])
   const look = async () => {
     while (ageMs() < SILENCE_MS) await clock.sleep(SILENCE_MS - ageMs(), own)
-    cut.abort(unavailable('Nothing was heard for 40 s.'))
+    cut.abort()
   }
   look().catch(() => undefined) // aborted: the connection is over
   return {
@@ -37,13 +36,12 @@ export function watchOf(clock: Clock, signal: AbortSignal): Watch {
     doubt: (ms) => {
       const sinceMs = heardMs
       clock.sleep(ms, own).then(
-        () => heardMs === sinceMs && cut.abort(unavailable('There was no answer in time.')),
+        () => heardMs === sinceMs && cut.abort(),
         () => undefined, // it is over
       )
     },
     isDoubtful: () => ageMs() > DOUBT_MS,
-    cut: () => cut.abort(unavailable('The device woke up.')),
+    cut: () => cut.abort(),
     renew: () => cut.abort(RENEWED),
-    end: () => cut.abort(),
   }
 }

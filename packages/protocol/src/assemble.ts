@@ -12,7 +12,7 @@
 //   file, source-url, …         gets the chunk as a part
 //   data-… that is transient,   does not change
 //   finish-step, abort, error
-import type { Chunk, DataChunk, FinishReason, StepChunk, TextChunk, ToolChunk, WholeChunk } from './chunk.ts'
+import type { Chunk, DataChunk, StepChunk, TextChunk, ToolChunk, WholeChunk } from './chunk.ts'
 import { isFields, PROTOTYPE_KEYS } from './json.ts'
 import type { Message, Metadata, Part } from './message.ts'
 import { createTextParts } from './text-parts.ts'
@@ -25,16 +25,6 @@ export type Assembler = {
   readonly length: () => number
   /** The message so far. Later chunks do not change the returned value. */
   readonly message: () => Message
-  /** How the stream ended, by its own account. */
-  readonly end: () => StreamEnd
-}
-export type StreamEnd = {
-  readonly isFinished: boolean
-  readonly finishReason?: FinishReason
-  /** The agent itself gave up. */
-  readonly isAborted?: boolean
-  /** From the last error chunk. */
-  readonly errorText?: string
 }
 
 type Fields = Record<string, unknown>
@@ -53,11 +43,7 @@ export function createAssembler(messageId: string): Assembler {
   const parts: Fields[] = []
   const data = new Map<string, Fields>() // only those with an id
   const [texts, tools] = [createTextParts(parts), createToolParts(parts)]
-  let [id, metadata, end]: [string, Metadata | undefined, StreamEnd] = [
-    messageId,
-    undefined,
-    { isFinished: false },
-  ]
+  let [id, metadata]: [string, Metadata | undefined] = [messageId, undefined]
 
   const merge = (more: Metadata | null | undefined) => {
     if (more) metadata = metadata ? merged(metadata, more) : more
@@ -89,32 +75,21 @@ export function createAssembler(messageId: string): Assembler {
     if (isData(chunk)) return put(chunk)
     if (isText(chunk)) return texts.push(chunk)
     if (isTool(chunk)) return tools.push(chunk)
+    if (isWhole(chunk)) return void parts.push(wholeOf(chunk))
     switch (chunk.type) {
       case 'start':
         id = chunk.messageId ?? id
         return merge(chunk.messageMetadata)
-      case 'finish': {
-        const { finishReason = end.finishReason } = chunk
-        end = { ...end, isFinished: true, ...(finishReason && { finishReason }) }
-        return merge(chunk.messageMetadata)
-      }
+      case 'finish':
       case 'message-metadata':
         return merge(chunk.messageMetadata)
       case 'abort':
-        return void (end = { ...end, isAborted: true })
       case 'error':
-        return void (end = { ...end, errorText: chunk.errorText })
+        return undefined
       case 'start-step':
       case 'finish-step':
       case 'reset-step':
         return step(chunk.type)
-      case 'file':
-      case 'reasoning-file':
-      case 'source-url':
-      case 'source-document':
-      case 'custom':
-      case 'steering-message':
-        return void parts.push(wholeOf(chunk))
     }
   }
   return {
@@ -125,7 +100,6 @@ export function createAssembler(messageId: string): Assembler {
       const copies = parts.map((part) => ({ ...part }) as Part)
       return { id, role: 'assistant', parts: copies, ...(metadata && { metadata }) }
     },
-    end: () => end,
   }
 }
 
@@ -133,6 +107,10 @@ function wholeOf(chunk: WholeChunk): Fields {
   const fields: Fields = { ...chunk }
   const kept = WHOLE[chunk.type].filter((name) => fields[name] !== undefined)
   return { type: chunk.type, ...Object.fromEntries(kept.map((name) => [name, fields[name]])) }
+}
+
+function isWhole(chunk: Chunk): chunk is WholeChunk {
+  return Object.hasOwn(WHOLE, chunk.type)
 }
 
 function isText(chunk: Chunk): chunk is TextChunk {

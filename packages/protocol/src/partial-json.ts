@@ -67,14 +67,9 @@ function wordAt(text: string, from: number): Token {
   const at = from + word.length
   const whole = WORDS.find((one) => one.startsWith(word))
   if (whole) return { at, end: at, tail: whole.slice(word.length) }
-  return { at, end: at < text.length ? at : digitsEnd(text, from), tail: '' }
-}
-
-/** The position after the last digit: a sign, a point or an exponent alone is not a number yet. */
-function digitsEnd(text: string, from: number): number {
-  let end = text.length
-  while (end > from && !isDigit(text[end - 1]!)) end -= 1
-  return end
+  if (at < text.length) return { at, end: at, tail: '' }
+  const end = from + word.split('').findLastIndex(isDigit) + 1 // a sign, a point or an exponent alone is not a number yet
+  return { at, end, tail: '' }
 }
 
 function isDigit(char: string): boolean {

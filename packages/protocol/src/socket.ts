@@ -23,10 +23,6 @@ export const SOCKET_LIMITS = {
   cidLength: 64,
   /** Sockets of one user on one pod. */
   perUser: 20,
-  /** A reader that is further behind gets the last messages instead of all that it has missed. */
-  behind: 500,
-  /** How many messages a join without a position begins with, unless it says so. */
-  tail: 50,
   /** The time for the first `hello`. */
   helloMs: 5_000,
   /** The time from one `tick` to the next. */
@@ -35,8 +31,20 @@ export const SOCKET_LIMITS = {
   expiringMs: 60_000,
 } as const
 
-/** Why a pod closes a socket. After `malformed` and `otherUser`, a client must not reconnect by itself. After `unauthenticated` it
- *  needs a new token. After all others it reconnects and resumes. */
+/** How many messages of a session a client begins with. */
+export const JOIN_LIMITS = {
+  /** Unless it says so. */
+  tail: 50,
+  most: 100,
+  /** A client that is further behind gets the last messages instead of all that it has missed. */
+  behind: 500,
+} as const
+
+/** A pod has refused the client. These stand apart because pages need no others. After `malformed` and `otherUser`, a client must not reconnect by itself. After `unauthenticated` it
+ *  needs a new token. */
+export const REFUSED_CODES = { malformed: 4400, unauthenticated: 4401, otherUser: 4403 } as const
+
+/** Why a pod closes a socket. Unless it was refused, the client reconnects and resumes. */
 export const CLOSE_CODES = {
   tooLarge: 1009,
   restart: 1012,

@@ -46,10 +46,10 @@ function setUp() {
       requests.push({ path, signal, answer, fail: () => reject(unavailable('There is no answer.')) })
       signal.addEventListener('abort', () => reject(signal.reason as Error))
     })
-  const http: Pick<Http, 'get' | 'post' | 'events'> = {
+  const http: Pick<Http, 'get' | 'post' | 'open'> = {
     get: ask,
     post: (path, _, signal) => ask(path, signal),
-    events: async (_path, _lastId, signal) => {
+    open: async (_path, _headers, signal) => {
       const renewal = Promise.withResolvers<void>()
       let revision = 0
       const body = new ReadableStream<Uint8Array>({
@@ -62,7 +62,8 @@ function setUp() {
           streams.push({ send, renew: renewal.resolve })
         },
       })
-      return { body, renewed: () => renewal.promise }
+      const headers = { 'content-type': 'text/event-stream' }
+      return { answer: new Response(body, { headers }), renewed: () => renewal.promise }
     },
   }
   const tokens = createTokens({ source: undefined, clock, random: () => 0.5 })

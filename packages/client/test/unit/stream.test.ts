@@ -204,7 +204,8 @@ test('a page is back when it is online, shown again, or visible', () => {
     Object.assign(new EventTarget(), { visibilityState: 'hidden' }),
   ]
   let woken = 0
-  const end = onWake(() => (woken += 1), Object.assign(page, { document }))
+  const ending = new AbortController()
+  onWake(() => (woken += 1), ending.signal, Object.assign(page, { document }))
   page.dispatchEvent(new Event('online'))
   page.dispatchEvent(new Event('pageshow'))
   document.dispatchEvent(new Event('visibilitychange'))
@@ -212,7 +213,7 @@ test('a page is back when it is online, shown again, or visible', () => {
   document.visibilityState = 'visible'
   document.dispatchEvent(new Event('visibilitychange'))
   assert.equal(woken, 3)
-  end()
+  ending.abort()
   page.dispatchEvent(new Event('online'))
   document.dispatchEvent(new Event('visibilitychange'))
   assert.equal(woken, 3)

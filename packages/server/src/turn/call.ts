@@ -19,7 +19,6 @@ import {
   type Assembler,
   type Chunk,
   type Message,
-  type StreamEnd,
 } from '@fleetline/protocol'
 import { ChunkText, LIFE, type AgentAnswer, type AgentCall, type AgentDefinition } from '../agent/agent.ts'
 import { AgentFault } from '../agent/fault.ts'
@@ -90,13 +89,13 @@ export async function callAgent(
   onCalled?.(ended.promise)
   const reading = async () => {
     const stream = await within(clock, limits.firstMs, begun, SILENT, signal)
-    return { stream, isRead: await read(stream, around) }
+    return { stream, ...(await read(stream, around)) }
   }
   let isEnded = false
   try {
-    const { stream, isRead } = await within(clock, limits.wholeMs, reading(), LATE, call.signal)
+    const { stream, isRead, end } = await within(clock, limits.wholeMs, reading(), LATE, call.signal)
     isEnded = isRead || (await drain(stream, around))
-    return replyOf(assembler.message(), assembler.end(), limits)
+    return replyOf(assembler.message(), end, limits)
   } catch (error) {
     throw error instanceof ChunkError
       ? new AgentFault('agent_protocol', error.message, { isFinal: true, quotesAgent: true })
@@ -121,16 +120,18 @@ async function leave(stream: AsyncIterator<unknown>): Promise<void> {
 
 type Reading = Deps & { readonly signal: AbortSignal; readonly messageId: string }
 
-/** Reads up to the chunk that ends the reply. Returns true if the stream itself has ended. */
+type End = Extract<Chunk, { readonly type: 'finish' | 'abort' | 'error' }>
+
+/** Reads up to the chunk that ends the reply. `isRead`: the stream itself has ended. */
 async function read(
   stream: AsyncIterator<unknown>,
   { clock, limits, assembler, onChunk, signal, messageId }: Reading,
-): Promise<boolean> {
+): Promise<{ readonly isRead: boolean; readonly end?: End }> {
   const measure = createMeasure(limits, assembler)
-  for (let waitMs = limits.firstMs; !isOver(assembler.end()); waitMs = limits.silenceMs) {
+  for (let waitMs = limits.firstMs; ; waitMs = limits.silenceMs) {
     signal.throwIfAborted() // a step that is ready at once would win against the signal
     const step = await within(clock, waitMs, next(stream), SILENT, signal)
-    if (step?.done) return true
+    if (step?.done) return { isRead: true }
     if (step?.value === LIFE) continue
     const text = step?.value instanceof ChunkText ? step.value.text : jsonOf(step?.value)
     if (measure.count(text) % BREATH === 0) await yieldToEventLoop()
@@ -139,14 +140,15 @@ async function read(
     assembler.push(chunk)
     measure.weigh()
     const room = chunk.type === 'error' || chunk.type === 'abort' ? undefined : onChunk(chunk)
-    if (!isOver(assembler.end())) await room
+    const isOver = isEnd(chunk)
+    if (!isOver) await room
     await crashPoint('turn.chunk')
+    if (isOver) return { isRead: false, end: chunk }
   }
-  return false
 }
 
-function isOver({ isFinished, isAborted, errorText }: StreamEnd): boolean {
-  return isFinished || isAborted === true || errorText !== undefined
+function isEnd(chunk: Chunk): chunk is End {
+  return chunk.type === 'finish' || chunk.type === 'abort' || chunk.type === 'error'
 }
 
 /**
@@ -225,12 +227,13 @@ function ours(chunk: Chunk, messageId: string): Chunk {
   return chunk.type === 'start' ? { ...chunk, messageId } : chunk
 }
 
-function replyOf(message: Message, end: StreamEnd, limits: CallLimits): Message | undefined {
-  const { isFinished, isAborted, finishReason, errorText } = end
-  if (errorText !== undefined) throw faultOfText(errorText)
-  if (isAborted) throw new AgentFault('agent_error', 'The agent gave up by itself', { isFinal: false })
-  if (!isFinished)
+function replyOf(message: Message, end: End | undefined, limits: CallLimits): Message | undefined {
+  if (!end)
     throw new AgentFault('incomplete', 'The stream of the agent ended before its finish', { isFinal: false })
+  if (end.type === 'error') throw faultOfText(end.errorText)
+  if (end.type === 'abort')
+    throw new AgentFault('agent_error', 'The agent gave up by itself', { isFinal: false })
+  const { finishReason } = end
   if (finishReason === 'error' || finishReason === 'interrupted')
     throw new AgentFault('agent_error', `The agent finished with ${finishReason}`, { isFinal: false })
   const fault = messageFault(message)

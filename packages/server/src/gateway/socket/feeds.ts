@@ -3,6 +3,7 @@
 //   S9      what the caller may not see any more ends, and the client is told so (`left`)
 import {
   formatId,
+  JOIN_LIMITS,
   PAGE_LIMITS,
   SOCKET_LIMITS,
   type Session as SessionFacts,
@@ -245,7 +246,7 @@ export function placeOf(
 ): Cursor {
   const ended = since === undefined ? undefined : since - 1
   const asked: Cursor | undefined = cursor ?? (after == null ? undefined : { seq: after, ended })
-  if (asked && asked.seq <= head && head - asked.seq <= SOCKET_LIMITS.behind) return asked
+  if (asked && asked.seq <= head && head - asked.seq <= JOIN_LIMITS.behind) return asked
   return {
     seq: Math.max(0, head - limit),
     ended: Math.max(0, Math.min(asked?.ended ?? PAGE_LIMITS.seq, epoch - 1)), // it is told the last end again

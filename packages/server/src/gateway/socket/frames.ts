@@ -1,5 +1,5 @@
 // Schemas of the frames of the socket: those that clients send, and all that a pod sends.
-import { ERROR_CODES, INBOX_SHOWS, PAGE_LIMITS, SOCKET_LIMITS, type ErrorCode } from '@fleetline/protocol'
+import { ERROR_CODES, INBOX_SHOWS, JOIN_LIMITS, PAGE_LIMITS, type ErrorCode } from '@fleetline/protocol'
 import { z } from 'zod'
 import { refusalSchema } from '../../door/refusal.ts'
 import { cursorSchema } from '../cursor.ts'
@@ -33,8 +33,8 @@ export const joinSchema = z
     limit: z
       .int()
       .min(1)
-      .max(PAGE_LIMITS.items)
-      .default(SOCKET_LIMITS.tail)
+      .max(JOIN_LIMITS.most)
+      .default(JOIN_LIMITS.tail)
       .describe('where to start otherwise: how many of the last messages come first'),
     epoch: z
       .int()
@@ -87,7 +87,7 @@ export const inboxOnSchema = z.object({
     .int()
     .min(1)
     .max(PAGE_LIMITS.items)
-    .default(SOCKET_LIMITS.tail)
+    .default(50)
     .describe('how many sessions are in the first frame'),
   user,
 })

@@ -1,5 +1,5 @@
 // The socket of the port for applications. Its commands do what the routes for sessions and inboxes do.
-import { SOCKET_LIMITS } from '@fleetline/protocol'
+import { JOIN_LIMITS } from '@fleetline/protocol'
 import {
   socketCommand,
   socketRoute,
@@ -37,7 +37,7 @@ export function sessionSocket(deps: Deps): SocketRoute {
 function feedCommands(): Readonly<Record<string, SocketCommand<Feeds>>> {
   return {
     join: socketCommand({
-      summary: `Follows a session: what comes after the position of the client. Without a position, or if it is more than ${SOCKET_LIMITS.behind} messages behind, the last \`limit\` messages come first. To join a session again starts again.`,
+      summary: `Follows a session: what comes after the position of the client. Without a position, or if it is more than ${JOIN_LIMITS.behind} messages behind, the last \`limit\` messages come first. To join a session again starts again.`,
       access: READ,
       frame: joinSchema,
       handle: (feeds: Feeds, frame, principal) => feeds.join(frame, principal),
