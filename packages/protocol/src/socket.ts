@@ -73,7 +73,7 @@ export type HelloFrame = {
 export type JoinFrame = InSession & {
   readonly type: 'join'
   /** Of the last frame of this session that the client has. */
-  readonly cursor?: string
+  readonly cursor?: string | null
   /** Or the seq of the last message that the client has; null if it has none. */
   readonly after?: number | null
   /** How many of the last messages. */

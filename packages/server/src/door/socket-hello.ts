@@ -12,6 +12,7 @@ import type { Push, SocketPeer } from './socket-route.ts'
 import { closeFor, report, type SocketLife, type Welcomed } from './socket-life.ts'
 import { orAborted } from './socket-writer.ts'
 
+const HOW = 'Send an API key or a token: {"type":"hello","token":"…"}'
 const TOKEN_LENGTH = 16 * 1024
 
 const helloSchema = z.object({
@@ -43,7 +44,7 @@ async function callerOf(life: SocketLife, token: string | undefined): Promise<Pr
     return open.principal
   }
   const authorization = token === undefined ? undefined : `Bearer ${token}`
-  const principal = await callers.callerOf({ authorization, address, isLocal })
+  const principal = await callers.callerOf({ authorization, address, isLocal, how: HOW })
   rateLimits.countRequest(principal)
   return principal
 }

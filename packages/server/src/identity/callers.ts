@@ -54,6 +54,8 @@ export type Credentials = {
   readonly address: string
   /** It comes from a program or a page of this machine. */
   readonly isLocal: boolean
+  /** How such a caller sends a key or a token, for the text of a refusal. In a header, unless it says so. */
+  readonly how?: string
 }
 /** The callers of one port. */
 export type PortCallers = {
@@ -88,7 +90,7 @@ const NO_KEY = 'This request names no key.'
 const NOT_LOCAL =
   'This pod accepts requests without a key only from its own machine: to localhost, in HTTP/1.1, from a program or a page of localhost, and not through a proxy.'
 const NEW_TICKET = 'Get a new one: POST /v1/tickets'
-const UNKNOWN = `There is no such key, or its secret is wrong. ${HOW}`
+const UNKNOWN = 'There is no such key, or its secret is wrong.'
 
 export function createCallers(deps: Deps): Callers {
   const { hints, tenants, isInsecure, issuers, clock, metrics } = deps
@@ -131,18 +133,18 @@ export function createCallers(deps: Deps): Callers {
 
 async function callerBy(
   around: Around,
-  { authorization: header, ticket, address }: Credentials,
+  { authorization: header, ticket, address, how = HOW }: Credentials,
   outageMs: number,
 ): Promise<Principal> {
   if (header === undefined && ticket !== undefined) return userByTicket(around, ticket, address)
-  if (header === undefined) throw refused('missing', `${around.isInsecure ? NOT_LOCAL : NO_KEY} ${HOW}`)
+  if (header === undefined) throw refused('missing', `${around.isInsecure ? NOT_LOCAL : NO_KEY} ${how}`)
   const [scheme = '', text = '', ...rest] = header.split(' ')
   if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
     throw refused('malformed', `The authorization header is not well formed. ${HOW}`)
-  return text.includes('.') ? userBy(around, text) : keyBy(around, text, { outageMs, address })
+  return text.includes('.') ? userBy(around, text) : keyBy(around, text, { outageMs, address, how })
 }
 
-type Asking = { readonly outageMs: number; readonly address: string }
+type Asking = { readonly outageMs: number; readonly address: string; readonly how: string }
 
 async function keyBy({ known, failed }: Around, text: string, asking: Asking): Promise<Principal> {
   const id = idOfKey(text)
@@ -150,7 +152,7 @@ async function keyBy({ known, failed }: Around, text: string, asking: Asking): P
   const isKnown = id === undefined || known.isKnown(id, text)
   const stored = isKnown ? await find() : await failed.readUnknown(asking.address, find)
   const isRight = isDigestOf(stored?.digest ?? NO_SECRET, text)
-  if (!stored || !isRight) throw refused('unknown', UNKNOWN)
+  if (!stored || !isRight) throw refused('unknown', `${UNKNOWN} ${asking.how}`)
   const fault = known.faultOf(stored)
   if (fault) throw refused(fault.reason, fault.text, { tenant: stored.tenant, key: stored.id })
   return { tenant: stored.tenant, scopes: new Set(stored.scopes), key: stored.id }

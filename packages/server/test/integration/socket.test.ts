@@ -113,7 +113,7 @@ test('D3: a join without a position, too far behind or of another history begins
   const socket = await socketOn(t, here.gateway)
   const cases: readonly (readonly [position: object, from: number])[] = [
     [{}, 550],
-    [{ after: null }, 550],
+    [{ after: null, cursor: null }, 550],
     [{ limit: 3 }, 597],
     [{ after: 99, limit: 3 }, 597],
     [{ after: 100 }, 100],
@@ -271,7 +271,8 @@ test('S3 S4: a user follows and changes only its own sessions, by the rights of 
   const { gateway, key, as, make, say } = await closedPod(t)
   const [own, other] = [await make('own', ['ada']), await make('other', ['bob'])]
   const nobody = await socketOn(t, gateway)
-  assert.equal((await nobody.closed).code, CLOSE_CODES.unauthenticated)
+  const { code, reason } = await nobody.closed
+  assert.deepEqual([code, /"type":"hello","token"/.test(reason)], [CLOSE_CODES.unauthenticated, true], reason)
   const ada = await socketOn(t, gateway, {
     hello: { type: 'hello', token: await as('ada', { rights: ['read'] }) },
   })

@@ -24,8 +24,8 @@ export const joinSchema = z
   .object({
     session,
     cursor: cursorSchema('must be the cursor of a frame of this session')
-      .optional()
-      .describe('where to start: after the frame that had this `cursor`'),
+      .nullish()
+      .describe('where to start: after the frame that had this `cursor`. null is the same as leaving it out'),
     after: seq
       .nullable()
       .optional()
@@ -43,10 +43,7 @@ export const joinSchema = z
       .optional()
       .describe('with after: also send how the turns from this epoch on have ended'),
   })
-  .refine(
-    ({ cursor, after }) => cursor === undefined || after === undefined,
-    'send cursor or after, not both',
-  )
+  .refine(({ cursor, after }) => cursor == null || after == null, 'send cursor or after, not both')
 export type Join = z.infer<typeof joinSchema>
 
 export const sendFrameSchema = z.object({
