@@ -59,7 +59,7 @@ ${tableOf([
   [
     `a second subprotocol: \`${TOKEN_PROTOCOL}…\``,
     `a token. The pod answers with \`${SOCKET_PROTOCOL}\` alone`,
-    'clients that cannot send a frame of their own first',
+    'clients that can set neither a header nor their first frame',
   ],
   [
     'the URL: `?ticket=…`',
@@ -72,7 +72,7 @@ The pod answers the credential with \`welcome\`. If the handshake carries the cr
 
 A page of another origin opens a socket only if \`${SETTINGS.corsOrigins.env}\` lists its origin. A page has the same origin as the pod if the host and the port of its origin are those of the header \`host\` of the handshake.
 
-A handshake that is refused gets an HTTP answer with the usual [error](errors.md): 400 without the subprotocol or with two credentials, 401 for the header, 403 for the origin, 503 if the pod is full or PostgreSQL does not answer. Pages cannot read this answer; they see the close code 1006. If the credential in a subprotocol or in the URL is refused, the socket opens, and the pod closes it with a code and a reason.`
+A handshake that is refused gets an HTTP answer with the usual [error](errors.md): 400 without the subprotocol or with two credentials, 401 or 429 for the credential in the header, 403 for the origin, 503 if the pod is full, stops or drains, or if PostgreSQL does not answer. Pages cannot read this answer; they see the close code 1006. If the credential in a subprotocol or in the URL is refused, the socket opens, and the pod closes it with a code and a reason.`
 
 function commandsOf({ commands }: SocketRoute): string {
   const rows = Object.entries(commands).map(([type, { summary, access, frame }]) => [
@@ -86,7 +86,7 @@ function commandsOf({ commands }: SocketRoute): string {
 
 ${tableOf([['type', 'what it does', 'needs', 'fields', 'fields of the answer'], ...rows])}
 
-- **Order.** Commands that name a session by the same text run one after the other. Others run at the same time, so name a session always by its id, or always by its alias. Wait for an answer if the order of two other commands matters.
+- **Order.** Commands that name a session by the same text run one after the other. Other commands may run at the same time. So name a session always by its id, or always by its alias, and wait for an answer if the order of two other commands matters.
 - **No answer.** If the socket ends before the answer comes, the command may have taken effect. Send it again, over any socket to any pod, with the same message id: it takes effect once.
 - **Acknowledged.** An \`ack\` of \`send\`, \`stop\` or \`read\` is sent after the commit. The frame \`messages\` with the message may come before or after it.
 
@@ -96,7 +96,7 @@ ${tableOf([
   ['type', 'what it does', 'fields'],
   [
     '`hello`',
-    'Authenticates. Send it again with a new token of the same user before the old token ends; then the socket stays open. A new token that is refused is answered with `error`, and the old one remains valid until its end. Frames behind a `hello` wait until it was checked',
+    'Authenticates. Send it again with a new token of the same user before the old token ends; then the socket stays open. If the pod refuses the new token, it answers with `error`, and the old one remains valid until its end. Frames after a `hello` wait until the pod has checked it',
     '`token`?: a token or an API key',
   ],
   ['`ping`', 'Is answered with `pong`', '`n`?: a whole number, which the `pong` repeats'],
@@ -107,8 +107,8 @@ const ANSWERS: Readonly<Record<string, string>> = {
   join: '`joined`: see below',
   leave: '`ack`',
   inbox: '`ack`',
-  send: '`ack`: `id`, `seq`, `deduped`: whether it was stored before. `turn`?, `epoch`?: the live turn; it replies, or the turn after it. Without `turn`, the `epoch` of the turn that will reply',
-  stop: '`ack`: `stopped`: false if another turn is live, or none. `seq`: of what the agent had said, null if nothing',
+  send: '`ack`: `id`, `seq`, `deduped`: whether it was stored before. `turn`?, `epoch`?: the live turn; this turn or the next one replies to the message. Without `turn`, the `epoch` of the turn that will reply',
+  stop: '`ack`: `stopped`: false if another turn is live, or none. `seq`: the seq of what the agent had said, null if it had said nothing',
   read: '`ack`: `read`: the read position, `unread`: how many messages come after it',
 }
 
@@ -148,7 +148,7 @@ const FRAMES: Readonly<Record<ServerFrame['type'], Told>> = {
     when: 'The log has become shorter than what you have, because a backup was restored or a failover lost its end. Forget your data of the session; it is sent again from its first message',
   },
   inbox: {
-    when: 'Follows `inbox`: first a page (`reset` is true), then each session that has changed. See [the inbox](../guides/inbox.md#as-events)',
+    when: 'Comes after the command `inbox`: first a page (`reset` is true), then each session that has changed. See [the inbox](../guides/inbox.md#as-events)',
   },
   left: {
     when: 'You do not follow this session, or the inbox (`session` is null), any more. `not_found`: the user is not a member any more. `gone`: the session was erased. `forbidden`: the token does not allow it. After any other code, join again',
@@ -163,7 +163,7 @@ const FRAMES: Readonly<Record<ServerFrame['type'], Told>> = {
   },
   reconnect: {
     fields: '`afterMs`',
-    when: 'The pod will stop soon. Open another socket after this time, join everything there, then close this one',
+    when: 'The pod stops, or drains. Open another socket after this time, join everything there, then close this one',
   },
   tick: { fields: '`now`', when: `Every ${seconds(SOCKET_LIMITS.tickMs)}` },
   pong: { fields: '`n`?', when: 'Answers `ping`' },
@@ -197,7 +197,7 @@ ${tableOf([
   ['`cursor`', 'after the frame that had this cursor, also in the middle of a reply'],
   [
     '`after`, and `epoch`',
-    'after this seq. With `epoch`, you are also told how the turns from this epoch on have ended, at most 20',
+    'after this seq. With `epoch`, the pod also sends how the turns from this epoch on have ended, at most the last 20',
   ],
   ['neither', `with the last \`limit\` messages (${JOIN_LIMITS.tail} by default)`],
 ])}
@@ -208,7 +208,7 @@ ${tableOf([
 
 The inbox has no position: \`inbox\` starts with its first page again. A second \`join\` of a session, or a second \`inbox\`, starts again in place of the first.`
 
-const LIVENESS = `The pod sends \`tick\` every ${seconds(SOCKET_LIMITS.tickMs)}, because pages cannot see the pings of WebSocket. **If no frame has come for ${seconds(DEAD_MS)}, close the socket and connect again.** The pod also pings, and drops a client of which it has heard nothing between two ticks. Browsers and WebSocket libraries answer these pings by themselves.
+const LIVENESS = `The pod sends \`tick\` every ${seconds(SOCKET_LIMITS.tickMs)}, because pages cannot see the pings of WebSocket. **If no frame has come for ${seconds(DEAD_MS)}, close the socket and connect again.** The pod also pings, and disconnects a client that has sent nothing between two ticks. Browsers and WebSocket libraries answer these pings by themselves.
 
 Wait for a random time before you connect again: up to 500 ms, then up to 1 s, 2 s and so on, at most 30 s. Otherwise all clients of a pod that stops arrive at the same moment.`
 
@@ -258,17 +258,17 @@ const AGAIN = 'Connect again and resume'
 
 const CLOSES: Readonly<Record<keyof typeof CLOSE_CODES, Close>> = {
   tooLarge: { when: 'A frame was too large', reaction: `${AGAIN}. Do not send that frame again` },
-  restart: { when: 'The pod stops', reaction: `${AGAIN}: another pod takes over` },
+  restart: { when: 'The pod stops, or drains', reaction: `${AGAIN}: another pod takes over` },
   overload: {
     when: 'The pod cannot check the credential now, for example because PostgreSQL does not answer',
     reaction: `${AGAIN}, after a longer wait each time`,
   },
   malformed: {
-    when: 'A frame is not a JSON object, the first frame is not a well-formed `hello`, or a frame is binary',
+    when: 'A frame is not a JSON object, is nested too deep or is binary, or the first frame is not a well-formed `hello`',
     reaction: 'Do not connect again: the program has a fault, which the reason names',
   },
   unauthenticated: {
-    when: `No credential within ${TEXT.hello}; or it is not accepted, has expired, or was revoked`,
+    when: `The pod got no credential within ${TEXT.hello}, or the credential is not accepted, has expired or was revoked`,
     reaction: 'Get a new token, then connect again and resume. If the new one is refused, too, stop',
   },
   otherUser: {
@@ -292,7 +292,7 @@ function closeCodes(): string {
     when,
     reaction,
   ])
-  return `${tableOf([['code', 'when', 'what to do'], ...rows])}\n\nAfter any other code, such as 1006, the connection was lost: connect again and resume. A slow client that reads on more than 10 s after the pod has closed its socket sees 1006, too. The reason is one sentence, for a log.`
+  return `${tableOf([['code', 'when', 'what to do'], ...rows])}\n\nAfter any other code, such as 1006, the connection was lost: connect again and resume. A slow client sees 1006, too, if it begins to read again more than 10 s after the pod has closed its socket. The reason is one sentence, for a log.`
 }
 
 /** Lines from the client begin with `>`, those from the pod with `<`. */

@@ -1,4 +1,4 @@
-// Serves the page, passes on what it asks the fleet, and mints its tokens. Without an API key it works with a fleet of `fleetline dev`.
+// Serves the page, forwards its requests to the fleet, and mints its tokens. Without an API key it works with a fleet of `fleetline dev`.
 import react from '@vitejs/plugin-react'
 import type { ServerResponse } from 'node:http'
 import { defineConfig, type Plugin } from 'vite'

@@ -6,7 +6,7 @@ import { createRoot } from 'react-dom/client'
 import { App } from './app.tsx'
 import { token } from './token.ts'
 
-// One client for all sessions. What is not stored yet when the page is closed, the next page sends.
+// One client for all sessions. If the page is closed before a message is stored, the next page sends the message.
 const client = createClient({ token, outbox: indexedDbOutbox({ user: 'ada' }) })
 
 createRoot(document.querySelector('#root')!).render(

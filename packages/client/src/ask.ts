@@ -4,7 +4,7 @@ import type { Link } from './link.ts'
 import type { Command } from './socket.ts'
 
 type Deps = { readonly link: Link; readonly http: Pick<Http, 'post'> }
-/** `path` is where HTTP takes it. It is named like the command unless it says so. */
+/** `path`: the last part of the HTTP route, if it differs from the name of the command. */
 export type Request = {
   readonly type: 'send' | 'stop' | 'read'
   readonly path?: string

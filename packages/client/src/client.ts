@@ -28,7 +28,7 @@ export type ClientOptions = {
 export type Client = {
   /** Takes an id or an alias. Returns the same object until it is closed. */
   readonly session: (id: string, options?: SessionOptions) => Session
-  /** The inbox of a user: call `close` when the page no longer shows it. The socket carries one at a time; any other has a stream of its own. */
+  /** The inbox of a user. Call its `close` when the page no longer shows it. The socket carries one inbox; others get an event stream. */
   readonly inbox: (options?: InboxOptions) => Inbox
   /** The worst connection of all sessions and inboxes that are open and not refused. */
   readonly connection: {

@@ -55,7 +55,7 @@ export function createFeed(deps: Deps): Stream {
     )
   return {
     run: async (signal) => {
-      let isTooMany = false // the socket carries as many as it may
+      let isTooMany = false // the socket carries no further session or inbox
       while (!signal.aborted && !isRefused) {
         const usable = link.usable()
         if (isTooMany) await overStream(signal)
@@ -64,7 +64,7 @@ export function createFeed(deps: Deps): Stream {
           const end = await overSocket(signal)
           if (!(end instanceof FleetlineError)) continue
           isTooMany = end.code === 'too_many'
-          const isStrange = end.code === 'invalid' && place.cursor !== undefined // of another release: begin again
+          const isStrange = end.code === 'invalid' && place.cursor !== undefined // from a pod of another release: begin again
           if (isStrange) place.cursor = undefined
           else if (!isTooMany) onRefused(end)
         }

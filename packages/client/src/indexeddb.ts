@@ -37,7 +37,7 @@ export function indexedDbOutbox({ user, onError = () => undefined }: IndexedDbOu
     work(transaction.objectStore(STORE))
     await done(transaction)
   }
-  /** The other pages then wait for the end of this one. Before it keeps a message, because it may end at any time. */
+  /** Lets the other pages wait for the end of this page. Call it before a message is kept, because the page may end at any time. */
   const announce = () => {
     // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a channel has no origin to name
     channel.postMessage(page)
@@ -48,7 +48,7 @@ export function indexedDbOutbox({ user, onError = () => undefined }: IndexedDbOu
     const owners = new Set<string>()
     await eachRow(change, ({ value }) => void owners.add(value.page))
     owners.delete(page)
-    const open = await openLocks() // after the read: whoever has kept something before it holds its lock now
+    const open = await openLocks() // after the read: each open page that it has found holds its lock by now
     const gone = new Set(Array.from(owners).filter((owner) => !open.has(lockOf(owner))))
     if (gone.size > 0) announce()
     const left = new Map<string, Message[]>()

@@ -6,8 +6,8 @@ export type Kept = {
   readonly keep: (session: string, message: Message) => void
   /** Forgets a message that is stored or was discarded. */
   readonly forget: (session: string, id: string) => void
-  /** Calls the listener with messages that no open page has, now and whenever another page is closed. They belong to this page from then on.
-   *  Ends when the signal is aborted. */
+  /** Calls `adopt` with messages that belong to no open page, now and whenever another page is closed. From then on they belong to this
+   *  page. Ends when the signal is aborted. */
   readonly watch: (
     adopt: (session: string, messages: readonly Message[]) => void,
     signal: AbortSignal,

@@ -32,10 +32,10 @@ export type Follower = {
 export type FollowEnd = FleetlineError | 'other' | 'aborted'
 
 export type Link = {
-  /** Aborted if sockets can be used. */
+  /** A signal that is aborted as soon as sockets can be used. */
   readonly usable: () => AbortSignal
   readonly follow: (follower: Follower, signal: AbortSignal) => Promise<FollowEnd>
-  /** Undefined if the socket cannot carry it now. The answer of a request that fails is unknown, unless it is refused. */
+  /** Undefined if the socket cannot carry the command now. If it rejects without a refusal by the pod, the outcome is unknown. */
   readonly request: <T>(command: Command, signal: AbortSignal) => Promise<T> | undefined
   readonly wake: () => void
   readonly close: () => void
@@ -125,7 +125,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     else if (!member.follower.take(frame as Followed)) void fail(member) // something is missing
   }
 
-  /** Resolves to the connection when it is open, or to how it has ended before. */
+  /** Resolves to the socket when the pod has accepted it, or to how it has ended before that. */
   const open = async (): Promise<Socket | Ended> => {
     const token = (held = await tokens.get())
     closing.signal.throwIfAborted()
@@ -164,7 +164,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     }
     moving = undefined
   }
-  /** One connection, and those to which it moves. Resolves to how the last one has ended. */
+  /** Uses one connection, and those to which a pod makes it move. Resolves to how the last one has ended. */
   const connect = async (): Promise<Ended> => {
     const opened = await open()
     if (!('ask' in opened)) return opened
@@ -216,10 +216,10 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     isRunning = true
     void run().finally(() => {
       isRunning = false
-      start() // something may have come when the run had just ended
+      start() // something may have been followed just as the run ended
     })
   }
-  /** Ends a feed on the pod. Another one of the same session, under another name, may be the one that it has ended: that begins again. */
+  /** Ends a follower on the pod. If another one follows the same session under another name, this ends it, too: it begins again. */
   const leave = ({ follower, name }: Member) => {
     const command = follower.command()
     const onAnswer = () => {

@@ -1,4 +1,4 @@
-'use client' // for frameworks with server components: hooks run in a browser, and for a first picture on a server
+'use client' // for frameworks with server components: hooks run in a browser, and once on a server for the first HTML
 // React hooks over the stores of a client. Guarantees:
 //   a component renders again only when what it shows has changed; a message that has not changed is the same object
 //   a session or an inbox is opened when the first component that uses it is on the page. It is closed when none has used it for 30 s, no
@@ -59,7 +59,7 @@ export function useClient(): Client {
   return client
 }
 
-/** What a session shows now, and what can be done in it. `options` count when the session is opened. */
+/** A snapshot of the session, with the functions that act on it. The options have an effect only when this opens the session. */
 export function useSession(id: string, { tail }: SessionOptions = {}): SessionView {
   const client = useClient()
   const { subscribe, get, actions } = useMemo(() => sessionOf(client, id, tail), [client, id, tail])
@@ -135,7 +135,7 @@ type Sharing<One, Shown> = {
   readonly isBusy: (shown: Shown) => boolean
 }
 
-/** The open stores of each client. Only these are shared: what a component has besides may be dropped and made again. */
+/** The open stores of each client. Components share nothing else, so React may drop and make again all that they have. */
 const opened = new WeakMap<Client, Map<string, Held<unknown>>>()
 
 function share<One extends Store<Shown>, Shown>({ client, key, open, empty, isBusy }: Sharing<One, Shown>) {

@@ -56,9 +56,9 @@ export type Session = {
   /** Changes the title, or archives the session for all members. What is left out stays. Rejects if the change was rejected; if its outcome
    *  is unknown, it may be repeated. The inbox shows the change. */
   readonly change: (change: SessionChange) => Promise<SessionFacts>
-  /** Loads messages before the first one here: 50, or this many up to 100. Does nothing if there are none. */
+  /** Loads the messages before the first one in the snapshot: 50, or `count`, at most 100. Does nothing if there are none. */
   readonly loadOlder: (count?: number) => Promise<void>
-  /** The user of the token has read this session: up to a seq, or all that is here. Resolves when it is stored. */
+  /** Stores that the user of the token has read this session: up to `seq`, or all messages in the snapshot. */
   readonly markRead: (seq?: number) => Promise<void>
   readonly close: () => void
 }
@@ -89,7 +89,7 @@ type Receipt = {
 
 /** The most messages that are not stored yet or were rejected. */
 export const OUTBOX_LIMIT = 1_000
-const ACK_MS = 1_000 // the message is stored already: only its turn is waited for
+const ACK_MS = 1_000 // how long a stored message waits for the acknowledgement, which names its turn
 /** The frames of a session. Those of later releases are ignored. */
 const FRAMES: ReadonlySet<string> = new Set<Frame['type']>(['messages', 'turn', 'chunks', 'gap', 'erased'])
 
@@ -267,7 +267,7 @@ function feedOf(deps: SessionDeps, store: Store, outbox: Outbox): Stream {
     take: (frame) => {
       if (!FRAMES.has(frame.type)) return true
       const isFar = frame.type === 'messages' && frame.head - store.view().head > JOIN_LIMITS.behind
-      if (isFar) store.take({ type: 'begun', from: 0 }) // over events: begins again, with the last messages
+      if (isFar) store.take({ type: 'begun', from: 0 }) // events would send all that was missed: begin with the last ones
       const hasMissed = isFar || store.take(frame as Frame)
       outbox.wake() // a sent message may be pending again, because its history is gone
       return !hasMissed

@@ -19,7 +19,7 @@ export type Snapshot = {
   readonly messages: readonly Message[]
   /** The last seq that is here. */
   readonly head: number
-  /** There are messages before the first one here: `loadOlder`. */
+  /** Whether older messages are stored: `loadOlder` loads them. */
   readonly hasOlder: boolean
   /** True until all that was stored when the session was opened is here. */
   readonly loading: boolean
@@ -37,7 +37,7 @@ export type Store = {
   readonly view: () => View
   /** Returns true if something was missed. */
   readonly take: (event: Event) => boolean
-  /** The head now. The lowest one counts: a restored log may be shorter. */
+  /** The head up to which `loading` lasts. The lowest one counts, because a restored log may be shorter. */
   readonly setGoal: (head: number) => void
   readonly setLink: (link: Link) => void
   readonly get: () => Snapshot

@@ -22,7 +22,7 @@ export type StreamDeps = {
   readonly standing: Standing
   /** Called before each opening that has no place. */
   readonly prepare?: (signal: AbortSignal) => Promise<void>
-  /** Where to begin without a place. Called each time. */
+  /** The path of each request. It says where to begin if there is no position. */
   readonly path: () => string
   /** Returns false if something is missing. Then the stream begins at `path` again. */
   readonly take: (frame: Followed) => boolean

@@ -64,7 +64,7 @@ export type View = {
   /** The seq before the first message of `log`. Older messages are not here. */
   readonly base: number
   readonly head: number
-  /** How often messages were erased or forgotten: older messages that were asked for before that are not taken. */
+  /** How often messages were erased or forgotten. Older messages that were requested before the last time are not taken. */
   readonly version: number
   readonly log: readonly Message[]
   /** Own messages that are not in the log here. */
@@ -276,7 +276,7 @@ function takeAck(view: View, { id, seq, turn, epoch = 0 }: Ack): Step {
   const isNews = epoch > (before?.epoch ?? 0) || (epoch === before?.epoch && !before.turn)
   const asked = isNews && epoch > 0 ? { turn, epoch } : before
   const row = view.rows.find((row) => row.id === id)
-  if (row && seq <= view.base) return withoutRows({ ...view, asked }, new Map([[id, seq]])) // it is among the older ones
+  if (row && seq <= view.base) return withoutRows({ ...view, asked }, new Map([[id, seq]])) // it is an older one, not loaded
   if (!row || seq <= view.head) return only({ ...view, asked }) // its item came before, or its history is gone
   const rows = view.rows.map((other) => (other === row ? { ...row, delivery: 'sent' as const, seq } : other))
   return { view: { ...view, asked, rows }, effects: row.seq === null ? [{ type: 'sent', id, seq }] : [] }

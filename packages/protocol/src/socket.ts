@@ -1,7 +1,7 @@
 // The frames of a socket, `GET /v1/socket`: one JSON object in each text message. A client sends `hello`, then commands. Each command
-// has a `cid` that the client chooses; exactly one `ack`, `joined` or `error` answers it. The `cid` only connects answer and command. A
-// command that was not answered may be sent again, on any socket and to any pod: it takes effect once. Both sides ignore fields that
-// they do not know, and clients ignore frames of unknown types.
+// has a `cid` that the client chooses; exactly one `ack`, `joined` or `error` answers it, unless the socket ends first. The `cid` only
+// connects answer and command. A client may send a command without an answer again, on any socket and to any pod: it takes effect once.
+// Both sides ignore fields that they do not know, and clients ignore frames of unknown types.
 import type { ErrorCode } from './codes.ts'
 import type { Frame } from './frame.ts'
 import type { Id } from './ids.ts'
@@ -33,15 +33,15 @@ export const SOCKET_LIMITS = {
 
 /** How many messages of a session a client begins with. */
 export const JOIN_LIMITS = {
-  /** Unless it says so. */
+  /** Unless the client names a number. */
   tail: 50,
   most: 100,
   /** A client that is further behind gets the last messages instead of all that it has missed. */
   behind: 500,
 } as const
 
-/** A pod has refused the client. These stand apart because pages need no others. After `malformed` and `otherUser`, a client must not reconnect by itself. After `unauthenticated` it
- *  needs a new token. */
+/** Why a pod has refused the client. After `malformed` and `otherUser`, a client must not reconnect by itself. After `unauthenticated` it
+ *  needs a new token. These codes are a constant of their own, so that pages need not load the others. */
 export const REFUSED_CODES = { malformed: 4400, unauthenticated: 4401, otherUser: 4403 } as const
 
 /** Why a pod closes a socket. Unless it was refused, the client reconnects and resumes. */
@@ -76,12 +76,12 @@ export type JoinFrame = InSession & {
   readonly cursor?: string | null
   /** Or the seq of the last message that the client has; null if it has none. */
   readonly after?: number | null
-  /** How many of the last messages. */
+  /** How many of the last messages come first in these cases. */
   readonly limit?: number
   /** With `after`: the turns from this epoch on are sent, also those that have ended. */
   readonly epoch?: number
 }
-/** Appends a message. Its id is its natural key: sent again, it is stored once. */
+/** Appends a message. If the client sends it again with the same id, it is stored once. */
 export type SendFrame = InSession & {
   readonly type: 'send'
   readonly message: Pick<Message, 'id' | 'parts' | 'metadata'> & { readonly role?: Message['role'] }
@@ -137,7 +137,7 @@ export type JoinedFrame = Named & {
   readonly type: 'joined'
   readonly session: Id<'session'>
   readonly facts: Session
-  /** The first message that follows is the one after this seq. If the client has another last seq, it must forget its data of the session. */
+  /** The first message that follows is the one after this seq. A client with another last seq must discard its data of the session. */
   readonly from: number
 }
 /** A frame of a session that the socket follows. `cursor` is the position after this frame. */
@@ -149,7 +149,7 @@ export type LeftFrame = {
   readonly code: ErrorCode
   readonly text: string
 }
-/** Given only after the commit. */
+/** Answers a command. For `send`, `stop` and `read` it is sent after the commit. */
 export type AckFrame = Named & { readonly type: 'ack' } & Partial<Ack> & Partial<StopAck> & Partial<ReadAck>
 export type ErrorFrame = {
   readonly type: 'error'
@@ -163,7 +163,7 @@ export type ErrorFrame = {
   readonly requestId: string
 }
 export type ExpiringFrame = { readonly type: 'expiring'; readonly at: string }
-/** The pod stops soon: open another socket after this time, follow everything there, then close this one. */
+/** The pod stops or drains: open another socket after this time, join everything there, then close this one. */
 export type ReconnectFrame = { readonly type: 'reconnect'; readonly afterMs: number }
 /** Pages cannot see the pings of the protocol. A socket without any frame for 40 s is dead. */
 export type TickFrame = { readonly type: 'tick'; readonly now: string }

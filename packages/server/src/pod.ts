@@ -1,6 +1,7 @@
 // Builds a pod. The parts that others need come first, those that people reach come last. A stop goes in reverse:
-//   at once                     the pod takes no new work (admin/draining.ts), and its clients go to other pods; its ports stay open
-//   when nothing runs, or after `drainMs`   running tasks have ended or are handed back
+//   at once                     the pod takes no new work (admin/draining.ts); its ports stay open
+//   after `unreadyMs`           its clients move to other pods
+//   after `drainMs` at most     running tasks have ended or are handed back
 //   after `stopMs` more         everything is closed, even if PostgreSQL does not answer; parts that are late are reported
 import { hostname } from 'node:os'
 import { agentsOf, type AgentDefinition } from './agent/agent.ts'

@@ -399,7 +399,7 @@ export const SETTINGS = {
   },
   loginRate: {
     purpose:
-      'how many logins from one address may fail in a minute on one pod. Above it, the pod rejects keys from this address that it has not read before. Name your load balancer in `trustedProxies`, or all its callers count as one address',
+      'how many logins from one address may fail in a minute on one pod. Above it, the pod rejects tickets from this address, and keys that it has not read before. Name your load balancer in `trustedProxies`, or all its callers count as one address',
     env: 'FLEETLINE_LOGIN_RATE',
     parse: whole(1, 1_000_000),
     expects: 'a whole number from 1 to 1000000',

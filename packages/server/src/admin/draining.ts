@@ -1,7 +1,8 @@
 // Takes a pod out of work without cutting anything off: before it stops, or because an operator has asked for it.
 //   at once             it is not ready, claims nothing and gives up its term; its ports stay open
-//   after `unreadyMs`   load balancers have seen that. Its clients are asked to go to other pods, spread over up to ten seconds
-//   until `drainMs`     what runs may end by itself; then it is handed back, and its attempt does not count. Downloads may end, too
+//   after `unreadyMs`   load balancers have seen that. It asks its clients to move to other pods, spread over up to ten seconds
+//   until `drainMs`     tasks and turns may end by themselves; then it hands them back, and the attempt does not count. Downloads may
+//                       end, too
 // It is done as soon as nothing runs and no client is left. An operator can take a drain back, but not a stop.
 import type { Fleet } from '../fleet/fleet.ts'
 import type { Clock } from '../lib/clock.ts'

@@ -1,5 +1,5 @@
-// Asks a pod to drain, by its row: the pod reads it with its next beat. Any pod answers for any other, because nothing but PostgreSQL is
-// between them.
+// Asks a pod to drain by writing into its row, which that pod reads with its next beat. So an operator can ask any pod to drain any
+// other, although pods reach each other only through PostgreSQL.
 import { Rejected } from '../errors.ts'
 import type { Actor } from '../identity/actor.ts'
 import type { Audit } from '../identity/audit.ts'
@@ -37,7 +37,7 @@ const PLAN = `
       where t.pod = p.id and t.state = 'claimed') c
    where p.state <> 'dead' and (p.id::text = $1 or p.name = $1)
    order by p.id limit 2`
-/** Of two operators who ask at once, one asks after the other, and the pod does not die meanwhile. */
+/** Locks the row, so that two operators take turns, and the pod is not marked as dead meanwhile. */
 const LOCKED_PLAN = `${PLAN} for update of p`
 const ASK = `update fleetline.pods set drain_asked = $2 where id = $1`
 

@@ -23,7 +23,7 @@ export function podRoutes({ fleet, drains }: Deps): Route[] {
       method: 'POST',
       path: '/v1/pods/:pod/drain',
       summary:
-        'Takes a pod out of work: it becomes unready and claims nothing, its clients go to other pods, and what it runs may end by itself. The pod stays alive. It begins within a second.',
+        'Takes a pod out of work: it becomes unready and claims nothing, its clients move to other pods, and its tasks and turns may end by themselves within `drainMs`. The pod stays alive. The drain begins within a second.',
       access: PODS_WRITE,
       params: podParams,
       body: drainSchema,
@@ -44,7 +44,7 @@ export function podRoutes({ fleet, drains }: Deps): Route[] {
       summary: 'Lets a pod that was drained work again.',
       access: PODS_WRITE,
       params: podParams,
-      answers: { 200: { means: 'What it has and runs now.', json: drainPlanSchema } },
+      answers: { 200: { means: 'The clients and the work that the pod has now.', json: drainPlanSchema } },
       handle: async ({ principal, address, params: { pod } }) => ({
         status: 200,
         body: await drains.ask(pod, false, actorOf(principal, address)),

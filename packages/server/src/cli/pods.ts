@@ -24,7 +24,7 @@ export const PODS: readonly Command[] = [
   {
     name: 'pods drain',
     summary:
-      'Take a pod out of work: its clients go to other pods, and what it runs may end. It stays alive until you stop it, or undrain it.',
+      'Take a pod out of work: its clients move to other pods, and its tasks and turns may end. The pod stays alive. Stop it then, or undrain it.',
     args: [POD],
     settings: ['operatorUrl', 'apiKey'],
     options: [['--dry-run', 'only show what would move, and how long it would take at most']],

@@ -1,5 +1,5 @@
-// Keeps a caller's stream or socket open only while the caller is let in (S9). If nobody has known that for 5 s, because PostgreSQL does
-// not answer, nothing is sent until somebody knows.
+// Keeps a caller's stream or socket open only while the caller has access (S9). If the pod could not check that for 5 s, because
+// PostgreSQL does not answer, it sends nothing until it can.
 import { Rejected } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 
@@ -32,8 +32,8 @@ export function admissionOf(clock: Clock) {
   }
 }
 
-/** Asks every 2 s whether the caller is still let in; resolves to the reason why not, or to undefined once the signal is aborted. Callers
- *  are asked about in slots of 100 ms, so that many of them share one read. */
+/** Checks every 2 s whether the caller still has access. Resolves to the reason if not, or to undefined once the signal is aborted. All
+ *  checks begin at multiples of 100 ms, so that many callers share one read. */
 export async function untilRefused(
   { recheck, clock }: Asking,
   admission: Admission,

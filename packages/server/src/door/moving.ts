@@ -1,6 +1,6 @@
-// Asks the clients of sockets and event streams to go to another pod, because this one takes no more work. They are asked one after
-// the other, spread over up to ten seconds, so that the other pods are not hit by all of them at once. Clients that are still there
-// two seconds later are sent away. Downloads cannot go on elsewhere, so they are only waited for.
+// Asks the clients of sockets and event streams to move to another pod, because this one takes no more work. Each gets a random time to
+// move at, within ten seconds at most, so that they do not all reach the other pods at once. Two seconds after the last of these times,
+// the pod disconnects those that are left. Downloads cannot continue elsewhere, so the pod only waits for them.
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 
@@ -13,9 +13,9 @@ export type Guest = {
 export type ClientMoves = {
   /** From `begin` on, until `cancel`. */
   readonly isOn: () => boolean
-  /** Returns what ends its stay. A guest that comes after `begin` is sent away at once. */
+  /** Counts a guest until the returned function is called. A guest that comes after `begin` is sent away at once. */
   readonly enter: (kind: keyof Guests, guest: Guest) => () => void
-  /** A download counts as long as it runs. Returns what ends that. */
+  /** Counts a download until the returned function is called. */
   readonly download: () => () => void
   readonly count: () => Guests
   /** Resolves when all have left and no download runs, when it is cancelled, or after `mostMs`, which is `MOVE_MS` at least. */

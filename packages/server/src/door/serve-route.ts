@@ -93,7 +93,7 @@ function isStreamed(answers: Route['answers']): boolean {
 
 /** A stream of events ends when its reader should go to another pod. */
 function leaving({ deps, stopping, moving }: Opened, reply: FastifyReply): AbortSignal {
-  if (reply.raw.destroyed) return stopping // its reader has left, and nobody would say so again
+  if (reply.raw.destroyed) return stopping // its reader has left, and 'close' does not come again
   const [left, gone] = [new AbortController(), new AbortController()]
   const leave = moving.enter('streams', {
     ask: (afterMs) =>
@@ -130,7 +130,7 @@ async function admit(
   if (refusal) throw refusal
 }
 
-/** The caller; null for a probe. Throws if it was not let in any more while the body arrived. */
+/** The caller; null for a probe. Throws if the caller lost access while the body arrived. */
 async function admitted({ deps, principals }: Opened, request: FastifyRequest): Promise<Principal | null> {
   const known = principals.get(request)
   if (!known) return null

@@ -1,5 +1,5 @@
-// Who the client of a socket is: by its first hello, or by the handshake, and by each later hello. From then on the caller is checked again
-// and again, and the socket ends with the caller's token.
+// Authenticates the client of a socket: by the handshake or its first hello, and again by each later hello. From then on the pod checks
+// the caller every 2 s, and closes the socket when the caller's token ends.
 import { z } from 'zod'
 import { ERROR_CODES, SOCKET_LIMITS } from '@fleetline/protocol'
 import { Retry } from '../errors.ts'
@@ -86,7 +86,7 @@ async function refresh(life: SocketLife, open: Welcomed, principal: Principal): 
   open.principal = principal
   open.admit()
   greeted(life, open)
-  await open.side.recheck().catch(() => undefined) // nobody knows now; the next check comes within 2 s
+  await open.side.recheck().catch(() => undefined) // it could not be checked: the next check comes within 2 s
 }
 
 function greeted(life: SocketLife, open: Welcomed): void {
@@ -146,19 +146,19 @@ function openFor(life: SocketLife, principal: Principal): Welcomed {
     await callers.recheck(asked).catch((error: unknown) => {
       if (asked === open.principal) throw error // otherwise a new token has come meanwhile
     })
-    // Whatever fails here, the caller itself was not refused.
+    // An error here does not refuse the caller itself: its access is only unknown.
     await side.recheck().catch((cause: unknown) => {
       throw new Retry('unavailable', ERROR_CODES.unavailable.meaning, { cause })
     })
   }
   void untilRefused({ recheck, clock }, admission, signal).then((refused) => {
     if (refused) close('unauthenticated', refused.message)
-    admission.know(Number.POSITIVE_INFINITY) // what still waits finds out that the socket is over
+    admission.know(Number.POSITIVE_INFINITY) // wakes what waits for the check, so that it sees that the socket is over
   })
   return open
 }
 
-/** Who it is, whatever the token allows. */
+/** The identity of a caller, without what its token allows. */
 function nameOf({ tenant, key, user }: Principal): string {
   return JSON.stringify([tenant, user ? [user.id] : key])
 }

@@ -72,7 +72,7 @@ export type Welcomed = {
   readonly commands: SocketCommands
   /** Ends the reminder that the token expires. */
   reminding: AbortController
-  /** Counts as known from now on. */
+  /** Notes that the caller has access now. */
   readonly admit: () => void
 }
 
@@ -100,7 +100,7 @@ export function endingOf(
 ): Ending {
   const [over, gone] = [new AbortController(), new AbortController()]
   let [closedBy, mark]: [number | undefined, string | undefined] = [undefined, undefined]
-  /** Nothing more is done or sent. A client that does not close its side is disconnected. */
+  /** From now on nothing is done or sent. If the client does not close its side in time, it is disconnected. */
   const end = (lingerMs: number) => {
     if (over.signal.aborted) return
     over.abort()

@@ -38,13 +38,13 @@ type Typed<Side, Frame> = Omit<SocketCommand<Side>, 'frame' | 'handle'> & {
   readonly handle: (side: Side, frame: Frame, principal: Principal) => Promise<SocketAnswer>
 }
 
-/** Without its `cid`. `onAnswered` is called when the answer is on its way, so that what follows comes after it. It is called even if
- *  the socket is over by then. */
+/** An answer without its `cid`. `onAnswered` is called once the answer is on its way, so that further frames come after it. It is called
+ *  even if the socket is over by then. */
 export type SocketAnswer = { readonly frame: object; readonly onAnswered?: () => void }
 
 /** What one socket has open. */
 export type SocketSide = {
-  /** Ends what the caller may not see any more. Rejects if nobody knows what the caller may see. */
+  /** Ends feeds that the caller may not see any more. Rejects if this cannot be checked now. */
   readonly recheck: () => Promise<void>
 }
 

@@ -57,7 +57,7 @@ export function createSocketWriter(deps: Deps): SocketWriter {
     waiting.resolve()
     onFull(false)
   }
-  /** Resolves when the connection has taken the text; undefined if it has already. Most frames are taken at once, so they cost no timer. */
+  /** Resolves when the connection has taken the text; undefined if it did so at once. So most frames cost no timer. */
   const write = (text: string): Promise<void> | undefined => {
     let isTaken = false
     let onTaken = () => undefined as void
@@ -69,7 +69,7 @@ export function createSocketWriter(deps: Deps): SocketWriter {
     if (ws.bufferedAmount === 0) return undefined
     if (ws.bufferedAmount > FULL_BYTES) fill()
     const taken = new AbortController()
-    const onLate = () => isTaken || fill() // nothing would end it, if the last frame was taken just now
+    const onLate = () => isTaken || fill() // once the frame is taken, nothing would make room again
     clock.sleep(SLOW_MS, taken.signal).then(onLate, () => undefined) // it was taken
     return new Promise((resolve) => {
       onTaken = () => {
@@ -91,7 +91,7 @@ export function createSocketWriter(deps: Deps): SocketWriter {
   }
 }
 
-/** Another value whenever the client has taken a byte. Node does not document the size of its queue, but its own timer reads it, too. */
+/** Changes whenever the client takes a byte. Node does not document the size of its queue, but its own timer reads it, too. */
 function takenFrom(raw: Deps['raw']): string {
   const { _handle: handle } = raw as { readonly _handle?: { readonly writeQueueSize?: number } | null }
   return `${raw.bytesWritten - raw.writableLength} ${handle?.writeQueueSize ?? 0}`

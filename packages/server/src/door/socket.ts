@@ -1,9 +1,9 @@
 // The life of one socket: the client authenticates, sends commands, and gets what it follows. Guarantees:
-//   S8   its caller is known within 5 s, or it is closed. A new token of the same user keeps it open
-//   S9   it is closed when its caller is not let in any more, and silent while nobody knows
+//   S8   its caller authenticates within 5 s, or it is closed. A new token of the same user keeps it open
+//   S9   it is closed when its caller loses access, and sends nothing while the pod cannot check that
 //   S16  a frame that is too large, not JSON or not allowed closes it, with a code that says why
 //   S17  a client that takes no byte for `stallMs` is disconnected. It resumes after the last frame that it has
-// What has to be known about its caller is asked for here; what its commands do is the gateway's.
+// The door checks the caller; the gateway carries out the commands.
 import type { RawData, WebSocket } from 'ws'
 import { jsonTextFault, SOCKET_LIMITS } from '@fleetline/protocol'
 import { BODY_JSON } from './json-body.ts'
@@ -58,7 +58,7 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
   else limitHello(life).catch(() => undefined)
 }
 
-/** Sends ticks and pings. A client that is connected answers each ping; one of which nothing was heard since the last ping is gone. */
+/** Sends ticks and pings. A connected client answers each ping, so a client that has sent nothing since the last ping is gone. */
 async function beat({ ws, raw, clock, writer, reading, signal }: SocketLife): Promise<void> {
   for (let heard: number | undefined; ;) {
     await clock.sleep(SOCKET_LIMITS.tickMs, signal)
@@ -91,7 +91,7 @@ function takeMessage(life: SocketLife, data: RawData, isBinary: boolean): void {
   takeFrame(life, frame)
 }
 
-/** Returns what is wrong with the text instead, if it is no frame. */
+/** Returns the frame, or a text that says what is wrong. */
 function parsed(text: string): FrameFields | string {
   const fault = jsonTextFault(text, BODY_JSON)
   if (fault !== undefined) return fault

@@ -22,8 +22,8 @@ import { CLOSING, type SocketDeps } from './socket-life.ts'
 import { serveSocket } from './socket.ts'
 
 export type Upgrades = {
-  /** Whether the request asks for a socket of this door. A handshake with a body, or behind a request that is not answered yet, does not:
-   *  bytes of the body, or of that answer, would get between the frames. It is answered as a plain request. */
+  /** Whether the request asks for a socket of this door. Otherwise it is answered as a plain request. So is a handshake with a body, or
+   *  behind a request that is not answered yet: bytes of the body, or of that answer, would get between the frames. */
   readonly isWanted: (request: IncomingMessage) => boolean
   /** Call it with every plain request. */
   readonly watch: (request: IncomingMessage, response: ServerResponse) => void
@@ -37,11 +37,11 @@ type Deps = Omit<SocketDeps, 'frameRates' | 'users' | 'stallMs'> & {
 }
 
 const FRAMES = { perSecond: 100, burst: 400 }
-/** The library drops a client with more pings than this at once, without a code. So many are too many frames: they get a code first. */
+/** Above this many pings at once, the library drops a client without a code. The limit of frames closes its socket first, with a code. */
 const PONGS = { maxPendingAutoPongs: FRAMES.burst + 1 }
 const TOO_LARGE = `A frame may have ${SOCKET_LIMITS.frameBytes} bytes at most`
 
-/** Tells when it is being closed, by whichever side. If a frame is too large, the library does it, without a reason; it gets one here. */
+/** Emits an event when either side closes it. The library closes it over a frame that is too large, without a reason: it gets one here. */
 class BoundedSocket extends WebSocket {
   override close(code?: number, reason?: string | Buffer): void {
     const isTooLarge = code === CLOSE_CODES.tooLarge && reason === undefined
@@ -79,7 +79,11 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
     refuse(new Rejected('invalid', `This is not a WebSocket handshake: ${error.message}`), request, raw),
   )
   const enter = (raw: Duplex) => {
-    if (open >= limits.maxSockets) throw new Retry('unavailable', 'This pod has as many sockets as it takes')
+    if (open >= limits.maxSockets)
+      throw new Retry(
+        'unavailable',
+        'This pod takes no more sockets, because it has reached its limit: connect again',
+      )
     open += 1
     raw.once('close', () => (open -= 1))
   }
@@ -141,8 +145,8 @@ function requireAllowedOrigin({ headers: { origin, host } }: IncomingMessage, or
 
 type Known = { readonly principal: Principal | undefined; readonly refused?: unknown }
 
-/** The caller, if the handshake carries a credential. A page cannot read the answer to a handshake, so if its credential is refused, the socket
- *  opens and is closed with the reason. */
+/** The caller, if the handshake carries a credential. Pages cannot read the answer to a handshake. So if a credential that pages can send
+ *  is refused, the socket opens and is closed with the reason. */
 async function callerOf(
   { callers, rateLimits, trustedProxies }: Deps_,
   request: IncomingMessage,

@@ -36,7 +36,7 @@ export type Fleet = Service & {
   drain(): Promise<void>
   /** It takes new work again, from its next beat on. */
   undrain(): void
-  /** From now on it does not join again. */
+  /** From now on this pod does not join again after it was counted as dead. */
   end(): void
   pods(): Promise<PodRow[]>
 }

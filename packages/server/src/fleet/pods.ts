@@ -23,7 +23,7 @@ export type PodRow = {
   readonly streams: number
 }
 
-// A pod that was buried and joins again goes on draining, and is still asked to.
+// A pod that was counted as dead while it drained joins again as draining, and an operator's request to drain still holds.
 const JOIN = `
   insert into fleetline.pods (name, version, tracks, drain_ms, state, drain_asked)
   values ($1, $2, $3, $4, $5, $6) returning id`
@@ -140,7 +140,7 @@ export async function giveUp(query: Query, pod: number): Promise<void> {
   await query(GIVE_UP, [pod])
 }
 
-/** From now on the pod takes nothing new. Its beats end this. */
+/** From now on the pod takes nothing new, until one of its beats writes that it is live again. */
 export async function drain(query: Query, pod: number): Promise<void> {
   await query(DRAIN, [pod])
   await giveUp(query, pod)

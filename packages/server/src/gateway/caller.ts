@@ -18,7 +18,7 @@ export function tenantOf(principal: Principal | null): number {
   return principal.tenant
 }
 
-// What callers need for what can be done over HTTP and over a socket.
+// The access that callers need for requests that exist both as routes and as commands of a socket.
 export const READ = openToUsers('sessions:read', 'read')
 export const SEND = openToUsers('sessions:write', 'send')
 export const STOP = openToUsers('sessions:write', 'stop')

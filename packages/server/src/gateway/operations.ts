@@ -1,5 +1,5 @@
-// What callers do in sessions: send, stop, mark as read, follow. HTTP routes and the commands of a socket are two faces of this file, so
-// both do the same. Guarantees:
+// What callers do in sessions: send, stop, mark as read, follow. HTTP routes and the commands of a socket both call these functions, so
+// that they cannot differ. Guarantees:
 //   S3  a caller reaches the sessions that it may see, and no others
 import {
   formatId,

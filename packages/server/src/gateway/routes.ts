@@ -62,7 +62,7 @@ const needsUpgrade = route({
   method: 'GET',
   path: '/v1/socket',
   summary:
-    'Opens a socket that follows sessions and an inbox, and sends messages. It needs a WebSocket handshake with the subprotocol `fleetline.v1`. Its frames: socket.md.',
+    'Opens a socket that follows sessions and an inbox, and sends messages. It needs a WebSocket handshake with the subprotocol `fleetline.v1`. The page docs/reference/socket.md describes its frames.',
   access,
   answers: { 426: { means: 'The request is no WebSocket handshake.', text: 'text/plain; charset=utf-8' } },
   handle: () => ({

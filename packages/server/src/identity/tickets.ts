@@ -1,8 +1,8 @@
 // Tickets open a socket where a client cannot send the header with its token. A ticket may stand in a URL, and URLs are logged, so it
 // is valid once and for 30 seconds. Guarantees:
-//   S8  a ticket is worth what its token is worth when the ticket is used: the same user, rights and sessions, and nothing after the
-//       token has ended or was revoked. `callers.ts` checks the latter
-//   Of requests that use a ticket at the same time, on any pods, one gets its caller: it deletes the row
+//   S8  a ticket gives what its token gives when the ticket is used: the same user, rights and sessions, and nothing once the token has
+//       ended or was revoked. `callers.ts` checks whether it has
+//   If several requests use one ticket at the same time, on any pods, only the one that deletes its row is let in
 // Only the digest of a ticket is stored. Minting writes no row of the audit log, because the token's row names the user already.
 import { z } from 'zod'
 import { Rejected } from '../errors.ts'

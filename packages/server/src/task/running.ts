@@ -29,11 +29,11 @@ type Running = {
   handBack(pod: Incarnation, attempt: Attempt, machine: string): void
   /** Resolves when nothing runs, or when it may start again. Attempts that have not ended in time are aborted and handed back. */
   drain(limits: DrainLimits): Promise<void>
-  /** What runs may go on. */
+  /** Ends a drain: running attempts are not aborted any more. */
   resume(): void
 }
-/** `runMs`: for attempts to end by themselves. `endMs`: for aborted attempts to end, and to be handed back; absent if the process goes on:
- *  then they are handed back when PostgreSQL answers. */
+/** `runMs`: the time in which attempts may end by themselves. `endMs`: the time in which aborted attempts must end and be handed back. It
+ *  is absent if the process stays alive: then they are handed back whenever PostgreSQL answers. */
 type DrainLimits = { readonly runMs: number; readonly endMs?: number }
 type Deps = {
   readonly settler: Pick<Settler, 'settle'>

@@ -1,6 +1,6 @@
 // What one socket follows: sessions and an inbox, each as fast as the client reads. Guarantees:
-//   S3, S4  a session is followed only after the caller was found to be allowed to see it
-//   S9      what the caller may not see any more ends, and the client is told so (`left`)
+//   S3, S4  a session is followed only after a check that the caller may see it
+//   S9      the socket stops following what the caller may not see any more, and tells the client so (`left`)
 import {
   formatId,
   JOIN_LIMITS,
@@ -194,7 +194,7 @@ function createPlaces() {
   }
 }
 
-/** Tells the client that it does not follow a session any more, or its inbox (null), unless it follows it again by then. */
+/** Sends `left` for a session, or for the inbox (null), unless the client follows it again before the frame is sent. */
 function createLeaving({ onError, cell }: FeedDeps, peer: SocketPeer) {
   const leaving = new Map<string | null, AbortController>()
   const cancel = (session: string | null) => {
@@ -218,7 +218,7 @@ function createLeaving({ onError, cell }: FeedDeps, peer: SocketPeer) {
   }
 }
 
-/** Sends what is told, one frame at a time. A generator that is never asked keeps its place, so it is asked at least once. */
+/** Sends what the generator yields, one frame at a time. Calls it at least once: before that, `return` would not free its follower. */
 async function pump<Told>(
   peer: SocketPeer,
   following: Following<Told>,

@@ -37,13 +37,13 @@ export function sessionSocket(deps: Deps): SocketRoute {
 function feedCommands(): Readonly<Record<string, SocketCommand<Feeds>>> {
   return {
     join: socketCommand({
-      summary: `Follows a session: what comes after the position of the client. Without a position, or if it is more than ${JOIN_LIMITS.behind} messages behind, the last \`limit\` messages come first. To join a session again starts again.`,
+      summary: `Follows a session from the position of the client. Without a position, or if it is more than ${JOIN_LIMITS.behind} messages behind, the last \`limit\` messages come first. A second \`join\` of a session starts again.`,
       access: READ,
       frame: joinSchema,
       handle: (feeds: Feeds, frame, principal) => feeds.join(frame, principal),
     }),
     leave: socketCommand({
-      summary: 'Does not follow the session any more.',
+      summary: 'Stops following the session.',
       access: READ,
       frame: leaveSchema,
       handle: async (feeds: Feeds, { session }, principal) => {
@@ -52,7 +52,8 @@ function feedCommands(): Readonly<Record<string, SocketCommand<Feeds>>> {
       },
     }),
     inbox: socketCommand({
-      summary: 'Follows the inbox of a user, or ends that. If it is followed already, it starts again.',
+      summary:
+        'Starts or stops following the inbox of a user. If the socket follows it already, it starts again.',
       access: READ,
       frame: inboxOnSchema,
       handle: (feeds: Feeds, frame, principal) => feeds.inbox(frame, principal),
@@ -64,8 +65,7 @@ function writeCommands(operations: Operations): Readonly<Record<string, SocketCo
   const part = 'frame'
   return {
     send: socketCommand({
-      summary:
-        'Appends a message. Its id is its natural key: a message that is sent again with the same id is stored once.',
+      summary: 'Appends a message. If the client sends it again with the same id, it is stored once.',
       access: SEND,
       frame: sendFrameSchema,
       handle: async (_: Feeds, { session, ...sent }, principal) =>
