@@ -249,7 +249,7 @@ function limitsTable(): string {
       `\`${SETTINGS.stallMs.env}\`, ${seconds(Number(SETTINGS.stallMs.fallback))} by default`,
       `close code ${CLOSE_CODES.slow}`,
     ],
-    ['the time until the first `hello`', TEXT.hello, `close code ${CLOSE_CODES.unauthenticated}`],
+    ['the time until the first `hello`', TEXT.hello, `close code ${CLOSE_CODES.overload}`],
   ])
 }
 
@@ -260,7 +260,7 @@ const CLOSES: Readonly<Record<keyof typeof CLOSE_CODES, Close>> = {
   tooLarge: { when: 'A frame was too large', reaction: `${AGAIN}. Do not send that frame again` },
   restart: { when: 'The pod stops, or drains', reaction: `${AGAIN}: another pod takes over` },
   overload: {
-    when: 'The pod cannot check the credential now, for example because PostgreSQL does not answer',
+    when: `No \`hello\` came within ${TEXT.hello}, or the pod cannot check the credential now, for example because PostgreSQL does not answer`,
     reaction: `${AGAIN}, after a longer wait each time`,
   },
   malformed: {
@@ -268,7 +268,7 @@ const CLOSES: Readonly<Record<keyof typeof CLOSE_CODES, Close>> = {
     reaction: 'Do not connect again: the program has a fault, which the reason names',
   },
   unauthenticated: {
-    when: `The pod got no credential within ${TEXT.hello}, or the credential is not accepted, has expired or was revoked`,
+    when: 'The credential is missing, is not accepted, has expired or was revoked',
     reaction: 'Get a new token, then connect again and resume. If the new one is refused, too, stop',
   },
   otherUser: {

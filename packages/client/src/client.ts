@@ -116,5 +116,5 @@ function socketUrl(at: string): string {
 
 /** 128 random bits. `crypto.randomUUID` is missing in pages that came over plain HTTP from another host. */
 function mintId(): string {
-  return crypto.getRandomValues(new BigUint64Array(2)).join('-')
+  return crypto.getRandomValues(new Uint32Array(4)).join('-')
 }

@@ -6,6 +6,7 @@ import type { Answer, Command } from './socket.ts'
 import { insist } from './insist.ts'
 import { napOf } from './nap.ts'
 import { standingOf, type Connection } from './standing.ts'
+import { within } from './within.ts'
 import type { Place, Stream, StreamDeps } from './stream.ts'
 
 type Deps = Pick<StreamDeps, 'http' | 'clock' | 'random' | 'prepare' | 'path' | 'take'> & {
@@ -31,7 +32,9 @@ export function createFeed(deps: Deps): Stream {
   let stream: Stream | undefined
   /** Tries again if the code cannot be loaded. */
   const overStream = async (signal: AbortSignal) => {
-    const code = await insist({ nap, random, signal }, () => import('./stream.ts')).catch(() => undefined)
+    const code = await insist({ nap, random, signal }, () =>
+      within(clock, signal, () => import('./stream.ts')),
+    ).catch(() => undefined)
     if (!code) return // the signal is aborted
     stream ??= code.createStream({ ...deps, place, standing, onRefused })
     await stream.run(signal)

@@ -89,8 +89,9 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     const isOurs = () => members.has(member) && socket === current && !socket.signal.aborted
     socket.ask(member.follower.command(), {
       onAnswer: (answer) => {
-        if (!isOurs()) return
         const name = answer.type === 'joined' ? answer.session : null
+        if (!members.has(member)) member.name = name // it has left meanwhile
+        if (!isOurs()) return
         const other = named(name)
         if (other) {
           // a socket carries a session once, and one inbox: the first of both goes on
@@ -118,7 +119,6 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     if (socket === current) begin(member)
   }
   const take = (frame: ServerFrame) => {
-    if (frame.type === 'reconnect') moving ??= move(current!, frame.afterMs)
     const member = named(frame.type === 'inbox' ? null : 'session' in frame ? frame.session : undefined)
     if (!member) return // of a later release, or nothing to do
     if (frame.type === 'left') void fail(member, errorOf({ ...frame, retryable: PASSING.has(frame.code) }))
@@ -130,7 +130,8 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     const token = (held = await tokens.get())
     closing.signal.throwIfAborted()
     const onFrame = (frame: ServerFrame) => {
-      if (socket === current) take(frame)
+      if (frame.type === 'reconnect') moving ??= move(socket, frame.afterMs) // may come before the welcome
+      else if (socket === current) take(frame)
     }
     const socket = openSocket({ url: url(), WebSocket: WebSocket!, clock, token, onFrame })
     closing.signal.addEventListener('abort', socket.cut, { once: true, signal: socket.signal })
@@ -157,8 +158,8 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
   const move = async (from: Socket, afterMs: number) => {
     try {
       await clock.sleep(afterMs, from.signal)
-      const next = await open()
-      if ('ask' in next) use(next)
+      const next = from === current && (await open())
+      if (next && 'ask' in next) use(next)
     } catch {
       // the connection is over, or there is no token: the pod closes it, and another one is opened then
     }
@@ -196,7 +197,9 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
       const isOld = code === REFUSED_CODES.unauthenticated && held !== undefined && tokens.reject(held)
       if (isOld && !isRenewed) isRenewed = true
       else if (refusal) finishAll(refused(refusal, reason))
-      if (code === LOST && !hasOpened && (unopened += 1) === MOST_UNOPENED) {
+      if (livedMs !== undefined) unopened = 0
+      const isClosed = code === REFUSED_CODES.tooMany ? livedMs === undefined : code === LOST && !hasOpened
+      if (isClosed && (unopened += 1) === MOST_UNOPENED) {
         usable = new AbortController()
         finishAll('other')
       }
@@ -220,15 +223,16 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
     })
   }
   /** Ends a follower on the pod. If another one follows the same session under another name, this ends it, too: it begins again. */
-  const leave = ({ follower, name }: Member) => {
-    const command = follower.command()
-    const onAnswer = () => {
-      const other = named(name)
-      if (other) begin(other)
+  const leave = (member: Member) => {
+    const command = member.follower.command()
+    const goOn = () => {
+      for (const other of members)
+        if (other.name !== undefined && (member.name === undefined || other.name === member.name))
+          begin(other)
     }
     current?.ask(
       command.type === 'join' ? { type: 'leave', session: command.session } : { type: 'inbox', on: false },
-      { onAnswer, onFailure: () => undefined },
+      { onAnswer: goOn, onFailure: goOn },
     )
     void retireIdle()
   }

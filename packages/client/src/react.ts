@@ -188,6 +188,7 @@ function share<One extends Store<Shown>, Shown>({ client, key, open, empty, isBu
 function untilChanged({ subscribe }: Store<unknown>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const leave = subscribe(() => {
+      signal.removeEventListener('abort', onAbort)
       leave()
       resolve()
     })

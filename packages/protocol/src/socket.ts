@@ -41,8 +41,13 @@ export const JOIN_LIMITS = {
 } as const
 
 /** Why a pod has refused the client. After `malformed` and `otherUser`, a client must not reconnect by itself. After `unauthenticated` it
- *  needs a new token. These codes are a constant of their own, so that pages need not load the others. */
-export const REFUSED_CODES = { malformed: 4400, unauthenticated: 4401, otherUser: 4403 } as const
+ *  needs a new token; after `tooMany` it connects again later. These codes are a constant of their own, so that pages need not load the others. */
+export const REFUSED_CODES = {
+  malformed: 4400,
+  unauthenticated: 4401,
+  otherUser: 4403,
+  tooMany: 4429,
+} as const
 
 /** Why a pod closes a socket. Unless it was refused, the client reconnects and resumes. */
 export const CLOSE_CODES = {

@@ -342,6 +342,19 @@ test('a client that is asked to move opens the next connection first, and reques
   assert.equal(state.most, 2)
 })
 
+test('a client that is asked to move before it is welcome moves, too', async (t) => {
+  const { state, follow, begun, clock, until, connections, open } = await sceneOn(t)
+  state.script = ({ type }, { send }) => {
+    if (type === 'hello' && connections.length === 1) send({ type: 'reconnect', afterMs: 1_000 })
+    return undefined
+  }
+  const follower = follow('ses_1')
+  await begun(follower)
+  await clock.advance(1_000)
+  await until('the move', () => connections[1]?.fed.has('ses_1') && open().length === 1)
+  assert.deepEqual(follower.states, ['begun', 'begun'], 'nothing was lost')
+})
+
 test('a connection that ends before the client has moved is lost like any other, and never are there two', async (t) => {
   const { followers, state, link, clock, until, begun, open, newest } = await following(t, 'ses_1')
   newest().send({ type: 'reconnect', afterMs: 20_000 })
@@ -400,6 +413,22 @@ test('where no socket can be opened, followers are told so after two attempts, a
   await comeBack({ clock, begun }, second)
 })
 
+test('a user with too many sockets follows over event streams, until a pod takes a socket again', async (t) => {
+  const { state, follow, clock, until, begun } = await sceneOn(t)
+  state.script = ({ type }, { peer }) => {
+    if (type !== 'hello') return undefined
+    peer.close(CLOSE_CODES.tooMany)
+    return null
+  }
+  const first = follow('ses_1')
+  for (let round = 0; round < 4 && first.end === undefined; round += 1) await pass(clock)
+  await until('the end', () => first.end === 'other')
+  state.script = () => undefined
+  await quiet()
+  await clock.advance(60_000)
+  await begun(follow('ses_1'))
+})
+
 function blocked(): never {
   throw new DOMException('Blocked.', 'SecurityError')
 }
@@ -439,6 +468,15 @@ test('a session is carried once, and one inbox: a second one is told to follow e
   const again = follow('ses_1') // as a page does that is shown again
   await begun(again)
   assert.deepEqual([...newest().fed], ['ses_1'])
+})
+
+test('a second one that is closed before it is answered does not end the first one', async (t) => {
+  const { followers, follow, until, newest, frame } = await following(t, 'ses_1', null)
+  for (const name of ['alias-1', null]) follow(name).close()
+  await until('the second beginning', () => followers.every(({ states }) => states.length === 2))
+  assert.deepEqual([...newest().fed], ['ses_1', null])
+  for (const { name } of followers) newest().send(frame(name, 'next'))
+  await until('the frames', () => followers.every(({ taken }) => taken.at(-1) === 'next'))
 })
 
 test('a session that is closed before its join is answered is left, and a socket without any is closed after 30 s', async (t) => {
@@ -530,6 +568,8 @@ test('a link that is closed leaves no timer and no socket, whatever it was doing
 
 type Move =
   | { readonly follow: number }
+  /** It is closed before it can be answered. */
+  | { readonly brief: number }
   | { readonly unfollow: number }
   | {
       readonly say:
@@ -549,6 +589,7 @@ const NAMES = ['ses_1', 'ses_2', 'alias-1', null] as const
 const moves = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: fc.record({ follow: fc.nat(3) }) },
+    { weight: 2, arbitrary: fc.record({ brief: fc.nat(3) }) },
     { weight: 2, arbitrary: fc.record({ unfollow: fc.nat(9) }) },
     {
       weight: 4,
@@ -607,6 +648,7 @@ async function play(scene: Scene, played: readonly Move[]): Promise<void> {
   }
   for (const move of played) {
     if ('follow' in move) wanted.push(follow(NAMES[move.follow]!))
+    else if ('brief' in move) follow(NAMES[move.brief]!).close()
     else if ('unfollow' in move) wanted.splice(move.unfollow % (wanted.length || 1), 1)[0]?.close()
     else if ('passMs' in move) await clock.advance(move.passMs)
     else say(move.say)

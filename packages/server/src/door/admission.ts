@@ -27,7 +27,7 @@ export function admissionOf(clock: Clock) {
     isKnown: () => clock.monotonicMs() < knownMs + UNKNOWN_MS,
     /** Resolves at once if it was known in the last 5 s, or else when it is known. */
     known: async () => {
-      if (clock.monotonicMs() >= knownMs + UNKNOWN_MS) await next.promise
+      while (clock.monotonicMs() >= knownMs + UNKNOWN_MS) await next.promise
     },
   }
 }

@@ -74,8 +74,10 @@ async function beat({ ws, raw, clock, writer, reading, signal }: SocketLife): Pr
 async function limitHello(life: SocketLife): Promise<void> {
   await life.clock.sleep(SOCKET_LIMITS.helloMs, life.signal)
   if (life.open) return
-  if (life.refreshing) return life.close('overload', 'The pod could not check the token in time')
-  life.close('unauthenticated', `No hello with a token came within ${SOCKET_LIMITS.helloMs / 1000} s`)
+  const text = life.refreshing
+    ? 'The pod could not check the token in time'
+    : `No hello with a token came within ${SOCKET_LIMITS.helloMs / 1000} s: connect again`
+  life.close('overload', text) // a device that was asleep has done nothing wrong
 }
 
 function isWithinRate({ frameRates, id, close }: SocketLife): boolean {

@@ -23,9 +23,16 @@ const MOST_RSS = 600 * 1024 * 1024
 const MB = 1024 * 1024
 /** The beginning of a frame of 100 MB. */
 const HUGE = pieceOf(Buffer.alloc(100 * MB), { opcode: OPCODES.text }).subarray(0, 4 * MB)
-const { tooLarge, tooMany, malformed, unauthenticated } = CLOSE_CODES
+const { tooLarge, tooMany, malformed, unauthenticated, overload } = CLOSE_CODES
 /** How attacks end; a hello that a busy machine sends late is one of them. */
-const ENDS: ReadonlySet<number | undefined> = new Set([tooLarge, tooMany, malformed, unauthenticated, 431])
+const ENDS: ReadonlySet<number | undefined> = new Set([
+  tooLarge,
+  tooMany,
+  malformed,
+  unauthenticated,
+  overload,
+  431,
+])
 
 async function fleetOn(t: TestContext) {
   const url = await databaseFor(t)

@@ -175,7 +175,7 @@ test('S8: a caller that is not known within 5 s is disconnected, also if its tok
   await clock.advance(SOCKET_LIMITS.helloMs - 1)
   assert.deepEqual([silent.ws.readyState, waiting.ws.readyState], [1, 1])
   await clock.advance(1)
-  await assertClosed(silent, CLOSE_CODES.unauthenticated, /No hello with a token came within 5 s/)
+  await assertClosed(silent, CLOSE_CODES.overload, /No hello with a token came within 5 s/)
   await assertClosed(waiting, CLOSE_CODES.overload, /could not check the token in time/)
   check.resolve()
   await eventually(async () => assert.equal(await door.openSockets(), 0), { what: 'both to be gone' })
