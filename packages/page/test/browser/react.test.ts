@@ -300,6 +300,16 @@ test('a message that was not stored when its component went away is sent, and th
   await untilFollowers(0, admin)
 })
 
+const COUNT_LISTENERS = `
+  globalThis.listeners = new Map()
+  for (const [name, step] of [['addEventListener', 1], ['removeEventListener', -1]]) {
+    const original = AbortSignal.prototype[name]
+    AbortSignal.prototype[name] = function (...given) {
+      listeners.set(this, (listeners.get(this) ?? 0) + step)
+      original.apply(this, given)
+    }
+  }`
+
 test('a rejected message is still there when a component uses its session again, however late', async (t) => {
   const { page, show, write, untilFollowers } = await setUp(t)
   await write('one')
@@ -309,7 +319,12 @@ test('a rejected message is still there when a component uses its session again,
   await show('nothing')
   await page.clock.fastForward(LINGER_MS + 1_000)
   await pause(300)
+  await page.evaluate(COUNT_LISTENERS)
+  for (let count = 0; count < 20; count += 1) await write(`${count}`)
   await show('chat')
+  await page.locator('li:text-is("19")').waitFor()
+  const most = await page.evaluate('Math.max(0, ...listeners.values())')
+  assert.ok(Number(most) < 10, `${String(most)} listeners of one signal`)
   await page.locator('li[data-delivery=failed]').waitFor()
   await page.locator('button:text-is("Discard")').click()
   await show('nothing')
