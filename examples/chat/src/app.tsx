@@ -4,6 +4,7 @@ import { useSyncExternalStore } from 'react'
 import { Chat } from './chat.tsx'
 import { makeSession } from './token.ts'
 
+const LOST = 'Reconnecting… What you write is sent as soon as possible.'
 const onHash = (listener: () => void) => {
   addEventListener('hashchange', listener)
   return () => removeEventListener('hashchange', listener)
@@ -15,12 +16,12 @@ export function App() {
   const open = useSyncExternalStore(onHash, () => location.hash.slice(1)) || sessions[0]?.session
   const create = async () => {
     const unused = sessions.find(({ head }) => head === 0)
-    location.hash = unused?.session ?? (await makeSession())
+    location.hash = unused?.session ?? (await makeSession().catch(alert)) ?? ''
   }
   return (
     <>
       <nav aria-label="Chats">
-        <button onClick={() => void create().catch(alert)}>New chat</button>
+        <button disabled={connection !== 'live'} onClick={() => void create()} children="New chat" />
         {sessions.map(({ session, title, preview, unread, turn }) => (
           <a key={session} href={`#${session}`} aria-current={session === open && 'page'}>
             <b>{title ?? preview?.text ?? 'New chat'}</b>
@@ -31,11 +32,7 @@ export function App() {
         {hasMore && <button onClick={() => void loadMore()}>More chats</button>}
       </nav>
       <main>
-        {['stale', 'offline'].includes(connection) && (
-          <p className="banner" role="status">
-            Reconnecting… What you write is sent as soon as possible.
-          </p>
-        )}
+        {/stale|offline/.test(connection) && <p className="banner" role="status" children={LOST} />}
         {connection === 'refused' && <p className="banner">You are logged out. Reload the page.</p>}
         {open ? <Chat key={open} id={open} /> : !loading && <p className="hint">There is no chat yet.</p>}
       </main>

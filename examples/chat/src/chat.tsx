@@ -6,11 +6,15 @@ import Markdown from 'react-markdown'
 import remarkGfm from 'remark-gfm'
 
 const ignore = () => undefined // the message or the button stays for another try
-const SILENT = { waiting: 'Waiting…', working: 'Thinking…', recovering: 'Trying again…' } as const
+const HINTS: Record<string, string> = { waiting: 'Waiting…', working: 'Thinking…', recovering: 'Retrying…' }
+const textOf = ({ parts }: Message) =>
+  parts.flatMap(({ type, text }) => (type === 'text' ? [text] : [])).join('\n\n')
 
 export function Chat({ id }: { id: string }) {
   const session = useSession(id)
   const { messages, head, status, turn, loading, refusal, hasOlder, loadOlder, markRead } = session
+  const isSilent = status === 'streaming' && !messages.slice(-1).some(textOf)
+  const hint = HINTS[isSilent ? 'working' : status]
   useEffect(() => void (head > 0 && markRead().catch(ignore)), [head, markRead])
   return (
     <>
@@ -20,9 +24,8 @@ export function Chat({ id }: { id: string }) {
           {messages.map((message) => (
             <Row key={message.id} message={message} retry={session.retry} discard={session.discard} />
           ))}
-          {loading && !refusal && <p className="hint">Loading…</p>}
-          {!loading && messages.length === 0 && <p className="hint">What is on your mind?</p>}
-          {status in SILENT && <p className="hint thinking">{SILENT[status as keyof typeof SILENT]}</p>}
+          {messages.length === 0 && <p className="hint">{loading ? 'Loading…' : 'What is on your mind?'}</p>}
+          {hint && <p className="hint thinking">{hint}</p>}
           {status === 'failed' && <p className="error">The reply failed. {turn?.error?.message}</p>}
           {refusal && <p className="error">{refusal.text}</p>}
         </div>
@@ -37,11 +40,10 @@ type RowProps = { message: Message } & Pick<SessionView, 'retry' | 'discard'>
 /** A chunk changes only the open message, so only that one is rendered again. */
 const Row = memo(function Row({ message, retry, discard }: RowProps) {
   const { id, role, delivery, refusal, status, erased } = message
-  const text = message.parts.flatMap(({ type, text }) => (type === 'text' ? [text] : [])).join('\n\n')
   return (
     <article className={`${role} ${delivery}`}>
       {erased && <em>This message was erased.</em>}
-      {role === 'user' ? text : <Markdown remarkPlugins={[remarkGfm]}>{text}</Markdown>}
+      {role === 'user' ? textOf(message) : <Markdown remarkPlugins={[remarkGfm]}>{textOf(message)}</Markdown>}
       {status && <small>{status}</small>}
       {delivery === 'failed' && (
         <small className="error" role="alert">

@@ -59,7 +59,7 @@ export function errorOf(told: Told): FleetlineError {
 export async function failureOf(answer: Response): Promise<FleetlineError> {
   const { status } = answer
   const refusal = toldIn(await answer.json().catch(() => undefined))
-  if (status === 408) return unavailable('The connection had been given up.') // it was idle; the request was not read
+  if (status === 408) return unavailable('There is no answer.') // the connection was idle and given up; the request was not read
   if (!refusal) {
     const text = `${answer.url} was answered with ${status}, not by Fleetline.`
     const isRefused = [400, 401, 403, 413].includes(status) // other statuses may come from a proxy whose pod is not up yet

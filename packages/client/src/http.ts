@@ -51,7 +51,7 @@ export function createHttp({ url, fetch, clock, tokens }: Deps): Http {
       const { answer } = await reach(path, { ...init, signal })
       return answer.json().catch((cause: unknown) => {
         signal.throwIfAborted()
-        throw unavailable('The answer broke off.', cause)
+        throw unavailable('There is no answer.', cause) // it broke off
       }) as Promise<T>
     })
   const sendWith =

@@ -95,7 +95,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
         const other = named(name)
         if (other) {
           // a socket carries a session once, and one inbox: the first of both goes on
-          finish(member, refused('too_many', 'It is followed already.'))
+          finish(member, refused('too_many', ''))
           return begin(other)
         }
         Object.assign(member, { name, sinceMs: clock.now() })

@@ -35,7 +35,7 @@ type Sending = {
 
 const IDLE_MS = 2 ** 31 - 1
 const LONG_MS = 5_000
-const UNKNOWN = new Error('The outcome is unknown.')
+const UNKNOWN = new Error('unknown')
 
 export function createOutbox(deps: Deps): Outbox {
   const { clock, random, next } = deps

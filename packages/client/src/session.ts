@@ -97,8 +97,8 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
   const { id, clock, mintId, http, kept, random } = deps
   const [closing, receipts, nap] = [new AbortController(), createReceipts(), napOf(clock)]
   const { signal } = closing
-  const repeat = <T>(request: Request) =>
-    insist({ nap, random, signal }, () => ask<T>(deps, id, request, signal))
+  const persist = { nap, random, signal }
+  const repeat = <T>(request: Request) => insist(persist, () => ask<T>(deps, id, request, signal))
   let ready: Promise<void> | undefined
   const store = createStore((id, seq) => {
     forgetMessage(id)
@@ -106,6 +106,11 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
     receipts.stored(id, seq)
     void soon(clock, answered).then(() => receipts.sent(id, seq))
   })
+  /** The live turn by the word of a pod: its frame may be on the way. */
+  const askTurn = async () => {
+    const facts = await insist(persist, () => http.get<SessionFacts>(pathOf(id), signal))
+    return facts.turn && { turn: facts.turn, epoch: facts.epoch }
+  }
   const forgetMessage = (message: string) => kept?.forget(id, message)
   const outbox = outboxOf(deps, store, receipts)
   const feed = feedOf(deps, store, outbox)
@@ -149,7 +154,7 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
       if (!store.view().rows.some((row) => row.id === id)) forgetMessage(id)
     },
     stop: async () => {
-      const turn = liveTurn(store.view())
+      const turn = liveTurn(store.view()) ?? (await askTurn())
       return turn ? repeat<StopAck>({ type: 'stop', body: turn }) : { stopped: false, seq: null }
     },
     change: (change) => http.patch(pathOf(id), change, signal),

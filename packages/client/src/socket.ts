@@ -65,7 +65,7 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
     ending.abort()
     opened.abort()
     raw.close()
-    for (const cid of waiting.keys()) failAs(cid, 'The connection was lost.')
+    for (const cid of waiting.keys()) fail(cid)
     over.resolve({ code, reason, ...(sinceMs !== undefined && { livedMs: clock.now() - sinceMs }) })
   }
   const cut = () => end(1006, '')
@@ -81,7 +81,7 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
     how(one)
     retire()
   }
-  const failAs = (cid: string, text: string) => settle(cid, ({ onFailure }) => onFailure(unavailable(text)))
+  const fail = (cid: string) => settle(cid, ({ onFailure }) => onFailure(unheard()))
   const retire = () => {
     if (isRetiring && waiting.size === 0) end(1000, '')
   }
@@ -116,7 +116,7 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
     hello,
     ask: (command, on) => {
       const cid = `${(count += 1)}`
-      if (raw.readyState !== 1) return on.onFailure(unavailable('The connection was lost.'))
+      if (raw.readyState !== 1) return on.onFailure(unheard())
       say({ cid, ...command })
       const answered = new AbortController()
       waiting.set(cid, { ...on, answered })
@@ -124,7 +124,7 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
         () => {
           say({ type: 'ping' })
           watch.doubt(PONG_MS)
-          failAs(cid, 'There was no answer in time.')
+          fail(cid)
         },
         () => undefined, // there was one
       )
@@ -136,4 +136,8 @@ export function openSocket({ url, WebSocket, clock, token, onFrame }: Deps): Soc
       retire()
     },
   }
+}
+
+function unheard(): FleetlineError {
+  return unavailable('There is no answer.')
 }

@@ -11,7 +11,7 @@
 //             or whose reply is in the log      ignores them
 //             of an older attempt, or known     already has them
 //             the next ones                     adds them to the open reply
-//             from the first, with new ones     starts the open reply again
+//             from the first, with new ones     starts the open reply again. What was shown stays, until the reply says more or else
 //             others                            has missed something: asks again
 //   erased                                      forgets what these messages said
 //   begun     after another seq than the head
@@ -82,6 +82,8 @@ type Open = {
   readonly next: number
   readonly chunks: readonly Chunk[]
   readonly message: Message
+  /** What is on screen: the longer words of before, while this message is a beginning of them. */
+  readonly shown: Message
 }
 
 /** What the device learns about its log besides frames. */
@@ -143,7 +145,7 @@ export function step(view: View, event: Frame | Paged | Own): Step {
 
 /** What is shown, in order: stored messages, own messages, the open reply. */
 export function messagesOf({ log, rows, open }: View): readonly Message[] {
-  return open && hasContent(open.message) ? [...log, ...rows, open.message] : [...log, ...rows]
+  return open && hasContent(open.shown) ? [...log, ...rows, open.shown] : [...log, ...rows]
 }
 
 export function statusOf(view: View): Status {
@@ -250,7 +252,14 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   const chunks = mergeDeltas(index === 0 ? more : [...open!.chunks, ...more])
   const message = assembled(turn, chunks)
   if (!message) return missed({ ...view, open: null })
-  return only({ ...view, open: { attempt, next: index + count, chunks, message } })
+  const hasBegunAgain = open !== null && (index === 0 || open.shown !== open.message)
+  const shown = hasBegunAgain && wordsOf(open.shown).startsWith(wordsOf(message)) ? open.shown : message
+  return only({ ...view, open: { attempt, next: index + count, chunks, message, shown } })
+}
+
+/** All that a message says, in order. */
+function wordsOf({ parts }: Message): string {
+  return parts.map((part) => (part['text'] as string | undefined) ?? JSON.stringify(part)).join()
 }
 
 /** The reply of this turn, if only users have written since. */

@@ -11,7 +11,6 @@ import {
 import { createCell, type Store } from './store.ts'
 import { linesOf, type Line } from './lines.ts'
 import { keepTrails, recallTrails } from './memory.ts'
-import { steady } from './steady.ts'
 import { follow, type Trail } from './trail.ts'
 import type { Reply } from './words.ts'
 import type { DeviceName } from '../../server/src/cli/dev/page/wire.ts'
@@ -102,20 +101,10 @@ export function next(view: DeviceView, { snapshot, pod, name, nowMs }: Heard): D
     ...view,
     snapshot,
     pod,
-    messages: steadied(view.messages, snapshot),
+    messages: snapshot.messages,
     trails: followed(view.trails, snapshot, nowMs),
     lines: lines.length === 0 ? view.lines : [...view.lines, ...lines].slice(-MOST_LINES),
   }
-}
-
-/** A new attempt that has said nothing yet does not remove what is shown. */
-function steadied(shown: readonly Message[], { messages: said, turn }: Snapshot): readonly Message[] {
-  const [before, last] = [shown.at(-1), said.at(-1)]
-  const isLive = turn !== null && turn.endedAt === null && before?.turn === turn.id
-  const isHeld = before?.delivery === 'open' && isLive && !said.some((message) => message.turn === turn.id)
-  if (isHeld) return [...said, before]
-  const kept = steady(before, last)
-  return kept === undefined || kept === last ? said : [...said.slice(0, -1), kept]
 }
 
 /** The live turn, or the last one, with the attempt that this device knows. */

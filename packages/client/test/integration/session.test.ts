@@ -137,8 +137,8 @@ test('both devices show a reply while it arrives, and then what is stored, in th
   assert.deepEqual(order.slice(-2), ['streaming', 'idle'], JSON.stringify(order))
 })
 
-test('a stop from the other device keeps the words so far on both, and without a live turn it stops nothing', async (t) => {
-  const { here, there, until } = await devicesOn(t, async function* ({ signal }) {
+test('a stop from a device that has just joined keeps the words so far on both, and without a live turn it stops nothing', async (t) => {
+  const { here, there, device, until } = await devicesOn(t, async function* ({ signal }) {
     yield { type: 'text-start', id: '1' }
     yield { type: 'text-delta', id: '1', delta: 'so far' }
     await new Promise((resolve) => signal.addEventListener('abort', resolve))
@@ -146,7 +146,9 @@ test('a stop from the other device keeps the words so far on both, and without a
   assert.deepEqual(await there.stop(), { stopped: false, seq: null })
   await here.send('talk').sent
   await until([here, there], 'the words', (device) => told(device).at(-1)?.text === 'so far')
-  assert.deepEqual(await there.stop(), { stopped: true, seq: 2 })
+  const late = device({})
+  await late.ready
+  assert.deepEqual(await late.stop(), { stopped: true, seq: 2 })
   await until([here, there], 'the end', (device) => device.get().turn?.halted === true)
   for (const device of [here, there])
     assert.deepEqual(told(device), [

@@ -24,6 +24,7 @@ import {
   messagesOf,
   statusOf,
   step,
+  type Message,
   type Step,
   type View,
 } from '../../src/view.ts'
@@ -82,6 +83,8 @@ const SESSION = 'ses_1' as Id<'session'>
 const TAIL = 2
 /** A page that was asked for when the view had this version. */
 type OlderPage = { readonly items: readonly Item[]; readonly version: number }
+const wordsOf = ({ parts }: Message) =>
+  parts.map((part) => (part['text'] as string | undefined) ?? JSON.stringify(part)).join()
 const textOf = (id: string) => ({ id, parts: [{ type: 'text', text: id }] })
 
 const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
@@ -394,6 +397,9 @@ function atTheEnd(view: View, server: ReturnType<typeof createServer>): string[]
       ? []
       : ['other words']),
     ...(!isSaying || statusOf(view) === 'streaming' ? [] : ['the status']),
+    ...(!view.open || wordsOf(view.open.shown).startsWith(wordsOf(view.open.message))
+      ? []
+      : ['words on screen that the reply does not begin with']),
   ]
 }
 
@@ -422,6 +428,40 @@ test('D1 D3 D4 S35: whatever is repeated, lost, cut, erased or restored, a devic
     fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])),
     RUNS,
   )
+})
+
+test('the words of a reply stay on screen while it begins again, until it says more, or something else', () => {
+  const turn = {
+    id: 'turn_1',
+    epoch: 1,
+    attempt: 1,
+    state: 'running',
+    message: 'r',
+    agent: 'bot',
+    endedAt: null,
+  }
+  const say = (view: View, attempt: number, index: number, ...chunks: object[]) =>
+    step(view, {
+      type: 'chunks',
+      turn: 'turn_1',
+      attempt,
+      index,
+      count: chunks.length,
+      chunks,
+    } as unknown as Frame).view
+  const begun = (id: string) => ({ type: 'text-start', id })
+  const delta = (text: string, id = '1') => ({ type: 'text-delta', id, delta: text })
+  const shown = (view: View) => messagesOf(view).flatMap(({ parts }) => parts.map(({ text }) => text))
+  const running = step(EMPTY, { type: 'turn', turn } as unknown as Frame).view
+  const first = say(running, 1, 0, begun('0'), delta('hm', '0'), begun('1'), delta('one two three'))
+  assert.deepEqual(shown(first), ['hm', 'one two three'])
+  const again = say(first, 2, 0, begun('0'))
+  const known = say(say(again, 2, 1, delta('hm', '0'), begun('1')), 2, 3, delta('one tw'))
+  for (const view of [again, known])
+    assert.equal(messagesOf(view)[0], messagesOf(first)[0], 'the same object: nothing is rendered')
+  assert.deepEqual(shown(say(known, 2, 4, delta('o three four'))), ['hm', 'one two three four'])
+  assert.deepEqual(shown(say(known, 2, 4, delta('elve'))), ['hm', 'one twelve'])
+  assert.deepEqual(shown(say(first, 2, 0, begun('0'), delta('other', '0'))), ['other'])
 })
 
 test('while a conversation is summarised, a message waits; its turn can be stopped as soon as an ack names it', () => {

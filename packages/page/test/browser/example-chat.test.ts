@@ -129,8 +129,14 @@ async function olderMessages(page: Page): Promise<void> {
   const notes = page.locator('article')
   await notes.getByText(`note ${NOTES}`, { exact: true }).waitFor()
   assert.equal(await notes.count(), 50)
+  const eleventh = notes.getByText('note 11', { exact: true })
+  await eleventh.scrollIntoViewIfNeeded()
+  const { y } = (await eleventh.boundingBox())!
   await button(page, 'Older messages').click()
   await notes.getByText('note 1', { exact: true }).waitFor({ state: 'attached' })
+  await eventually(async () => assert.ok(Math.abs((await eleventh.boundingBox())!.y - y) < 100), {
+    what: 'the message to stay where it was',
+  })
   assert.equal(await notes.count(), NOTES)
   assert.equal(await button(page, 'Older messages').count(), 0)
   await page.locator('nav i').waitFor({ state: 'detached' }) // it is read

@@ -1,9 +1,7 @@
-// How a device shows the attempts of a reply, and keeps shown text while the next attempt repeats it.
+// How a device shows the attempts of a reply.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message, Snapshot } from '@fleetline/client'
-import { next, type DeviceView } from '../../src/device.ts'
-import { steady } from '../../src/steady.ts'
 import { follow, marksOf, type Trail } from '../../src/trail.ts'
 
 type Turn = NonNullable<Snapshot['turn']>
@@ -64,51 +62,4 @@ test('a new turn starts a new trail, and without a turn there is none', () => {
   const next = follow(trail, snapshotOf({ id: 'turn_2' as Turn['id'], ...running(1, 'pod-1') }), 5)
   assert.deepEqual(marksOf(next!, false), [{ isLost: false, text: 'pod-1' }])
   assert.equal(follow(trail, { messages: [], turn: null } as unknown as Snapshot, 5), null)
-})
-
-test('shown text stays while the next attempt repeats it, and goes when it says something else', () => {
-  const shown = openOf('one two three')
-  for (const text of ['', 'one', 'one two thr', 'one two three'])
-    assert.deepEqual(steady(shown, openOf(text))!.parts, shown.parts)
-  for (const said of [openOf('one two three four'), openOf('another'), openOf('one', 'reasoning')])
-    assert.equal(steady(shown, said), said)
-  const stored = { ...openOf('one'), delivery: 'sent', seq: 4 } as const
-  assert.equal(steady(shown, stored), stored)
-  const other = { ...openOf('one'), turn: 'turn_2' as Turn['id'] }
-  assert.equal(steady(shown, other), other)
-})
-
-test('several shown parts stay only if all but the last are repeated whole', () => {
-  const thought = { type: 'reasoning', text: 'hm, so' }
-  const shown = { ...openOf('x'), parts: [thought, { type: 'text', text: 'one two' }] }
-  const again = { ...openOf('x'), parts: [thought, { type: 'text', text: 'one' }] }
-  assert.deepEqual(steady(shown, again)!.parts, shown.parts)
-  const less = {
-    ...again,
-    parts: [
-      { type: 'reasoning', text: 'hm' },
-      { type: 'text', text: 'one' },
-    ],
-  }
-  assert.equal(steady(shown, less), less)
-})
-
-test('an attempt that has said nothing yet removes no shown text', () => {
-  const shown = openOf('one two')
-  const live = { ...running(2, 'pod-2'), endedAt: null }
-  const before = {
-    messages: [shown],
-    trails: new Map(),
-    lines: [],
-    pod: null,
-    openedMs: 0,
-  } as unknown as DeviceView
-  const view = { ...before, snapshot: snapshotOf(live, shown) }
-  const heard = { pod: null, name: 'laptop', nowMs: 0 } as const
-  const silent = next(view, { ...heard, snapshot: snapshotOf(live) })
-  assert.deepEqual(silent.messages, [shown])
-  const said = next(silent, { ...heard, snapshot: snapshotOf(live, openOf('one')) })
-  assert.deepEqual(said.messages[0]!.parts, shown.parts)
-  const ended = next(view, { ...heard, snapshot: snapshotOf({ ...live, endedAt: '2026-01-01T00:00:00Z' }) })
-  assert.deepEqual(ended.messages, [])
 })
