@@ -9,10 +9,9 @@ import { createAgents } from './agent/agents.ts'
 import { demoAgent } from './agent/demo.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { createDrains } from './admin/drains.ts'
-import { createDraining } from './admin/draining.ts'
+import { createDraining, longestDrainMs } from './admin/draining.ts'
 import { createReadiness } from './admin/readiness.ts'
 import { configOf, type Settings } from './config.ts'
-import { MOVE_MS } from './door/moving.ts'
 import { createDoor } from './door/server.ts'
 import { erasureDuties } from './erasure/duties.ts'
 import { createErasures } from './erasure/erasures.ts'
@@ -166,10 +165,9 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     ...identityDuties({ ...pick(config, 'auditDays'), database }),
   ]
   const claimed = () => [...tracks.runners.keys()]
-  const leaveMs = config.unreadyMs + MOVE_MS // until no client is left
   const fleet = createFleet({
     ...pick(config, 'databaseUrl', 'beatMs', 'ttlMs'),
-    drainMs: Math.max(leaveMs, config.drainMs),
+    drainMs: longestDrainMs(config),
     stopMs: partMs,
     database,
     clock,
@@ -399,8 +397,9 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
   let [isServing, stopping] = [false, undefined as Promise<void> | undefined]
   const stop = async () => {
     const { sockets, streams } = gateway.clients()
-    const servingMs = sockets + streams > 0 ? leaveMs : config.unreadyMs
-    const drainMs = Math.max(isServing ? servingMs : 0, config.drainMs)
+    const servingMs =
+      sockets + streams > 0 ? longestDrainMs(config) : Math.max(config.unreadyMs, config.drainMs)
+    const drainMs = isServing ? servingMs : config.drainMs
     ending.atMs = clock.monotonicMs() + drainMs + config.stopMs - partMs // the rest is left for the database
     fleet.end()
     await within(clock, ending.atMs - clock.monotonicMs(), draining.end(), LATE).catch(() => undefined) // pod.stop() reports what is late

@@ -4,6 +4,8 @@
 //   until `drainMs`     tasks and turns may end by themselves; then it hands them back, and the attempt does not count. Downloads may
 //                       end, too
 // It is done as soon as nothing runs and no client is left. An operator can take a drain back, but not a stop.
+import type { Config } from '../config.ts'
+import { MOVE_MS } from '../door/moving.ts'
 import type { Fleet } from '../fleet/fleet.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -29,6 +31,19 @@ type Deps = {
   readonly drainMs: number
   readonly clock: Clock
   readonly log: Log
+}
+
+/** How long a drain takes at most, until nothing runs and no client is left. */
+export function longestDrainMs({ unreadyMs, drainMs }: Pick<Config, 'unreadyMs' | 'drainMs'>): number {
+  return Math.max(unreadyMs + MOVE_MS, drainMs)
+}
+
+/** How long a stop takes at most: a drain, then the end of all parts. */
+export function longestStopMs({
+  stopMs,
+  ...drain
+}: Pick<Config, 'unreadyMs' | 'drainMs' | 'stopMs'>): number {
+  return longestDrainMs(drain) + stopMs
 }
 
 export function createDraining(deps: Deps): Draining {

@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { longestStopMs } from '../../src/admin/draining.ts'
 import { MOVE_MS } from '../../src/door/moving.ts'
 import { SETTINGS } from '../../src/settings.ts'
 import { atEnd } from '../support/cleanup.ts'
@@ -18,8 +19,8 @@ const PAGE = readFileSync(join(import.meta.dirname, '../../../../docs/guides/dep
 
 test('the grace periods of the guide are 5 s longer than a stop with the defaults', () => {
   const msOf = (name: 'drainMs' | 'stopMs' | 'unreadyMs') => Number(SETTINGS[name].fallback)
-  const longestMs = Math.max(msOf('drainMs'), msOf('unreadyMs') + MOVE_MS) + msOf('stopMs')
-  const seconds = longestMs / 1_000
+  const limits = { drainMs: msOf('drainMs'), unreadyMs: msOf('unreadyMs'), stopMs: msOf('stopMs') }
+  const seconds = longestStopMs(limits) / 1_000
   assert.ok(PAGE.includes(`${seconds} s with\nthe defaults`))
   for (const line of ['terminationGracePeriodSeconds: ', 'TimeoutStopSec='])
     assert.ok(PAGE.includes(`${line}${seconds + 5}\n`), line)

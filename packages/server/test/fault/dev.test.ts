@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
+import type { Ack, Turn } from '@fleetline/protocol'
 import { agentServer, lines } from '../support/agent-server.ts'
 import { databaseFor } from '../support/database.ts'
 import {
@@ -21,7 +22,10 @@ import {
 import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { ends, modelServer, says } from '../support/model-server.ts'
-import { runCli } from '../support/program.ts'
+import { runCli, runProgram } from '../support/program.ts'
+import { openDatabase } from '../support/store.ts'
+
+const ENDING_POD = join(import.meta.dirname, '../support/ending-pod.ts')
 
 test('a dev fleet leaves no process and no lock after SIGINT, and the next start has its data and a model', async (t) => {
   const home = homeFor(t)
@@ -82,4 +86,63 @@ test('a pod that dies is started again, and your agent answers in the session lo
   fleet.kill('SIGINT')
   assert.equal(await ended(fleet), 0, fleet.output())
   assert.deepEqual(globSync('.fleetline/*.pid', { cwd: home.path }), [])
+})
+
+/** Asks the demo agent for its reply of a minute. Resolves to the turn when it runs. */
+async function longReply(api: string) {
+  const { body } = await call('POST', `${api}/sessions/demo/messages`, { text: 'long' })
+  const { turn: id } = body as unknown as Ack
+  const turn = async () => (await call('GET', `${api}/turns/${id}`)).body as unknown as Turn
+  const runs = async (attempt: number) =>
+    eventually(
+      async () => {
+        const now = await turn()
+        assert.deepEqual([now.state, now.attempt], ['running', attempt])
+        return now
+      },
+      { what: `attempt ${attempt}`, patienceMs: PATIENCE_MS },
+    )
+  return { runs, first: await runs(1) }
+}
+
+async function attemptsOf(t: TestContext, url: string): Promise<readonly number[]> {
+  const database = await openDatabase(t, url)
+  const rows = await database.transaction((query) =>
+    query<{ spent: number }>('select spent from fleetline.tasks'),
+  )
+  assert.ok(rows.type === 'committed')
+  return rows.value.map(({ spent }) => spent)
+}
+
+test('a pod hands its reply back when it is restarted, and when the fleet stops: no attempt counts', async (t) => {
+  const home = homeFor(t)
+  const url = await databaseFor(t)
+  const env = { ...envOf(home), FLEETLINE_DRAIN_MS: '1000' }
+  const fleet = runCli(t, ['dev', '--json', '--no-model', '--database-url', url], env, home.path)
+  const [{ api, page }] = (await ready(fleet)) as [Required<Said>, ...Said[]]
+  const { first, runs } = await longReply(api)
+  const logOf = (pod: string) => readFileSync(join(home.path, `.fleetline/${pod}.log`), 'utf8')
+  assert.equal((await fetch(`${page}/dev/pods/${first.pod}/restart`, { method: 'POST' })).status, 200)
+  await runs(2)
+  assert.deepEqual(await attemptsOf(t, url), [1])
+  await eventually(() => assert.match(logOf(first.pod!), /"drained"[^]*"stopped"/), { what: 'its end' })
+  fleet.kill('SIGTERM')
+  assert.equal(await ended(fleet), 0, fleet.output())
+  assert.deepEqual(await attemptsOf(t, url), [0])
+  for (const pod of ['pod-1', 'pod-2']) assert.match(logOf(pod), /"drained"[^]*"stopped"[^]*$/)
+  assert.doesNotMatch(fleet.output(), /counts a pod as dead/)
+})
+
+// Mutant: the process is killed after 15 s.
+test('a pod of a dev fleet is killed only when its whole stop could have ended', async (t) => {
+  const url = await databaseFor(t)
+  const program = runProgram(t, ENDING_POD, { args: [url] })
+  const said = (what: RegExp) =>
+    eventually(() => what.exec(program.printed())![0], { what: String(what), details: program.output })
+  const api = await said(/http:.*/)
+  await call('POST', `${api}/sessions`, { alias: 'demo', agent: 'demo' })
+  await longReply(api)
+  program.kill('SIGUSR2')
+  assert.equal(await said(/ended: .*/), 'ended: exit 0')
+  assert.deepEqual(await attemptsOf(t, url), [0])
 })

@@ -8,7 +8,7 @@ const HOUR_MS = 3_600_000
 const [, , databaseUrl] = process.argv
 const settings = { databaseUrl: databaseUrl!, port: '0', operatorPort: '0', allowInsecure: OF_CLUSTER }
 const pod = startPodProcess(
-  { name: 'pod', app: undefined, settings },
+  { name: 'pod', app: undefined, settings, stopMs: HOUR_MS },
   {
     clock: systemClock(),
     log: createWriteStream('/dev/null'),

@@ -30,10 +30,11 @@ export function createAppWatch({ app, pods, clock, onEvent }: Deps): Service {
   const tell: Tell = (message, fields) => onEvent(eventOf('fleet', message, { now: clock.now(), ...fields }))
   const startsAgain = async (pod: DevPod): Promise<boolean> => {
     while (!pod.restart()) await clock.sleep(LOOK_MS, stopping.signal)
-    const sinceMs = clock.monotonicMs()
+    let sinceMs = clock.monotonicMs()
     for (let wasStarting = false; clock.monotonicMs() - sinceMs < START_MS;) {
       await clock.sleep(LOOK_MS, stopping.signal)
       const { state } = pod.standing()
+      if (state === 'ending') sinceMs = clock.monotonicMs() // its drain may take longer than a start
       if (state === 'ready') return true
       if (changed !== undefined || (state === 'waiting' && wasStarting)) return false
       wasStarting ||= state === 'starting'

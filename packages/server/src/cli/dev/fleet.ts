@@ -1,6 +1,7 @@
 // Builds a dev fleet, in the order in which its parts start: its directory, PostgreSQL, the migrations, a port in front of each
 // of the pods' two doors, the page, the pods, and an agent to talk to.
 import { join } from 'node:path'
+import { longestStopMs } from '../../admin/draining.ts'
 import { newSecret } from '../../agent/signature.ts'
 import { invocationOf, loadConfig, settingIn, type Config, type Flags } from '../../config.ts'
 import { Rejected, Retry } from '../../errors.ts'
@@ -44,7 +45,7 @@ const NEXT_POD = 10 // pods listen on 4410 and 4411, 4420 and 4421, … if the f
 const PAGE = 2 // the page on 4402
 const MODEL = 3 // the model's agent on 4403
 const POSTGRES = 32 // its PostgreSQL on 4432
-const DRAIN_MS = '15000' // short, because the user waits after Ctrl-C
+const DRAIN_MS = 15_000 // short, because the user waits after Ctrl-C
 const PATIENCE = { agentFirstMs: '600000', agentSilenceMs: '600000' } // a local model may take minutes to load
 const OWN_POSTGRES =
   'To let fleetline dev start its own PostgreSQL, unset DATABASE_URL and leave out --database-url'
@@ -69,11 +70,14 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
   const { folder } = ground
   if (ground.hasGivenUrl) warnOfOpenConnection(config.databaseUrl, output)
   const migrations = migrate(ground)
+  const { stopMs } = config
+  const drainMs = settingIn(flags, 'drainMs').source === 'default' ? DRAIN_MS : config.drainMs
+  const unreadyMs = 0 // the ports in front of the pods know at once that one stops
   const settings = () => ({
     host,
     logLevel,
-    drainMs: DRAIN_MS,
-    unreadyMs: '0',
+    drainMs: String(drainMs),
+    unreadyMs: String(unreadyMs),
     demoAgent: 'yes',
     allowInsecure: DEV_IS_INSECURE,
     databaseUrl: ground.url(),
@@ -85,7 +89,8 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
     agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agentUrl)].filter(Boolean).join(','),
     ...(model && PATIENCE),
   })
-  const plans = ports.pods.map((ports, index) => planOf(`pod-${index + 1}`, { app, folder, ports, settings }))
+  const planned = { app, folder, settings, stopMs: longestStopMs({ unreadyMs, drainMs, stopMs }) }
+  const plans = ports.pods.map((ports, index) => planOf(`pod-${index + 1}`, { ...planned, ports }))
   const pods = createPods(plans, around)
   const front = (name: keyof Ports) => {
     const targets = () => pods.live().map((live) => live[name])
@@ -203,13 +208,15 @@ type Planned = {
   readonly folder: Folder
   readonly ports: Ports
   readonly settings: () => Flags
+  readonly stopMs: number
 }
 
-function planOf(name: string, { app, folder, ports, settings }: Planned): PodPlan {
+function planOf(name: string, { app, folder, ports, settings, stopMs }: Planned): PodPlan {
   const own = { podName: name, port: String(ports.gateway), operatorPort: String(ports.admin) }
   return {
     name,
     app,
+    stopMs,
     logFile: folder.at(`${name}.log`),
     pidFile: folder.at(`${name}.pid`),
     settings: () => ({ ...settings(), ...own }),

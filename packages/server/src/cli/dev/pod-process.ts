@@ -16,7 +16,7 @@ export type PodProcess = {
   readonly pid: number | undefined
   readonly ended: Promise<Ending>
   kill(): void
-  /** Asks the process to stop, and kills it if that takes too long. */
+  /** Asks the process to stop, and kills it if that takes longer than a stop may. */
   end(): void
   /** Resolves when the pause is over: after `ms`, or when the process is woken or has ended. */
   pause(ms: number): Promise<void>
@@ -26,7 +26,13 @@ export type PodProcess = {
 /** The signal or the exit code, and the reason in the process's own words if it gave up. */
 type Ending = { readonly how: string; readonly said: string | undefined }
 
-type ProcessPlan = { readonly name: string; readonly app: string | undefined; readonly settings: Flags }
+type ProcessPlan = {
+  readonly name: string
+  readonly app: string | undefined
+  readonly settings: Flags
+  /** How long the pod's stop takes at most. */
+  readonly stopMs: number
+}
 type Deps = {
   readonly clock: Clock
   readonly log: WriteStream
@@ -36,7 +42,7 @@ type Deps = {
 
 // The TypeScript source in a clone, the built file in a package.
 const MAIN = fileURLToPath(new URL(`../main${extname(import.meta.url)}`, import.meta.url))
-const STOP_MS = 15_000
+const SPARE_MS = 5_000 // for the end of the process, after the stop of its pod
 
 // A stopped process cannot notice that we are gone. So another process wakes it: after a time, or when its input closes.
 const PAUSE = `exec 3<&0; kill -STOP $1 || exit 0; sleep $2 & nap=$!
@@ -64,7 +70,7 @@ export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onRead
       isEnding = true
       wake()
       child.kill('SIGTERM')
-      within(clock, STOP_MS, ended, new Error('late')).catch(() => child.kill('SIGKILL'))
+      within(clock, plan.stopMs + SPARE_MS, ended, new Error('late')).catch(() => child.kill('SIGKILL'))
     },
     pause: async (ms) => {
       const words = ['-c', PAUSE, 'pause', String(child.pid), String(ms / 1_000)]

@@ -46,6 +46,8 @@ export type PodPlan = {
   readonly name: string
   readonly app: string | undefined
   readonly settings: () => Flags
+  /** How long its stop takes at most. */
+  readonly stopMs: number
   readonly logFile: string
   /** Holds the process id while the pod runs, and is empty otherwise: for people who want to kill the pod. */
   readonly pidFile: string
