@@ -64,7 +64,7 @@ ${tableOf([
   [
     'the URL: `?ticket=…`',
     'a ticket of `POST /v1/tickets`. It is valid once, within 30 s',
-    'clients that can choose nothing but the URL. URLs are logged, so never put a token there',
+    `clients that can set no header and put no token into a frame or a subprotocol. They offer the subprotocol \`${SOCKET_PROTOCOL}\`, too. URLs are logged, so never put a token there`,
   ],
 ])}
 
@@ -159,7 +159,7 @@ const FRAMES: Readonly<Record<ServerFrame['type'], Told>> = {
   },
   expiring: {
     fields: '`at`',
-    when: `The token ends at this time, in ${seconds(SOCKET_LIMITS.expiringMs)} or less. Send \`hello\` with a new token`,
+    when: `The token ends at this time, in ${seconds(SOCKET_LIMITS.expiringMs)} or less. Send \`hello\` with a new token of the same user, also if you came by ticket. If you cannot, open another socket with a new ticket`,
   },
   reconnect: {
     fields: '`afterMs`',
