@@ -13,6 +13,7 @@ import type { Principal } from '../identity/principal.ts'
 import type { Addresses } from '../lib/hosts.ts'
 import type { Origins } from '../lib/origins.ts'
 import { createRates } from '../lib/rates.ts'
+import { SETTINGS } from '../settings.ts'
 import { addressOf, isLocal } from './address.ts'
 import { refusedRequest } from './audited-refusals.ts'
 import { answerRaw } from './raw.ts'
@@ -139,7 +140,7 @@ function requireAllowedOrigin({ headers: { origin, host } }: IncomingMessage, or
   if (host !== undefined && URL.parse(origin)?.host === host.toLowerCase()) return
   throw new Rejected(
     'forbidden',
-    'Pages of this origin may not open a socket: add it to the setting corsOrigins',
+    `Pages of this origin may not open a socket: add it to ${SETTINGS.corsOrigins.env}`,
   )
 }
 

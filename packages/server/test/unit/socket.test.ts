@@ -146,6 +146,9 @@ test('S8: a caller is known by its first frame, the header, a subprotocol or a t
   }
   const shown = door.seen.credentials.map(({ authorization, ticket }) => authorization ?? `ticket ${ticket}`)
   assert.deepEqual(shown, ['Bearer ada', 'Bearer ada', 'Bearer ada', 'ticket ada'])
+  const byTicket = await greetedOn(t, door, { query: '?ticket=ada', hello: null })
+  byTicket.send(ADA)
+  await byTicket.next('welcome', 1)
   const url = `${door.at}/v1/socket`
   const two = await refusedHandshake(`${url}?ticket=ada`, AS_ADA)
   assert.deepEqual([two.status, /one credential/.test(two.text)], [400, true], two.text)
@@ -342,6 +345,7 @@ test('S16: a page of another origin may not open a socket; one of a listed origi
   ]) {
     const { status, text } = await refusedHandshake(url, { headers: { origin } })
     assert.deepEqual([status, JSON.parse(text).error.code], [403, 'forbidden'], origin)
+    assert.match(text, /add it to FLEETLINE_CORS_ORIGINS/)
   }
   for (const origin of ['https://app.example', `http://${own}`, `https://${own}`])
     await greetedOn(t, door, { headers: { origin }, hello: ADA })
