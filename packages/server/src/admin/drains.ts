@@ -10,7 +10,10 @@ export type DrainPlan = {
   readonly pod: number
   readonly name: string
   readonly state: 'live' | 'draining'
+  /** An operator has asked it to drain. Without that, a pod that drains stops. */
   readonly isAsked: boolean
+  /** How many other pods take new work. */
+  readonly others: number
   /** Clients that are connected, as of its last beat. */
   readonly sockets: number
   readonly streams: number
@@ -29,7 +32,8 @@ type Deps = { readonly database: Transactions; readonly audit: Pick<Audit, 'reco
 
 // The claims of the pod come from the partial index of claimed tasks.
 const PLAN = `
-  select p.id as pod, p.name, p.state, p.drain_asked as "isAsked", p.sockets, p.streams, c.turns, c.tasks, p.drain_ms as "endsWithinMs"
+  select p.id as pod, p.name, p.state, p.drain_asked as "isAsked", p.sockets, p.streams, c.turns, c.tasks, p.drain_ms as "endsWithinMs",
+         (select count(*)::int from fleetline.pods o where o.id <> p.id and o.state = 'live' and not o.drain_asked) as others
     from fleetline.pods p
    cross join lateral (
      select count(*) filter (where k.machine = 'turn')::int as turns, count(*) filter (where k.machine <> 'turn')::int as tasks

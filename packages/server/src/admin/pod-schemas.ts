@@ -33,6 +33,8 @@ export const drainPlanSchema = z.object({
   pod: z.int(),
   name: z.string(),
   state: z.enum(['live', 'draining']),
+  isAsked: z.boolean().describe('whether an operator has asked it to drain'),
+  others: z.int().describe('how many other pods take new work'),
   sockets: z.int().describe('clients that go to other pods'),
   streams: z.int().describe('event streams that go to other pods'),
   turns: z.int().describe('turns that it runs'),

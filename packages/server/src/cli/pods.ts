@@ -1,4 +1,6 @@
 // fleetline pods ls | drain | undrain. Their code is loaded on demand, because other commands start in half the time without it.
+import type { z } from 'zod'
+import type { drainPlanSchema } from '../admin/pod-schemas.ts'
 import type { Command, CommandCall } from './command.ts'
 import { EXIT } from './output.ts'
 
@@ -28,28 +30,71 @@ export const PODS: readonly Command[] = [
     args: [POD],
     settings: ['operatorUrl', 'apiKey'],
     options: [['--dry-run', 'only show what would move, and how long it would take at most']],
-    run: (call) => ask(call, 'drain', { dryRun: call.options['dryRun'] === true }),
+    run: drain,
   },
   {
     name: 'pods undrain',
     summary: 'Let a pod that was drained work again.',
     args: [POD],
     settings: ['operatorUrl', 'apiKey'],
-    run: (call) => ask(call, 'undrain'),
+    run: undrain,
   },
 ]
+
+type Answer = z.infer<typeof drainPlanSchema>
+/** The pod as it was before the request. The plan is what is printed as data; the rest is for the sentences only. */
+type Asked = Pick<Answer, 'isAsked' | 'others'> & { readonly plan: Omit<Answer, 'isAsked' | 'others'> }
+
+async function drain(call: CommandCall): Promise<number> {
+  const { output, options } = call
+  const dryRun = options['dryRun'] === true
+  const asked = await ask(call, 'drain', { dryRun })
+  if (dryRun) output.one(asked.plan)
+  else output.next([drainText(asked)], asked.plan)
+  if (!dryRun && asked.others === 0) output.note('No other pod takes work now.')
+  return EXIT.done
+}
+
+async function undrain(call: CommandCall): Promise<number> {
+  const asked = await ask(call, 'undrain')
+  call.output.next([undrainText(asked)], asked.plan)
+  return EXIT.done
+}
 
 async function ask(
   { flags, args: [pod = ''], output }: CommandCall,
   act: 'drain' | 'undrain',
   body?: object,
-): Promise<number> {
+): Promise<Asked> {
   const [{ apiOf }, { drainPlanSchema }] = await Promise.all([
     import('./api.ts'),
     import('../admin/pod-schemas.ts'),
   ])
   const path = `/pods/${encodeURIComponent(pod)}/${act}`
   const api = apiOf({ flags, output }, 'operatorUrl')
-  output.one(await api.ask({ method: 'POST', path, answer: drainPlanSchema, ...(body && { body }) }))
-  return EXIT.done
+  const answer = await api.ask({ method: 'POST', path, answer: drainPlanSchema, ...(body && { body }) })
+  const { isAsked, others, ...plan } = answer
+  return { plan, isAsked, others }
+}
+
+function drainText({ plan }: Asked): string {
+  const { name, state, turns, tasks, sockets, streams, endsWithinMs } = plan
+  const begins = state === 'draining' ? 'drains already' : 'begins to drain'
+  const work = [clause(turns, 'turn', 'run'), clause(tasks, 'task', 'run')]
+  const clauses = [...work, clause(sockets + streams, 'client', 'move')].filter((text) => text !== '')
+  const moves = clauses.join(', ') || 'nothing runs'
+  return `${name} ${begins}: ${moves}; the drain ends in ${Math.ceil(endsWithinMs / 1_000)} s at the latest.`
+}
+
+/** `1 turn runs`, `2 turns run`; empty for 0. */
+function clause(count: number, noun: string, verb: string): string {
+  if (count === 0) return ''
+  return count === 1 ? `1 ${noun} ${verb}s` : `${count} ${noun}s ${verb}`
+}
+
+/** The row of a pod does not say that it stops. But if it drains and nobody has asked for that, it stops, or it was undrained just now. */
+function undrainText({ plan: { name, state }, isAsked }: Asked): string {
+  if (isAsked) return `${name} takes work again within 1 s, unless its process stops.`
+  if (state === 'live') return `${name} takes work: it was not drained.`
+  return `${name} drains, but no operator asks for it now. If its process stops, undraining does not keep it running.`
 }

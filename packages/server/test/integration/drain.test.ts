@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { CLOSE_CODES, type Ack, type Turn } from '@fleetline/protocol'
+import { PODS } from '../../src/cli/pods.ts'
 import { agent, task } from '../../src/index.ts'
 import { atEnd } from '../support/cleanup.ts'
 import { databaseFor } from '../support/database.ts'
@@ -11,6 +12,9 @@ import { podOn } from '../support/pod.ts'
 import { readEvents } from '../support/reader.ts'
 import { refusedHandshake, socketOn } from '../support/socket.ts'
 import { openDatabase } from '../support/store.ts'
+import { typing } from '../support/terminal.ts'
+
+const type = typing(PODS, 'pods')
 
 /** Two pods; only the first has the agent, which says its second half when it is told to. */
 async function talkOnTwoPods(t: TestContext) {
@@ -91,7 +95,8 @@ test('an operator drains a pod and takes that back; a dry run changes nothing', 
     async () => {
       const { pod: _, ...plan } = (await drain('here', { dryRun: true })).body
       const work = { sockets: 1, streams: 0, turns: 1, tasks: 0 }
-      assert.deepEqual(plan, { name: 'here', state: 'live', ...work, endsWithinMs: 60_000 })
+      const standing = { name: 'here', state: 'live', isAsked: false, others: 1 }
+      assert.deepEqual(plan, { ...standing, ...work, endsWithinMs: 60_000 })
     },
     { what: 'the plan with the socket' },
   )
@@ -116,6 +121,46 @@ test('an operator drains a pod and takes that back; a dry run changes nothing', 
   const audit = (await call('GET', `${there.admin}/v1/audit`)).body as { entries: { action: string }[] }
   const actions = audit.entries.map(({ action }) => action).filter((action) => action.startsWith('pod.'))
   assert.deepEqual(actions, ['pod.undrain', 'pod.drain'])
+})
+
+test('the commands say what begins, whether another pod takes work, and that undraining keeps no pod running', async (t) => {
+  const { here, there, session, send, stateOf, finish } = await talkOnTwoPods(t)
+  const url = there.admin
+  const say = async (verb: string, pod: string) => {
+    const { code, out, err } = await type({ url }, verb, [pod])
+    assert.equal(code, 0, err)
+    return [out, err]
+  }
+  const untilState = (pod: string, state: string) =>
+    eventually(async () => assert.equal(await stateOf(pod), state), { what: `${pod} to be ${state}` })
+  const socket = await socketOn(t, there.gateway)
+  await socket.ask({ type: 'join', session })
+  await send(there.gateway, 'hi')
+  await socket.next('chunks')
+  const work = '1 turn runs; the drain ends in 60 s at the latest.\n'
+  assert.deepEqual(await say('drain', 'here'), [`here begins to drain: ${work}`, ''])
+  await untilState('here', 'draining')
+  assert.deepEqual(await say('drain', 'here'), [`here drains already: ${work}`, ''])
+  const [alone, note] = await say('drain', 'there')
+  assert.match(alone!, /^there begins to drain: (1 client moves|nothing runs); the drain ends in 60 s/)
+  assert.equal(note, 'No other pod takes work now.\n')
+  const json = await type({ url, json: true }, 'drain', ['here'])
+  const fields = ['pod', 'name', 'state', 'sockets', 'streams', 'turns', 'tasks', 'endsWithinMs']
+  assert.deepEqual([Object.keys(JSON.parse(json.out) as object), json.err], [fields, ''])
+  for (const pod of ['here', 'there']) {
+    const again = `${pod} takes work again within 1 s, unless its process stops.\n`
+    assert.deepEqual(await say('undrain', pod), [again, ''])
+    await untilState(pod, 'live')
+    assert.deepEqual(await say('undrain', pod), [`${pod} takes work: it was not drained.\n`, ''])
+  }
+  const stopped = here.pod.stop()
+  await untilState('here', 'draining')
+  assert.match(
+    (await say('undrain', 'here'))[0]!,
+    /^here drains, but no operator asks for it now\. .* does not keep it running/,
+  )
+  finish()
+  await stopped
 })
 
 test('two who ask at once leave one entry in the audit log; a pod that does not know drains is not asked', async (t) => {
