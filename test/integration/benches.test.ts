@@ -4,14 +4,14 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { BENCHES } from '../../bench/benches.ts'
 import { DURABLE } from '../../bench/support/report.ts'
-import { startCluster } from '../../packages/server/test/support/cluster.ts'
+import { inMemory, startCluster } from '../../packages/server/test/support/cluster.ts'
 
 // One server for all benches, with the settings that any of them needs. Proofs test how durable it is.
-const cluster = await startCluster(15, {
-  ...DURABLE,
-  fsync: 'off',
-  shared_preload_libraries: 'pg_stat_statements',
-})
+const cluster = await startCluster(
+  15,
+  { ...DURABLE, fsync: 'off', shared_preload_libraries: 'pg_stat_statements' },
+  inMemory(),
+)
 after(() => cluster.stop())
 
 for (const [name, bench] of Object.entries(BENCHES)) {
