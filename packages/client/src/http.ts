@@ -40,8 +40,8 @@ export function createHttp({ url, fetch, clock, tokens }: Deps): Http {
     try {
       return { answer: await reachWith(token, path, init), token }
     } catch (error) {
-      const isOld = isRefusal(error) && error.code === 'unauthenticated' && token !== undefined
-      if (!isOld || !tokens.reject(token)) throw error
+      const isOld = isRefusal(error) && error.code === 'unauthenticated' && tokens.reject(token)
+      if (!isOld) throw error
       const next = await tokens.get()
       return { answer: await reachWith(next, path, init), token: next }
     }

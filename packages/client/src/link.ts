@@ -194,7 +194,7 @@ export function createLink({ WebSocket, url, tokens, clock, random }: Deps): Lin
       failures = livedMs !== undefined && livedMs >= STEADY_MS ? 0 : failures + 1
       isRenewed &&= livedMs === undefined
       const refusal = REFUSALS[code]
-      const isOld = code === REFUSED_CODES.unauthenticated && held !== undefined && tokens.reject(held)
+      const isOld = code === REFUSED_CODES.unauthenticated && tokens.reject(held)
       if (isOld && !isRenewed) isRenewed = true
       else if (refusal) finishAll(refused(refusal, reason))
       if (livedMs !== undefined) unopened = 0

@@ -108,7 +108,7 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
   })
   /** The live turn by the word of a pod: its frame may be on the way. */
   const askTurn = async () => {
-    const facts = await insist(persist, () => http.get<SessionFacts>(pathOf(id), signal))
+    const facts = await http.get<SessionFacts>(pathOf(id), signal)
     return facts.turn && { turn: facts.turn, epoch: facts.epoch }
   }
   const forgetMessage = (message: string) => kept?.forget(id, message)

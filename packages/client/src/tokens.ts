@@ -11,7 +11,7 @@ export type Tokens = {
   /** Undefined if requests carry none. Rejects with a FleetlineError. */
   readonly get: () => Promise<string | undefined>
   /** Call it when the fleet has rejected this token. Returns whether there may be another one. */
-  readonly reject: (token: string) => boolean
+  readonly reject: (token: string | undefined) => boolean
   /** Resolves when another token than this one is to be used. */
   readonly renewed: (token: string | undefined, signal: AbortSignal) => Promise<void>
 }

@@ -253,13 +253,19 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   const message = assembled(turn, chunks)
   if (!message) return missed({ ...view, open: null })
   const hasBegunAgain = open !== null && (index === 0 || open.shown !== open.message)
-  const shown = hasBegunAgain && wordsOf(open.shown).startsWith(wordsOf(message)) ? open.shown : message
+  const shown = hasBegunAgain && isBeginning(message, open.shown) ? open.shown : message
   return only({ ...view, open: { attempt, next: index + count, chunks, message, shown } })
 }
 
-/** All that a message says, in order. */
+/** Whether a message says less than another one, and nothing else. */
+function isBeginning(message: Message, of: Message): boolean {
+  const [words, all] = [wordsOf(message), wordsOf(of)]
+  return words !== all && all.startsWith(words)
+}
+
+/** What a message says, in order: texts, and which tools it calls. How far a tool has come does not count, nor what data it shows. */
 function wordsOf({ parts }: Message): string {
-  return parts.map((part) => (part['text'] as string | undefined) ?? JSON.stringify(part)).join()
+  return parts.map((part) => part.type + ((part['text'] ?? part['toolName'] ?? '') as string)).join()
 }
 
 /** The reply of this turn, if only users have written since. */

@@ -20,7 +20,8 @@ export async function within<T>(
   try {
     const own = AbortSignal.any([signal, over.signal])
     return await new Promise<T>((resolve, reject) => {
-      own.addEventListener('abort', () => reject(own.reason as Error), { once: true })
+      // Without `done`, the listener would keep `own` alive as long as `signal`.
+      own.addEventListener('abort', () => reject(own.reason as Error), { signal: done.signal })
       Promise.resolve(work(own)).then(resolve, reject)
     })
   } finally {

@@ -144,6 +144,8 @@ test('a stop from a device that has just joined keeps the words so far on both, 
     await new Promise((resolve) => signal.addEventListener('abort', resolve))
   })
   assert.deepEqual(await there.stop(), { stopped: false, seq: null })
+  const cut = device({ fetch: () => Promise.reject(new TypeError('no network')) })
+  await assert.rejects(cut.stop(), { code: 'unavailable' }, 'a turn that starts later would be stopped, too')
   await here.send('talk').sent
   await until([here, there], 'the words', (device) => told(device).at(-1)?.text === 'so far')
   const late = device({})

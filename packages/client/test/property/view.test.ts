@@ -84,7 +84,7 @@ const TAIL = 2
 /** A page that was asked for when the view had this version. */
 type OlderPage = { readonly items: readonly Item[]; readonly version: number }
 const wordsOf = ({ parts }: Message) =>
-  parts.map((part) => (part['text'] as string | undefined) ?? JSON.stringify(part)).join()
+  parts.map((part) => part.type + ((part['text'] ?? part['toolName'] ?? '') as string)).join()
 const textOf = (id: string) => ({ id, parts: [{ type: 'text', text: id }] })
 
 const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
@@ -462,6 +462,20 @@ test('the words of a reply stay on screen while it begins again, until it says m
   assert.deepEqual(shown(say(known, 2, 4, delta('o three four'))), ['hm', 'one two three four'])
   assert.deepEqual(shown(say(known, 2, 4, delta('elve'))), ['hm', 'one twelve'])
   assert.deepEqual(shown(say(first, 2, 0, begun('0'), delta('other', '0'))), ['other'])
+  const whole = say(known, 2, 4, delta('o three'))
+  assert.equal(whole.open!.shown, whole.open!.message, 'it says as much: the new attempt is on screen')
+
+  const input = { type: 'tool-input-available', toolCallId: 'c', toolName: 'look', input: {} }
+  const output = { type: 'tool-output-available', toolCallId: 'c', output: 'seen' }
+  const data = (number: number) => ({ type: 'data-map', id: 'm', data: number })
+  const looked = say(running, 1, 0, data(1), input, output, data(2), begun('1'), delta('found it'))
+  const looks = say(looked, 2, 0, data(1), { ...input, toolCallId: 'd' })
+  assert.equal(looks.open!.shown, looked.open!.shown, 'its tool runs again')
+  const other = { ...input, toolName: 'search' }
+  assert.deepEqual(
+    messagesOf(say(looked, 2, 0, data(1), other)).map(({ parts }) => parts.map(({ type }) => type)),
+    [['data-map', 'tool-search']],
+  )
 })
 
 test('while a conversation is summarised, a message waits; its turn can be stopped as soon as an ack names it', () => {
