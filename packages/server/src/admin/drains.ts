@@ -10,9 +10,9 @@ export type DrainPlan = {
   readonly pod: number
   readonly name: string
   readonly state: 'live' | 'draining'
-  /** An operator has asked it to drain. Without that, a pod that drains stops. */
+  /** An operator has asked it to drain. Otherwise a pod that drains stops, or an operator has just taken the drain back. */
   readonly isAsked: boolean
-  /** How many other pods take new work. */
+  /** How many other pods are live, and not asked to drain. */
   readonly others: number
   /** Clients that are connected, as of its last beat. */
   readonly sockets: number

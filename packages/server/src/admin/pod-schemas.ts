@@ -34,7 +34,7 @@ export const drainPlanSchema = z.object({
   name: z.string(),
   state: z.enum(['live', 'draining']),
   isAsked: z.boolean().describe('whether an operator has asked it to drain'),
-  others: z.int().describe('how many other pods take new work'),
+  others: z.int().describe('how many other pods are live, and not asked to drain'),
   sockets: z.int().describe('clients that go to other pods'),
   streams: z.int().describe('event streams that go to other pods'),
   turns: z.int().describe('turns that it runs'),

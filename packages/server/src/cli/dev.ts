@@ -56,7 +56,8 @@ export const DEV: Command = {
     starting.catch(() => undefined) // ignored once the user has asked to stop
     await Promise.race([starting, stop.first])
     if (!stop.isAsked()) say('ready')
-    say('stopping', { signal: await stop.first })
+    const signal = await stop.first
+    say('stopping', { signal, reason: 'running replies may end; ask again to end them at once' })
     try {
       await fleet.stop()
     } catch (error) {

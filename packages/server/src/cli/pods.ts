@@ -26,7 +26,7 @@ export const PODS: readonly Command[] = [
   {
     name: 'pods drain',
     summary:
-      'Take a pod out of work: its clients move to other pods, and its tasks and turns may end. The pod stays alive. Stop it then, or undrain it.',
+      'Take a pod out of work: its clients move to other pods, and what it runs has FLEETLINE_DRAIN_MS to end. The pod stays alive. Stop it then, or undrain it.',
     args: [POD],
     settings: ['operatorUrl', 'apiKey'],
     options: [['--dry-run', 'only show what would move, and how long it would take at most']],
@@ -41,23 +41,22 @@ export const PODS: readonly Command[] = [
   },
 ]
 
-type Answer = z.infer<typeof drainPlanSchema>
-/** The pod as it was before the request. The plan is what is printed as data; the rest is for the sentences only. */
-type Asked = Pick<Answer, 'isAsked' | 'others'> & { readonly plan: Omit<Answer, 'isAsked' | 'others'> }
+/** What a drain moves, as it was before the request. */
+type Asked = z.infer<typeof drainPlanSchema>
 
 async function drain(call: CommandCall): Promise<number> {
   const { output, options } = call
   const dryRun = options['dryRun'] === true
-  const asked = await ask(call, 'drain', { dryRun })
-  if (dryRun) output.one(asked.plan)
-  else output.next([drainText(asked)], asked.plan)
-  if (!dryRun && asked.others === 0) output.note('No other pod takes work now.')
+  const plan = await ask(call, 'drain', { dryRun })
+  if (dryRun) output.one(plan)
+  else output.next([drainText(plan)], plan)
+  if (plan.others === 0) output.note(`No pod takes work while ${plan.name} drains: no other pod is live.`)
   return EXIT.done
 }
 
 async function undrain(call: CommandCall): Promise<number> {
-  const asked = await ask(call, 'undrain')
-  call.output.next([undrainText(asked)], asked.plan)
+  const plan = await ask(call, 'undrain')
+  call.output.next([undrainText(plan)], plan)
   return EXIT.done
 }
 
@@ -72,18 +71,19 @@ async function ask(
   ])
   const path = `/pods/${encodeURIComponent(pod)}/${act}`
   const api = apiOf({ flags, output }, 'operatorUrl')
-  const answer = await api.ask({ method: 'POST', path, answer: drainPlanSchema, ...(body && { body }) })
-  const { isAsked, others, ...plan } = answer
-  return { plan, isAsked, others }
+  return api.ask({ method: 'POST', path, answer: drainPlanSchema, ...(body && { body }) })
 }
 
-function drainText({ plan }: Asked): string {
-  const { name, state, turns, tasks, sockets, streams, endsWithinMs } = plan
-  const begins = state === 'draining' ? 'drains already' : 'begins to drain'
+function drainText({ name, state, turns, tasks, sockets, streams, endsWithinMs }: Asked): string {
   const work = [clause(turns, 'turn', 'run'), clause(tasks, 'task', 'run')]
   const clauses = [...work, clause(sockets + streams, 'client', 'move')].filter((text) => text !== '')
-  const moves = clauses.join(', ') || 'nothing runs'
-  return `${name} ${begins}: ${moves}; the drain ends in ${Math.ceil(endsWithinMs / 1_000)} s at the latest.`
+  const moves = clauses.join(', ')
+  if (state === 'draining')
+    return moves === ''
+      ? `${name} is drained: nothing runs, and no client is left.`
+      : `${name} drains already: ${moves}.`
+  const mostS = Math.ceil(endsWithinMs / 1_000)
+  return `${name} begins to drain: ${moves || 'nothing runs'}. The drain takes about ${mostS} s at most.`
 }
 
 /** `1 turn runs`, `2 turns run`; empty for 0. */
@@ -93,8 +93,8 @@ function clause(count: number, noun: string, verb: string): string {
 }
 
 /** The row of a pod does not say that it stops. But if it drains and nobody has asked for that, it stops, or it was undrained just now. */
-function undrainText({ plan: { name, state }, isAsked }: Asked): string {
-  if (isAsked) return `${name} takes work again within 1 s, unless its process stops.`
+function undrainText({ name, state, isAsked }: Asked): string {
+  if (isAsked) return `${name} takes work again soon, unless its process stops.`
   if (state === 'live') return `${name} takes work: it was not drained.`
   return `${name} drains, but no operator asks for it now. If its process stops, undraining does not keep it running.`
 }

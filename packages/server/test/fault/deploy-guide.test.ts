@@ -12,6 +12,7 @@ import { databaseFor } from '../support/database.ts'
 import { stateOf } from '../support/fleet.ts'
 import { eventually } from '../support/eventually.ts'
 import { typePage } from '../support/guide.ts'
+import { podOn } from '../support/pod.ts'
 import { startPod } from '../support/pods.ts'
 import { openDatabase } from '../support/store.ts'
 
@@ -34,6 +35,7 @@ test('the guide to deploys does what it says', async (t) => {
   const database = await openDatabase(t, url)
   const settings = { FLEETLINE_POD_NAME: 'pod-1', FLEETLINE_DRAIN_MS: '15000' } // as `fleetline dev` does
   const { admin, program } = await startPod(t, url, settings)
+  await podOn(t, url)
   const folder = mkdtempSync(join(tmpdir(), 'fleetline-guide-'))
   atEnd(t, () => rmSync(folder, { recursive: true }))
   const env = { FLEETLINE_OPERATOR_URL: admin }

@@ -98,6 +98,8 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): DevPod & Se
     const { how, said } = await process.ended
     standing = { state: 'waiting', sinceMs: clock.now(), how }
     writePid(plan, '', tell)
+    if (stopping.signal.aborted && how === 'SIGKILL')
+      tell('was killed', `its stop took too long, see ${shortPath(plan.logFile)}`)
     return said ?? `${how}, see ${shortPath(plan.logFile)}`
   }
   const onEnd = async (reason: string, ends: number) => {
