@@ -64,7 +64,7 @@ ${tableOf([
   [
     'the URL: `?ticket=…`',
     'a ticket of `POST /v1/tickets`. It is valid once, within 30 s',
-    `clients that can set no header and put no token into a frame or a subprotocol. They offer the subprotocol \`${SOCKET_PROTOCOL}\`, too. URLs are logged, so never put a token there`,
+    `clients that cannot set a header, and cannot put a token into a frame or a subprotocol. They offer the subprotocol \`${SOCKET_PROTOCOL}\`, too. URLs are logged, so never put a token there`,
   ],
 ])}
 
@@ -225,7 +225,7 @@ function limitsTable(): string {
     [
       'requests: each command and each `hello` is one',
       'those of the key, the user and the tenant ([rate limits](../guides/sessions.md#rate-limits))',
-      '`error` with `rate_limited`; at the first `hello`, close code 4429. With the default of 20 a second, 80 at once, a user who joins more than 80 sessions at once gets this error for some: join those again after `retryAfterMs`',
+      '`error` with `rate_limited`; at the first `hello`, close code 1013. With the default of 20 a second, 80 at once, a user who joins more than 80 sessions at once gets this error for some: join those again after `retryAfterMs`',
     ],
     ['sessions that a socket follows', String(SOCKET_LIMITS.joined), '`error` with `too_many`'],
     ['sockets of one user on one pod', String(SOCKET_LIMITS.perUser), `close code ${CLOSE_CODES.tooMany}`],
@@ -260,7 +260,7 @@ const CLOSES: Readonly<Record<keyof typeof CLOSE_CODES, Close>> = {
   tooLarge: { when: 'A frame was too large', reaction: `${AGAIN}. Do not send that frame again` },
   restart: { when: 'The pod stops, or drains', reaction: `${AGAIN}: another pod takes over` },
   overload: {
-    when: `No \`hello\` came within ${TEXT.hello}, or the pod cannot check the credential now, for example because PostgreSQL does not answer`,
+    when: `No \`hello\` came within ${TEXT.hello}, the pod cannot check the credential now, for example because PostgreSQL does not answer, or there were too many requests before the first \`hello\``,
     reaction: `${AGAIN}, after a longer wait each time`,
   },
   malformed: {
@@ -281,7 +281,7 @@ const CLOSES: Readonly<Record<keyof typeof CLOSE_CODES, Close>> = {
     reaction: `${AGAIN} from the last cursor that you have`,
   },
   tooMany: {
-    when: 'Too many frames, too many sockets of this user, or too many requests at the first `hello`',
+    when: 'Too many frames, or too many sockets of this user',
     reaction: `${AGAIN}, after a longer wait each time. Close sockets that you do not need`,
   },
 }

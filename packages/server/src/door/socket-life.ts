@@ -154,7 +154,6 @@ export function readingOf(ws: WebSocket, over: AbortSignal): Reading {
 
 const CLOSES: Readonly<Record<string, Reason>> = {
   unauthenticated: 'unauthenticated',
-  rate_limited: 'tooMany',
   invalid: 'malformed',
 }
 

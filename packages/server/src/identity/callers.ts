@@ -137,7 +137,8 @@ async function callerBy(
   outageMs: number,
 ): Promise<Principal> {
   if (header === undefined && ticket !== undefined) return userByTicket(around, ticket, address)
-  if (header === undefined) throw refused('missing', `${around.isInsecure ? NOT_LOCAL : NO_KEY} ${how}`)
+  if (header === undefined)
+    throw refused('missing', around.isInsecure ? `${how}. ${NOT_LOCAL}` : `${NO_KEY} ${how}`)
   const [scheme = '', text = '', ...rest] = header.split(' ')
   if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
     throw refused('malformed', `The authorization header is not well formed. ${HOW}`)

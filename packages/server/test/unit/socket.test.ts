@@ -164,6 +164,16 @@ test('S8: a caller is known by its first frame, the header, a subprotocol or a t
     await assertClosed(socket, CLOSE_CODES.unauthenticated, /Nobody knows this token/)
 })
 
+// Mutant: the code of too many sockets. A page would take event streams instead, one request for each session.
+test('S29: a first hello over the rate limit is told to come again later, and sockets stay the way', async (t) => {
+  const countRequest = () => {
+    throw new Rejected('rate_limited', 'A user may send 20 requests a second')
+  }
+  const door = await socketDoorOn(t, { rateLimits: { countRequest } })
+  const socket = await socketOn(t, door.at, { hello: ADA })
+  await assertClosed(socket, CLOSE_CODES.overload, /20 requests a second/)
+})
+
 // Mutant: `limitHello` is not called.
 test('S8: a caller that is not known within 5 s is disconnected, also if its token is still being checked', async (t) => {
   const clock = manualClock()
