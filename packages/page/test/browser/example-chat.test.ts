@@ -21,7 +21,7 @@ import { openChromium } from '../support/chromium.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
 const PICTURES = process.env['PICTURES'] ?? mkdtempSync(join(tmpdir(), 'fleetline-pictures-'))
-const NOTES = 60
+const NOTES = 120
 
 const home = mkdtempSync(join(tmpdir(), 'fleetline-chat-'))
 const run = (command: string, ...words: string[]) =>
@@ -129,14 +129,16 @@ async function olderMessages(page: Page): Promise<void> {
   const notes = page.locator('article')
   await notes.getByText(`note ${NOTES}`, { exact: true }).waitFor()
   assert.equal(await notes.count(), 50)
-  const eleventh = notes.getByText('note 11', { exact: true })
-  await eleventh.scrollIntoViewIfNeeded()
-  const { y } = (await eleventh.boundingBox())!
+  const first = notes.getByText(`note ${NOTES - 49}`, { exact: true })
+  await first.scrollIntoViewIfNeeded()
+  const { y } = (await first.boundingBox())!
+  await button(page, 'Older messages').click()
+  await notes.getByText(`note ${NOTES - 99}`, { exact: true }).waitFor({ state: 'attached' })
+  await eventually(async () => assert.ok(Math.abs((await first.boundingBox())!.y - y) < 100), {
+    what: 'the message to stay where it was, although the button stays, too',
+  })
   await button(page, 'Older messages').click()
   await notes.getByText('note 1', { exact: true }).waitFor({ state: 'attached' })
-  await eventually(async () => assert.ok(Math.abs((await eleventh.boundingBox())!.y - y) < 100), {
-    what: 'the message to stay where it was',
-  })
   assert.equal(await notes.count(), NOTES)
   assert.equal(await button(page, 'Older messages').count(), 0)
   await page.locator('nav i').waitFor({ state: 'detached' }) // it is read
