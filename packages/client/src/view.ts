@@ -257,13 +257,13 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   return only({ ...view, open: { attempt, next: index + count, chunks, message, shown } })
 }
 
-/** Whether a message says less than another one, and nothing else. */
+/** Whether `of` says all that `message` says, and more. */
 function isBeginning(message: Message, of: Message): boolean {
   const [words, all] = [wordsOf(message), wordsOf(of)]
   return words !== all && all.startsWith(words)
 }
 
-/** What a message says, in order: texts, and which tools it calls. How far a tool has come does not count, nor what data it shows. */
+/** What a message says, in order: texts, and which tools it calls. Ignores the progress of tools and the content of data parts. */
 function wordsOf({ parts }: Message): string {
   return parts.map((part) => part.type + ((part['text'] ?? part['toolName'] ?? '') as string)).join()
 }

@@ -81,7 +81,7 @@ export type JoinFrame = InSession & {
   readonly cursor?: string | null
   /** Or the seq of the last message that the client has; null if it has none. */
   readonly after?: number | null
-  /** How many of the last messages come first if it begins with these. */
+  /** How many messages to send if the session begins with its last messages. */
   readonly limit?: number
   /** With `after`: the turns from this epoch on are sent, also those that have ended. */
   readonly epoch?: number

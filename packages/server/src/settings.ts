@@ -458,7 +458,7 @@ export const SETTINGS = {
   },
   stopMs: {
     purpose:
-      'how long all parts of a pod together may take to close, even if PostgreSQL does not answer; it counts from the end of the drain, which takes drainMs at most, or unreadyMs and 14 s if that is longer',
+      'how long all parts of a pod together may take to close after the drain, even if PostgreSQL does not answer. The drain takes at most drainMs, or unreadyMs + 14 s if that is longer',
     env: 'FLEETLINE_STOP_MS',
     parse: whole(100, 600_000),
     expects: 'milliseconds from 100 to 600000',

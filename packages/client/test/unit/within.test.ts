@@ -1,11 +1,11 @@
-// What waits for an answer leaves nothing behind when it has come.
+// `within` removes its timer and its listeners after the answer.
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
 import { manualClock } from '../../../server/test/support/clock.ts'
 import { within } from '../../src/within.ts'
 
-// A signal that depends on another one is kept in memory by its listeners as long as the other one is.
+// While a signal made by `AbortSignal.any` has a listener, it lives as long as its source.
 test('after an answer no timer is left, and no listener: a session that sends for weeks would keep them', async () => {
   const [clock, session] = [manualClock(), new AbortController()]
   const signals = await within(clock, session.signal, (signal) => [signal, session.signal])

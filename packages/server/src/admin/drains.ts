@@ -10,7 +10,7 @@ export type DrainPlan = {
   readonly pod: number
   readonly name: string
   readonly state: 'live' | 'draining'
-  /** An operator has asked it to drain. Otherwise a pod that drains stops, or an operator has just taken the drain back. */
+  /** An operator has asked it to drain. If false, a draining pod is stopping, or an operator has just undrained it. */
   readonly isAsked: boolean
   /** How many other pods are live, and not asked to drain. */
   readonly others: number

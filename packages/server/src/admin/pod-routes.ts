@@ -23,7 +23,7 @@ export function podRoutes({ fleet, drains }: Deps): Route[] {
       method: 'POST',
       path: '/v1/pods/:pod/drain',
       summary:
-        'Takes a pod out of work: it becomes unready and claims nothing, its clients move to other pods, and what it runs has `drainMs` to end. The pod stays alive. The drain begins with its next beat.',
+        "Takes a pod out of work: it becomes unready and claims nothing, its clients move to other pods, and its running work gets `drainMs` to finish. Its process stays alive. The drain begins with the pod's next beat.",
       access: PODS_WRITE,
       params: podParams,
       body: drainSchema,

@@ -57,7 +57,7 @@ export const DEV: Command = {
     await Promise.race([starting, stop.first])
     if (!stop.isAsked()) say('ready')
     const signal = await stop.first
-    say('stopping', { signal, reason: 'running replies may end; ask again to end them at once' })
+    say('stopping', { signal, reason: 'waiting for running replies; press Ctrl-C again to stop at once' })
     try {
       await fleet.stop()
     } catch (error) {

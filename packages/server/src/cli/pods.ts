@@ -26,7 +26,7 @@ export const PODS: readonly Command[] = [
   {
     name: 'pods drain',
     summary:
-      'Take a pod out of work: its clients move to other pods, and what it runs has FLEETLINE_DRAIN_MS to end. The pod stays alive. Stop it then, or undrain it.',
+      'Take a pod out of work: its clients move to other pods, and its running work gets FLEETLINE_DRAIN_MS to finish. The process stays alive: stop it afterwards, or undrain it.',
     args: [POD],
     settings: ['operatorUrl', 'apiKey'],
     options: [['--dry-run', 'only show what would move, and how long it would take at most']],
@@ -50,7 +50,10 @@ async function drain(call: CommandCall): Promise<number> {
   const plan = await ask(call, 'drain', { dryRun })
   if (dryRun) output.one(plan)
   else output.next([drainText(plan)], plan)
-  if (plan.others === 0) output.note(`No pod takes work while ${plan.name} drains: no other pod is live.`)
+  if (plan.others === 0)
+    output.note(
+      `No new work starts while ${plan.name} drains: all other pods drain or are dead, or there are none.`,
+    )
   return EXIT.done
 }
 
@@ -80,10 +83,10 @@ function drainText({ name, state, turns, tasks, sockets, streams, endsWithinMs }
   const moves = clauses.join(', ')
   if (state === 'draining')
     return moves === ''
-      ? `${name} is drained: nothing runs, and no client is left.`
+      ? `${name} drains: no task or turn runs, and no client was connected at its last beat.`
       : `${name} drains already: ${moves}.`
   const mostS = Math.ceil(endsWithinMs / 1_000)
-  return `${name} begins to drain: ${moves || 'nothing runs'}. The drain takes about ${mostS} s at most.`
+  return `${name} begins to drain: ${moves || 'nothing runs'}. The drain should end within ${mostS} s.`
 }
 
 /** `1 turn runs`, `2 turns run`; empty for 0. */

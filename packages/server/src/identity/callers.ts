@@ -85,7 +85,7 @@ type Around = Deps & { readonly known: KnownKeys; readonly failed: FailedLogins 
 export const KEYS_TOPIC = 'keys'
 const OUTAGE_MS = 15 * 60_000
 const NO_SECRET = new Uint8Array(32)
-const HOW = 'Send an API key or a token: authorization: Bearer …'
+const HOW = 'Send an API key or a token: authorization: Bearer KEY'
 const NO_KEY = 'This request names no key.'
 const NOT_LOCAL =
   'This pod accepts requests without a key only from its own machine: to localhost, in HTTP/1.1, from a program or a page of localhost, and not through a proxy.'
@@ -138,7 +138,7 @@ async function callerBy(
 ): Promise<Principal> {
   if (header === undefined && ticket !== undefined) return userByTicket(around, ticket, address)
   if (header === undefined)
-    throw refused('missing', around.isInsecure ? `${how}. ${NOT_LOCAL}` : `${NO_KEY} ${how}`)
+    throw refused('missing', `${NO_KEY} ${how}${around.isInsecure ? `. ${NOT_LOCAL}` : ''}`)
   const [scheme = '', text = '', ...rest] = header.split(' ')
   if (scheme.toLowerCase() !== 'bearer' || text === '' || rest.length > 0)
     throw refused('malformed', `The authorization header is not well formed. ${HOW}`)

@@ -25,7 +25,7 @@ export const TICKET_SECONDS = 30
 const BYTES = 32
 const TICKET: RegExp = /^[\w-]{43}$/
 const NO_USER =
-  'A ticket is for a user, and this request has none. Send the token of the user: authorization: Bearer …. A program with an API key sends the key instead of a ticket'
+  'A ticket is for a user, and this request has none. Send the token of the user: authorization: Bearer TOKEN. A program with an API key sends the key instead of a ticket'
 
 const MINT = `
   insert into fleetline.tickets (expires_at, tenant, digest, caller)

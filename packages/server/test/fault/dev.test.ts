@@ -134,15 +134,17 @@ test('a pod hands its reply back when it is restarted, and when the fleet stops:
 })
 
 // Mutant: the process is killed after 15 s.
-test('a pod of a dev fleet is killed only when its whole stop could have ended', async (t) => {
-  const url = await databaseFor(t)
-  const program = runProgram(t, ENDING_POD, { args: [url] })
+test('a pod of a dev fleet is killed only when its whole stop could have ended, and the fleet says so', async (t) => {
+  const [url, home] = [await databaseFor(t), homeFor(t)]
+  const program = runProgram(t, ENDING_POD, { args: [url, home.path] })
   const said = (what: RegExp) =>
     eventually(() => what.exec(program.printed())![0], { what: String(what), details: program.output })
   const api = await said(/http:.*/)
   await call('POST', `${api}/sessions`, { alias: 'demo', agent: 'demo' })
   await longReply(api)
   program.kill('SIGUSR2')
-  assert.equal(await said(/ended: .*/), 'ended: exit 0')
+  await said(/both have ended/)
+  const killed = program.printed().match(/.* was killed: .*/g)
+  assert.deepEqual(killed, [`pod-2 was killed: its stop took too long, see ${home.path}/pod-2.log`])
   assert.deepEqual(await attemptsOf(t, url), [0])
 })

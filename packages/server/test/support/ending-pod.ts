@@ -1,34 +1,38 @@
-// Starts a pod with the demo agent, as `fleetline dev` does, and prints the URL of its API. SIGUSR2 asks the pod to stop, and at once
-// lets as much time pass as its stop may take. Then it prints how the process of the pod has ended.
-import { createWriteStream } from 'node:fs'
+// Starts two pods as `fleetline dev` does, and prints the URL of the first one's API: it has the demo agent. SIGUSR2 asks both to stop,
+// and at once lets as much time pass as the stop of the first may take. The second may take none. What the pods tell is printed.
 import { longestStopMs } from '../../src/admin/draining.ts'
-import { startPodProcess } from '../../src/cli/dev/pod-process.ts'
+import { createPods } from '../../src/cli/dev/pods.ts'
+import { systemRandom } from '../../src/lib/random.ts'
 import { manualClock } from './clock.ts'
 import { OF_CLUSTER } from './pod.ts'
 
-const [, , databaseUrl] = process.argv
+const [, , databaseUrl, folder] = process.argv
 const limits = { drainMs: 1_000, unreadyMs: 0, stopMs: 10_000 }
-const stopMs = longestStopMs(limits)
 const settings = {
   databaseUrl: databaseUrl!,
   port: '0',
   operatorPort: '0',
   allowInsecure: `authentication,${OF_CLUSTER}`,
-  demoAgent: 'yes',
   ...Object.fromEntries(Object.entries(limits).map(([name, ms]) => [name, String(ms)])),
 }
+const planOf = (name: string, demoAgent: string, stopMs: number) => ({
+  name,
+  app: undefined,
+  settings: () => ({ ...settings, demoAgent }),
+  stopMs,
+  logFile: `${folder}/${name}.log`,
+  pidFile: `${folder}/${name}.pid`,
+})
+const stopMs = longestStopMs(limits)
 const clock = manualClock()
-const pod = startPodProcess(
-  { name: 'pod', app: undefined, settings, stopMs },
-  {
-    clock,
-    log: createWriteStream('/dev/null'),
-    onEvent: () => undefined,
-    onReady: ({ gateway }) => console.log(`http://127.0.0.1:${gateway}/v1`),
-  },
-)
-void pod.ended.then(({ how }) => console.log(`ended: ${how}`))
+const pods = createPods([planOf('pod-1', 'yes', stopMs), planOf('pod-2', 'no', 0)], {
+  clock,
+  random: systemRandom(),
+  onEvent: ({ source, message, fields }) => console.log(`${source} ${message}: ${String(fields['reason'])}`),
+})
+await pods.start()
+console.log(`http://127.0.0.1:${pods.live()[0]!.gateway}/v1`)
 process.on('SIGUSR2', () => {
-  pod.end()
+  void pods.stop().then(() => console.log('both have ended'))
   void clock.advance(stopMs)
 })

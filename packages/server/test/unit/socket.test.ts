@@ -164,8 +164,8 @@ test('S8: a caller is known by its first frame, the header, a subprotocol or a t
     await assertClosed(socket, CLOSE_CODES.unauthenticated, /Nobody knows this token/)
 })
 
-// Mutant: the code of too many sockets. A page would take event streams instead, one request for each session.
-test('S29: a first hello over the rate limit is told to come again later, and sockets stay the way', async (t) => {
+// Mutant: the pod closes it with 4429. The page would then use event streams, with one request for each session.
+test('S29: a first hello over the rate limit closes the socket with 1013, so the client keeps using sockets', async (t) => {
   const countRequest = () => {
     throw new Rejected('rate_limited', 'A user may send 20 requests a second')
   }
