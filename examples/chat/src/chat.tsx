@@ -67,13 +67,13 @@ function Composer({ session: { head, send, stop, status, change } }: { session: 
   }
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.nativeEvent.isComposing) return
-    if (event.key === 'Escape' && isLive) void stop()
+    if (event.key === 'Escape' && isLive) stop().catch(ignore)
     if (event.key !== 'Enter' || event.shiftKey) return
     event.preventDefault()
     submit()
   }
   return (
-    <form action={isLive && isEmpty ? () => void stop() : submit}>
+    <form action={isLive && isEmpty ? () => void stop().catch(ignore) : submit}>
       <textarea
         aria-label="Message"
         placeholder="Message"

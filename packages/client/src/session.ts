@@ -51,7 +51,8 @@ export type Session = {
   readonly retry: (id: string) => void
   /** Forgets a rejected message. */
   readonly discard: (id: string) => void
-  /** Stops the live turn. Resolves when the turn can write no more. `stopped: false`: it had ended, or no turn is live. */
+  /** Stops the live turn. Resolves when the turn can write no more. `stopped: false`: it had ended, or no turn is live.
+   *  Rejects if the session knows no live turn and no pod tells it which one is live. */
   readonly stop: () => Promise<StopAck>
   /** Changes the title, or archives the session for all members. What is left out stays. Rejects if the change was rejected; if its outcome
    *  is unknown, it may be repeated. The inbox shows the change. */

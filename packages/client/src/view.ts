@@ -263,9 +263,14 @@ function isBeginning(message: Message, of: Message): boolean {
   return words !== all && all.startsWith(words)
 }
 
-/** What a message says, in order: texts, and which tools it calls. Ignores the progress of tools and the content of data parts. */
+/** What a message says, in order: texts, files and which tools it calls. Ignores the progress of tools and the content of data parts. Only a
+ *  text may go on, so every other part ends with a line break. */
 function wordsOf({ parts }: Message): string {
-  return parts.map((part) => part.type + ((part['text'] ?? part['toolName'] ?? '') as string)).join()
+  return parts
+    .map(
+      (part) => part.type + ((part['text'] ?? `${(part['toolName'] ?? part['url']) as string}\n`) as string),
+    )
+    .join()
 }
 
 /** The reply of this turn, if only users have written since. */

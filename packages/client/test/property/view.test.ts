@@ -84,7 +84,11 @@ const TAIL = 2
 /** A page that was asked for when the view had this version. */
 type OlderPage = { readonly items: readonly Item[]; readonly version: number }
 const wordsOf = ({ parts }: Message) =>
-  parts.map((part) => part.type + ((part['text'] ?? part['toolName'] ?? '') as string)).join()
+  parts
+    .map(
+      (part) => part.type + ((part['text'] ?? `${(part['toolName'] ?? part['url']) as string}\n`) as string),
+    )
+    .join()
 const textOf = (id: string) => ({ id, parts: [{ type: 'text', text: id }] })
 
 const NEW_TURN: Omit<Turn, 'id' | 'epoch' | 'message'> = {
@@ -476,6 +480,12 @@ test('the words of a reply stay on screen while it begins again, until it says m
     messagesOf(say(looked, 2, 0, data(1), other)).map(({ parts }) => parts.map(({ type }) => type)),
     [['data-map', 'tool-search']],
   )
+  const prefix = say(looked, 2, 0, data(1), { ...input, toolName: 'loo' })
+  assert.equal(prefix.open!.shown, prefix.open!.message, 'another tool, whose name the first one begins with')
+  const file = (url: string) => ({ type: 'file', url, mediaType: 'text/plain' })
+  const drawn = say(running, 1, 0, file('/a'), begun('1'))
+  const redrawn = say(drawn, 2, 0, file('/b'))
+  assert.equal(redrawn.open!.shown, redrawn.open!.message, 'another file')
 })
 
 test('while a conversation is summarised, a message waits; its turn can be stopped as soon as an ack names it', () => {

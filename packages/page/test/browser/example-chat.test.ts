@@ -71,7 +71,7 @@ async function* answer({ messages, signal }: AgentCall) {
   yield { type: 'finish' }
 }
 
-/** A pod that wants keys, behind a port; Ada has notes of 60 messages. */
+/** A pod that wants keys, behind a port; Ada has many notes. */
 async function setUp(t: TestContext) {
   const url = await databaseFor(t)
   const front = { port: 1 }

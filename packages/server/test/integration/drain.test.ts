@@ -151,6 +151,7 @@ test('the commands say what begins, whether another pod takes work, and that und
     note,
     'No new work starts while there drains: all other pods drain or are dead, or there are none.\n',
   )
+  assert.equal((await type({ url }, 'drain', ['there'], { dryRun: true })).err, note)
   const json = await type({ url, json: true }, 'drain', ['here'])
   const { isAsked, others, turns } = JSON.parse(json.out) as Record<string, unknown>
   assert.deepEqual([isAsked, others, turns, json.err], [true, 0, 1, ''])

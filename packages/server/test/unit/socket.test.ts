@@ -165,7 +165,7 @@ test('S8: a caller is known by its first frame, the header, a subprotocol or a t
 })
 
 // Mutant: the pod closes it with 4429. The page would then use event streams, with one request for each session.
-test('S29: a first hello over the rate limit closes the socket with 1013, so the client keeps using sockets', async (t) => {
+test('S29: a first hello over the rate limit closes the socket with 1013', async (t) => {
   const countRequest = () => {
     throw new Rejected('rate_limited', 'A user may send 20 requests a second')
   }

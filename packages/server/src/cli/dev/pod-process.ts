@@ -23,8 +23,8 @@ export type PodProcess = {
   wake(): void
 }
 
-/** The signal or the exit code, and the reason in the process's own words if it gave up. */
-type Ending = { readonly how: string; readonly said: string | undefined }
+/** The signal or the exit code, the reason in the process's own words if it gave up, and whether its stop took too long. */
+type Ending = { readonly how: string; readonly said: string | undefined; readonly wasLate: boolean }
 
 type ProcessPlan = {
   readonly name: string
@@ -56,9 +56,9 @@ export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onRead
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   })
   const gaveUp = follow(child, { log, name: plan.name, onEvent })
-  const ended = endOf(child).then((how) => ({ how, said: gaveUp() }))
+  let [pause, isEnding, wasLate]: [ChildProcess?, boolean?, boolean?] = []
+  const ended = endOf(child).then((how) => ({ how, said: gaveUp(), wasLate: wasLate === true }))
   child.on('message', onReady)
-  let [pause, isEnding]: [ChildProcess?, boolean?] = []
   const wake = () => void pause?.stdin?.end()
   void ended.then(wake)
   return {
@@ -70,7 +70,10 @@ export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onRead
       isEnding = true
       wake()
       child.kill('SIGTERM')
-      within(clock, plan.stopMs + SPARE_MS, ended, new Error('late')).catch(() => child.kill('SIGKILL'))
+      within(clock, plan.stopMs + SPARE_MS, ended, new Error('late')).catch(() => {
+        wasLate = true
+        child.kill('SIGKILL')
+      })
     },
     pause: async (ms) => {
       const words = ['-c', PAUSE, 'pause', String(child.pid), String(ms / 1_000)]

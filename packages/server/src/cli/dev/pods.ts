@@ -95,11 +95,10 @@ function createPod(plan: PodPlan, { clock, random, onEvent }: Deps): DevPod & Se
     process = startPodProcess({ ...plan, settings: plan.settings() }, { clock, log, onEvent, onReady })
     if (stopping.signal.aborted) process.end()
     writePid(plan, `${process.pid}\n`, tell)
-    const { how, said } = await process.ended
+    const { how, said, wasLate } = await process.ended
     standing = { state: 'waiting', sinceMs: clock.now(), how }
     writePid(plan, '', tell)
-    if (stopping.signal.aborted && how === 'SIGKILL')
-      tell('was killed', `its stop took too long, see ${shortPath(plan.logFile)}`)
+    if (wasLate) tell('was killed', `its stop took too long, see ${shortPath(plan.logFile)}`)
     return said ?? `${how}, see ${shortPath(plan.logFile)}`
   }
   const onEnd = async (reason: string, ends: number) => {
