@@ -156,7 +156,7 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     },
     close: () => {
       deps.onClose()
-      closing.abort(unavailable('The inbox is closed on this device.'))
+      closing.abort(unavailable('The inbox is closed.'))
       become(view, { ...state, connection: 'offline' })
     },
   }

@@ -169,7 +169,7 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
     },
     close: () => {
       deps.onClose()
-      const closed = unavailable('The session is closed on this device.')
+      const closed = unavailable('The session is closed.')
       closing.abort(closed)
       receipts.close(closed)
       store.setLink({ connection: 'offline', refusal: null })

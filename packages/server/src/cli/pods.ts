@@ -99,5 +99,5 @@ function clause(count: number, noun: string, verb: string): string {
 function undrainText({ name, state, isAsked }: Asked): string {
   if (isAsked) return `${name} takes work again soon, unless its process stops.`
   if (state === 'live') return `${name} takes work: it was not drained.`
-  return `${name} drains, but no operator asks for it now. If its process stops, undraining does not keep it running.`
+  return `${name} drains, but no operator asks for it now: it takes work again soon, or its process is stopping. Undraining does not keep a process running.`
 }

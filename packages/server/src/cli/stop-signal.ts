@@ -1,6 +1,8 @@
 // Requests to stop: SIGINT, SIGTERM, or the end of the parent process that started us with a channel (`fleetline dev`). The
 // first request starts an orderly stop. A second one ends the process at once.
 
+import { EXIT } from './output.ts'
+
 type StopSignal = {
   /** The first request: a signal's name, or `disconnect`. */
   readonly first: Promise<string>
@@ -8,7 +10,6 @@ type StopSignal = {
 }
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
-const FAILED = 1
 
 export function stopSignal(): StopSignal {
   const first = Promise.withResolvers<string>()
@@ -16,7 +17,7 @@ export function stopSignal(): StopSignal {
   const ask = (signal: string) => {
     asked += 1
     first.resolve(signal)
-    if (asked > 1) process.exit(FAILED)
+    if (asked > 1) process.exit(signal === 'SIGINT' ? EXIT.interrupted : EXIT.failed)
   }
   for (const signal of SIGNALS) process.on(signal, () => ask(signal))
   process.on('disconnect', () => ask('disconnect'))

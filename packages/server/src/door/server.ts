@@ -158,7 +158,8 @@ export function buildServer(
     if (refused) deps.onRefused(refused)
     const refusal = refusalOf(error)
     if (statusOf(refusal) >= 500) {
-      deps.log.error('request failed', {
+      const isExpected = moving.isOn() && refusal.code === 'unavailable' // a pod that drains refuses new streams
+      deps.log[isExpected ? 'info' : 'error']('request failed', {
         service: deps.name,
         request_id: request.id,
         code: refusal.code,

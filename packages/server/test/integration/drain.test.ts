@@ -174,7 +174,7 @@ test('the commands say what begins, whether another pod takes work, and that und
   await untilState('here', 'draining')
   assert.match(
     (await say('undrain', 'here'))[0]!,
-    /^here drains, but no operator asks for it now\. .* does not keep it running/,
+    /^here drains, but no operator asks for it now: .* does not keep a process running/,
   )
   finish()
   await stopped
