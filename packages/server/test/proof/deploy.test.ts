@@ -117,11 +117,12 @@ async function talk({ session }: Followed, isOver: () => boolean): Promise<strin
   while (!isOver()) {
     await send(`tell ${SECONDS}`)
     await pause(Math.random() * SECONDS * 1_000)
-    await send(`aside ${said.length}`)
+    const aside = `aside ${said.length}`
+    await send(aside)
     await eventually(
       () => {
         const { messages, status } = session.get()
-        assert.ok(messages.at(-1)!.role === 'assistant' && status === 'idle', status)
+        assert.ok(textOf(messages.at(-1)!) === replyTo(aside) && status === 'idle', status) // between two turns it is idle, too
       },
       { what: 'the replies', ...PATIENCE, details: () => JSON.stringify(session.get()) },
     )
