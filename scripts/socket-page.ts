@@ -260,7 +260,7 @@ const CLOSES: Readonly<Record<keyof typeof CLOSE_CODES, Close>> = {
   tooLarge: { when: 'A frame was too large', reaction: `${AGAIN}. Do not send that frame again` },
   restart: { when: 'The pod stops, or drains', reaction: `${AGAIN}: another pod takes over` },
   overload: {
-    when: `No \`hello\` came within ${TEXT.hello}. Or the first \`hello\` exceeded a rate limit. Or the pod cannot check the credential now, for example because PostgreSQL does not answer`,
+    when: `No \`hello\` came within ${TEXT.hello}. Or the handshake or the first \`hello\` exceeded a rate limit. Or the pod cannot check the credential now, for example because PostgreSQL does not answer`,
     reaction: `${AGAIN}, after a longer wait each time`,
   },
   malformed: {

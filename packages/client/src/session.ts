@@ -52,7 +52,7 @@ export type Session = {
   /** Forgets a rejected message. */
   readonly discard: (id: string) => void
   /** Stops the live turn. Resolves when the turn can write no more. `stopped: false`: it had ended, or no turn is live.
-   *  Rejects if the session knows no live turn and no pod tells it which one is live. */
+   *  Rejects if a pod refuses the stop, if the session is closed, or if the session knows no live turn and cannot ask a pod. */
   readonly stop: () => Promise<StopAck>
   /** Changes the title, or archives the session for all members. What is left out stays. Rejects if the change was rejected; if its outcome
    *  is unknown, it may be repeated. The inbox shows the change. */

@@ -257,14 +257,14 @@ function takeChunks(view: View, frame: ChunksFrame): Step {
   return only({ ...view, open: { attempt, next: index + count, chunks, message, shown } })
 }
 
-/** Whether `of` says all that `message` says, and more. */
+/** Whether `of` begins with all that `message` says, and says more. */
 function isBeginning(message: Message, of: Message): boolean {
   const [words, all] = [wordsOf(message), wordsOf(of)]
   return words !== all && all.startsWith(words)
 }
 
-/** What a message says, in order: texts, files and which tools it calls. Ignores the progress of tools and the content of data parts. Only a
- *  text may go on, so every other part ends with a line break. */
+/** What a message says, in order: texts, URLs and which tools it calls. Ignores the progress of tools and the content of other parts. Only
+ *  texts can still grow. A line break ends every other part, so that the tool `loo` is not taken for the beginning of `look`. */
 function wordsOf({ parts }: Message): string {
   return parts
     .map(

@@ -52,7 +52,7 @@ async function drain(call: CommandCall): Promise<number> {
   else output.next([drainText(plan)], plan)
   if (plan.others === 0)
     output.note(
-      `No new work starts while ${plan.name} drains: all other pods drain or are dead, or there are none.`,
+      `No other pod takes work. While ${plan.name} drains, no new work starts until you undrain a pod or start another.`,
     )
   return EXIT.done
 }
@@ -99,5 +99,5 @@ function clause(count: number, noun: string, verb: string): string {
 function undrainText({ name, state, isAsked }: Asked): string {
   if (isAsked) return `${name} takes work again soon, unless its process stops.`
   if (state === 'live') return `${name} takes work: it was not drained.`
-  return `${name} drains, but no operator asks for it now: it takes work again soon, or its process is stopping. Undraining does not keep a process running.`
+  return `${name} still drains, although no operator asks for that. Either it was just undrained and takes work again soon, or its process is stopping. Undrain does not prevent a stop.`
 }

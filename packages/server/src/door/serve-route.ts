@@ -39,7 +39,12 @@ export type Opened = {
 
 const RECHECK_MS = 2_000
 const DRAINS = 'This pod begins no new stream, because it drains: connect again'
-const FOR_CALLER = { fields: { isForCaller: true } }
+const OF_DRAIN = { isForCaller: true }
+
+/** Whether a request was refused because the pod drains, which is no fault. */
+export function isOfDrain(error: unknown): boolean {
+  return error instanceof Retry && error.fields === OF_DRAIN
+}
 
 export function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
   const { deps } = opened
@@ -57,7 +62,8 @@ export function addRoute(server: FastifyInstance, entry: Route, opened: Opened):
     onRequest: async (request) => admit(opened, entry, request),
     handler: async (request, reply) => {
       const principal = await admitted(opened, request)
-      if (isStreamed(answers) && opened.moving.isOn()) throw new Retry('unavailable', DRAINS, FOR_CALLER)
+      if (isStreamed(answers) && opened.moving.isOn())
+        throw new Retry('unavailable', DRAINS, { fields: OF_DRAIN })
       const answer = await handle({
         principal,
         params: request.params,

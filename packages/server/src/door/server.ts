@@ -26,7 +26,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { addressOf } from './address.ts'
 import { record, refuse } from './answer.ts'
 import { listenFault } from './listen-fault.ts'
-import { addRoute, type Opened } from './serve-route.ts'
+import { addRoute, isOfDrain, type Opened } from './serve-route.ts'
 import { corsHeaders, isPreflight, PREFLIGHT_HEADERS } from './cors.ts'
 import { NO_ROUTE, refusalOf, statusOf } from './refusal.ts'
 import { refusedRequest } from './audited-refusals.ts'
@@ -158,8 +158,7 @@ export function buildServer(
     if (refused) deps.onRefused(refused)
     const refusal = refusalOf(error)
     if (statusOf(refusal) >= 500) {
-      const isExpected = moving.isOn() && refusal.code === 'unavailable' // a pod that drains refuses new streams
-      deps.log[isExpected ? 'info' : 'error']('request failed', {
+      deps.log[isOfDrain(error) ? 'info' : 'error']('request failed', {
         service: deps.name,
         request_id: request.id,
         code: refusal.code,

@@ -85,7 +85,7 @@ type Around = Deps & { readonly known: KnownKeys; readonly failed: FailedLogins 
 export const KEYS_TOPIC = 'keys'
 const OUTAGE_MS = 15 * 60_000
 const NO_SECRET = new Uint8Array(32)
-const HOW = 'Send an API key or a token: authorization: Bearer KEY'
+const HOW = 'Send an API key or a token: authorization: Bearer KEY_OR_TOKEN'
 const NO_KEY = 'This request names no key.'
 const NOT_LOCAL =
   'This pod accepts requests without a key only from its own machine: to localhost, in HTTP/1.1, from a program or a page of localhost, and not through a proxy.'

@@ -144,6 +144,7 @@ test('a pod of a dev fleet is killed only when its whole stop could have ended, 
   await longReply(api)
   program.kill('SIGUSR2')
   await said(/both have ended/)
+  assert.match(readFileSync(join(home.path, 'pod-1.log'), 'utf8'), /"stopped"/)
   const killed = program.printed().match(/.* was killed: .*/g)
   assert.deepEqual(killed, [`pod-2 was killed: its stop took too long, see ${home.path}/pod-2.log`])
   assert.deepEqual(await attemptsOf(t, url), [0])

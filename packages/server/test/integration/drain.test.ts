@@ -149,7 +149,7 @@ test('the commands say what begins, whether another pod takes work, and that und
   )
   assert.equal(
     note,
-    'No new work starts while there drains: all other pods drain or are dead, or there are none.\n',
+    'No other pod takes work. While there drains, no new work starts until you undrain a pod or start another.\n',
   )
   assert.equal((await type({ url }, 'drain', ['there'], { dryRun: true })).err, note)
   const json = await type({ url, json: true }, 'drain', ['here'])
@@ -174,7 +174,7 @@ test('the commands say what begins, whether another pod takes work, and that und
   await untilState('here', 'draining')
   assert.match(
     (await say('undrain', 'here'))[0]!,
-    /^here drains, but no operator asks for it now: .* does not keep a process running/,
+    /^here still drains, although no operator asks for that\. .* Undrain does not prevent a stop/,
   )
   finish()
   await stopped

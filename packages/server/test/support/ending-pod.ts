@@ -1,5 +1,6 @@
 // Starts two pods as `fleetline dev` does, and prints the URL of the first one's API: it has the demo agent. SIGUSR2 asks both to stop,
-// and at once lets as much time pass as the stop of the first may take. The second may take none. What the pods tell is printed.
+// and at once lets as much time pass as the stop of the first may take. The limit of the second
+// is 0 ms, so it is killed. Prints the warnings of the pods.
 import { longestStopMs } from '../../src/admin/draining.ts'
 import { createPods } from '../../src/cli/dev/pods.ts'
 import { systemRandom } from '../../src/lib/random.ts'

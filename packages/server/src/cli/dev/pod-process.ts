@@ -71,8 +71,7 @@ export function startPodProcess(plan: ProcessPlan, { clock, log, onEvent, onRead
       wake()
       child.kill('SIGTERM')
       within(clock, plan.stopMs + SPARE_MS, ended, new Error('late')).catch(() => {
-        wasLate = true
-        child.kill('SIGKILL')
+        wasLate = child.kill('SIGKILL')
       })
     },
     pause: async (ms) => {
