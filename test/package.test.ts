@@ -173,7 +173,7 @@ for (const [entry, kb] of [
       minify: true,
       format: 'esm',
       target: 'es2024',
-      external: ['react', './stream.js'], // event streams are loaded where sockets cannot be used
+      external: ['react', './stream.js', './inbox.js'], // loaded if sockets cannot be used, and with an inbox
       write: false,
     })
     const { length } = gzipSync(outputFiles[0]!.contents)

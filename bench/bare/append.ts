@@ -73,6 +73,7 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     // epoch, asked, answered, replied, failedEpoch, compacting, summarised, nextTrySeq, version
     ...[0, 0, 0, 0, null, null, 0, 0, 0].map((value) => sessions.map(() => value)),
     sessions.map(() => false), // not archived
+    sessions.map(() => null), // nothing is replaced
     tenants(batch),
     names,
     seqs,
@@ -83,7 +84,7 @@ async function commit(client: pg.Client, batch: readonly Waiting[]): Promise<num
     batch.map(({ id }) => id),
     batch.map(() => null),
     batch.map(({ body }) => body),
-    ...[null, null, null].map((none) => batch.map(() => none)), // no turn, no answered message, no status
+    ...[null, null, null, null].map((none) => batch.map(() => none)), // no turn, no answered message, no status, nothing replaced
   ])
   await client.query('commit')
   return seqs

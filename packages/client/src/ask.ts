@@ -3,10 +3,11 @@ import type { Http } from './http.ts'
 import type { Link } from './link.ts'
 import type { Command } from './socket.ts'
 
-type Deps = { readonly link: Link; readonly http: Pick<Http, 'post'> }
-/** `path`: the last part of the HTTP route, if it differs from the name of the command. */
+type Deps = { readonly link: Link; readonly http: Pick<Http, 'send'> }
+/** `method` and `path`: of the HTTP route, if they differ from POST and the name of the command. */
 export type Request = {
-  readonly type: 'send' | 'stop' | 'read'
+  readonly type: 'send' | 'stop' | 'read' | 'regenerate' | 'edit'
+  readonly method?: string
   readonly path?: string
   readonly body: object
 }
@@ -14,11 +15,11 @@ export type Request = {
 export function ask<T>(
   { link, http }: Deps,
   session: string,
-  { type, path = type, body }: Request,
+  { type, method = 'POST', path = type, body }: Request,
   signal: AbortSignal,
 ): Promise<T> {
   const command = { type, session, ...body } as Command
-  return link.request<T>(command, signal) ?? http.post<T>(`${pathOf(session)}/${path}`, body, signal)
+  return link.request<T>(command, signal) ?? http.send<T>(method, `${pathOf(session)}/${path}`, body, signal)
 }
 
 export function pathOf(session: string): string {

@@ -3,8 +3,9 @@
 import { systemClock, systemRandom, type Clock, type Random } from './clock.ts'
 import { unavailable } from './failure.ts'
 import { createHttp } from './http.ts'
-import { createInbox, type Inbox, type InboxOptions } from './inbox.ts'
+import type { Inbox, InboxOptions } from './inbox.ts'
 import type { Kept } from './kept.ts'
+import { createLazyInbox } from './lazy-inbox.ts'
 import { createLink } from './link.ts'
 import { createListeners } from './listeners.ts'
 import { createSession, type Adopting, type Session, type SessionOptions, type Waking } from './session.ts'
@@ -80,7 +81,7 @@ export function createClient({
     })
   const openInbox = (options?: InboxOptions) =>
     added(() => {
-      const inbox = createInbox({ ...shared, ...options, onClose: () => void inboxes.delete(inbox) })
+      const inbox = createLazyInbox({ ...shared, ...options, onClose: () => void inboxes.delete(inbox) })
       inboxes.add(inbox)
       return inbox
     })

@@ -6,8 +6,7 @@ import { within } from './within.ts'
 
 export type Http = {
   readonly get: <T>(path: string, signal: AbortSignal) => Promise<T>
-  readonly post: <T>(path: string, body: unknown, signal: AbortSignal) => Promise<T>
-  readonly patch: <T>(path: string, body: unknown, signal: AbortSignal) => Promise<T>
+  readonly send: <T>(method: string, path: string, body: unknown, signal: AbortSignal) => Promise<T>
   /** Resolves when the answer begins. Its body may last. */
   readonly open: (path: string, headers: Record<string, string>, signal: AbortSignal) => Promise<Opened>
 }
@@ -54,18 +53,14 @@ export function createHttp({ url, fetch, clock, tokens }: Deps): Http {
         throw unavailable('There is no answer.', cause) // it broke off
       }) as Promise<T>
     })
-  const sendWith =
-    (method: string) =>
-    <T>(path: string, body: unknown, signal: AbortSignal) =>
-      json<T>(
+  return {
+    get: (path, signal) => json(path, { cache: 'no-store' }, signal),
+    send: (method, path, body, signal) =>
+      json(
         path,
         { method, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) },
         signal,
-      )
-  return {
-    get: (path, signal) => json(path, { cache: 'no-store' }, signal),
-    post: sendWith('POST'),
-    patch: sendWith('PATCH'),
+      ),
     open: (path, headers, signal) =>
       within(clock, signal, async (signal) => {
         const { answer, token } = await reach(path, { headers, cache: 'no-store', signal })

@@ -3,9 +3,10 @@
 import type { InboxItem, InboxPage, InboxShow, ReadAck } from '@fleetline/protocol'
 import { ask } from './ask.ts'
 import type { Clock, Random } from './clock.ts'
-import { refusalOf, unavailable, type Refusal } from './failure.ts'
+import { refusalOf, unavailable } from './failure.ts'
 import { createFeed } from './feed.ts'
 import type { Http } from './http.ts'
+import { NO_INBOX, type InboxSnapshot } from './inbox-snapshot.ts'
 import {
   EMPTY_INBOX,
   itemsOf,
@@ -19,28 +20,13 @@ import { insist } from './insist.ts'
 import type { Link } from './link.ts'
 import { createListeners } from './listeners.ts'
 import { napOf } from './nap.ts'
-import type { Connection } from './standing.ts'
+import type { Waking } from './session.ts'
 
 export type InboxOptions = {
   /** `all`: all but archived ones. With `archived`, later changes of archived sessions are not shown. */
   readonly show?: InboxShow
   /** Whose inbox. Only in a back end with an API key; a token names its user. */
   readonly user?: string
-}
-
-export type InboxSnapshot = {
-  /** In the order of `show`: the newest first, or by attention. */
-  readonly sessions: readonly InboxItem[]
-  /** Of the newest 1,000 sessions that are not archived. */
-  readonly unreadTotal: number
-  readonly attentionTotal: number
-  /** True until the first page has arrived. */
-  readonly loading: boolean
-  /** There are more sessions: `loadMore`. */
-  readonly hasMore: boolean
-  readonly connection: Connection
-  /** Why the inbox cannot be followed, if `connection` is refused. */
-  readonly refusal: Refusal | null
 }
 
 export type Inbox = {
@@ -55,15 +41,15 @@ export type Inbox = {
   readonly close: () => void
 }
 
-type InboxDeps = InboxOptions & {
+export type InboxDeps = InboxOptions & {
   readonly link: Link
-  readonly http: Pick<Http, 'get' | 'post' | 'open'>
+  readonly http: Pick<Http, 'get' | 'send' | 'open'>
   readonly clock: Clock
   readonly random: Random
   readonly onClose: () => void
 }
 
-export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => void } {
+export function createInbox(deps: InboxDeps): Inbox & Waking {
   const { http, clock, random, show = 'all', user } = deps
   const [closing, nap, listeners] = [new AbortController(), napOf(clock), createListeners()]
   const named = user === undefined ? '' : `&user=${encodeURIComponent(user)}`
@@ -73,7 +59,7 @@ export function createInbox(deps: InboxDeps): Inbox & { readonly wake: () => voi
     refusal: null,
     loading: true,
   }
-  let shown: InboxSnapshot | undefined
+  let shown: InboxSnapshot | undefined = NO_INBOX
   let loading: { readonly cursor: string; readonly page: Promise<void> } | undefined
   const become = (next: InboxView, nextState = state) => {
     if (next === view && nextState === state) return

@@ -3,7 +3,8 @@ export { createClient, type Client, type ClientOptions } from './client.ts'
 export type { Clock, Random } from './clock.ts'
 export type { Kept } from './kept.ts'
 export { FleetlineError, type Refusal } from './failure.ts'
-export type { Inbox, InboxOptions, InboxSnapshot } from './inbox.ts'
+export type { Inbox, InboxOptions } from './inbox.ts'
+export type { InboxSnapshot } from './inbox-snapshot.ts'
 export {
   OUTBOX_LIMIT,
   type Input,

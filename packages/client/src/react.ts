@@ -15,13 +15,17 @@ import {
 } from 'react'
 import type { Client } from './client.ts'
 import { systemClock } from './clock.ts'
-import type { Inbox, InboxOptions, InboxSnapshot } from './inbox.ts'
+import type { Inbox, InboxOptions } from './inbox.ts'
+import { NO_INBOX, type InboxSnapshot } from './inbox-snapshot.ts'
 import type { Session, SessionOptions } from './session.ts'
 import type { Connection } from './standing.ts'
 import type { Snapshot } from './store.ts'
 
 export type SessionView = Snapshot &
-  Pick<Session, 'send' | 'stop' | 'retry' | 'discard' | 'change' | 'loadOlder' | 'markRead'>
+  Pick<
+    Session,
+    'send' | 'stop' | 'regenerate' | 'edit' | 'retry' | 'discard' | 'change' | 'loadOlder' | 'markRead'
+  >
 export type InboxView = InboxSnapshot & Pick<Inbox, 'markRead' | 'loadMore'>
 
 const LINGER_MS = 30_000 // strict mode, hot reload and navigation leave and come back
@@ -33,14 +37,6 @@ const NO_SESSION: Snapshot = Object.freeze({
   loading: true,
   status: 'idle',
   turn: null,
-  ...LINK,
-})
-const NO_INBOX: InboxSnapshot = Object.freeze({
-  sessions: Object.freeze([]),
-  unreadTotal: 0,
-  attentionTotal: 0,
-  loading: true,
-  hasMore: false,
   ...LINK,
 })
 
@@ -93,6 +89,8 @@ function sessionOf(client: Client, id: string, tail: number | undefined) {
   const actions: Omit<SessionView, keyof Snapshot> = {
     send: (input) => one.act((session) => session.send(input)),
     stop: () => one.act((session) => session.stop()),
+    regenerate: (message) => one.act((session) => session.regenerate(message)),
+    edit: (message, input) => one.act((session) => session.edit(message, input)),
     retry: (message) => one.act((session) => session.retry(message)),
     discard: (message) => one.act((session) => session.discard(message)),
     change: (change) => one.act((session) => session.change(change)),

@@ -25,7 +25,7 @@ import { napOf } from './nap.ts'
 import { createOutbox, type Outbox } from './outbox.ts'
 import { createStore, type Snapshot, type Store } from './store.ts'
 import type { Stream } from './stream.ts'
-import { beginningOf, liveTurn, type View } from './view.ts'
+import { beginningOf, epochOf, liveTurn, type View } from './view.ts'
 
 export type Input =
   | string
@@ -54,6 +54,12 @@ export type Session = {
   /** Stops the live turn. Resolves when the turn can write no more. `stopped: false`: it had ended, or no turn is live.
    *  Rejects if a pod refuses the stop, if the session is closed, or if the session knows no live turn and cannot ask a pod. */
   readonly stop: () => Promise<StopAck>
+  /** Lets the agent write a reply anew: the last one, or the one with this id. A message of a user with this id is answered anew. Resolves
+   *  when a turn has begun. Rejects with `stale` if somebody else has changed the conversation since. */
+  readonly regenerate: (message?: string) => Promise<void>
+  /** Puts another message in the place of the user's message with this id. That one and all behind it leave the conversation. Rejects like
+   *  `regenerate`. */
+  readonly edit: (message: string, input: Input) => Promise<void>
   /** Changes the title, or archives the session for all members. What is left out stays. Rejects if the change was rejected; if its outcome
    *  is unknown, it may be repeated. The inbox shows the change. */
   readonly change: (change: SessionChange) => Promise<SessionFacts>
@@ -107,10 +113,16 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
     receipts.stored(id, seq)
     void soon(clock, answered).then(() => receipts.sent(id, seq))
   })
+  const askFacts = () => http.get<SessionFacts>(pathOf(id), signal)
   /** The live turn by the word of a pod: its frame may be on the way. */
   const askTurn = async () => {
-    const facts = await http.get<SessionFacts>(pathOf(id), signal)
-    return facts.turn && { turn: facts.turn, epoch: facts.epoch }
+    const { turn, epoch } = await askFacts()
+    return turn && { turn, epoch }
+  }
+  const rewrite = async ({ body, ...request }: Request) => {
+    const epoch = epochOf(store.view()) || (await askFacts()).epoch
+    const ack = await repeat<Ack>({ ...request, body: { ...body, epoch } })
+    store.take({ type: 'acked', ack: { id: '', seq: 0, turn: ack.turn, epoch: ack.epoch } as Ack })
   }
   const forgetMessage = (message: string) => kept?.forget(id, message)
   const outbox = outboxOf(deps, store, receipts)
@@ -158,7 +170,13 @@ export function createSession(deps: SessionDeps): Session & Waking & Adopting {
       const turn = liveTurn(store.view()) ?? (await askTurn())
       return turn ? repeat<StopAck>({ type: 'stop', body: turn }) : { stopped: false, seq: null }
     },
-    change: (change) => http.patch(pathOf(id), change, signal),
+    regenerate: (message) => rewrite({ type: 'regenerate', body: { message } }),
+    edit: (message, input) => {
+      const { id, parts, metadata } = messageOf(input, mintId)
+      const path = `messages/${encodeURIComponent(message)}`
+      return rewrite({ type: 'edit', method: 'PUT', path, body: { message, id, parts, metadata } })
+    },
+    change: (change) => http.send('PATCH', pathOf(id), change, signal),
     loadOlder: older,
     markRead: async (seq = store.view().head) =>
       void (await repeat<ReadAck>({ type: 'read', body: { seq } })),

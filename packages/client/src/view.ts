@@ -26,6 +26,7 @@
 import {
   createAssembler,
   hasContent,
+  isWithin,
   isTransient,
   mergeDeltas,
   type Ack,
@@ -42,7 +43,7 @@ import type { Refusal } from './failure.ts'
 
 /** A message as a device shows it. */
 export type Message = UiMessage &
-  Pick<Item, 'turn' | 'answers' | 'status' | 'erased'> & {
+  Pick<Item, 'turn' | 'answers' | 'status' | 'erased' | 'replaces'> & {
     /** Its position in the log; null if it has none yet. */
     readonly seq: number | null
     /** `pending`: not known to be stored. `sent`: stored. `failed`: rejected. `open`: a reply that is still being said. */
@@ -52,6 +53,8 @@ export type Message = UiMessage &
     readonly at?: string
     /** Only if it failed. */
     readonly refusal?: Refusal
+    /** Another message stands in its place. Such messages are not shown. */
+    readonly isReplaced?: boolean
   }
 
 /**
@@ -143,9 +146,17 @@ export function step(view: View, event: Frame | Paged | Own): Step {
   }
 }
 
-/** What is shown, in order: stored messages, own messages, the open reply. */
-export function messagesOf({ log, rows, open }: View): readonly Message[] {
-  return open && hasContent(open.shown) ? [...log, ...rows, open.shown] : [...log, ...rows]
+/** What is shown, in order: stored messages, own messages, the open reply. While a reply is written anew, the old one is hidden. */
+export function messagesOf({ log, rows, open, turn }: View): readonly Message[] {
+  const hidden = turn?.endedAt === null ? turn.replaces : []
+  const stored = log.filter(({ seq, isReplaced }) => !isReplaced && !isWithin(seq!, hidden))
+  return open && hasContent(open.shown) ? [...stored, ...rows, open.shown] : [...stored, ...rows]
+}
+
+/** The epoch of the session; 0 if this device has heard of no turn. */
+export function epochOf({ turn, asked }: View): number {
+  const known = turn ? turn.epoch + Number(turn.state === 'stopped') : 0
+  return Math.max(known, asked?.epoch ?? 0)
 }
 
 export function statusOf(view: View): Status {
@@ -195,7 +206,7 @@ function takeItems(view: View, { items }: MessagesFrame): Step {
     view: {
       ...next,
       head,
-      log: [...view.log, ...fresh.map((item): Message => ({ ...item, delivery: 'sent' }))],
+      log: markReplaced([...view.log, ...fresh.map(messageOf)], fresh),
       rows: next.rows.map((row) => (isElsewhere(row) ? unsent(row) : row)),
       open: view.open && turns.has(view.open.message.turn) ? null : view.open,
     },
@@ -207,8 +218,19 @@ function takeOlder(view: View, items: readonly Item[]): Step {
   if (items.at(-1)?.seq !== view.base) return only(view) // the log has begun elsewhere meanwhile
   const seqs = new Map(items.map(({ id, seq }) => [id, seq]))
   const base = items[0]!.seq - 1
-  const log = [...items.map((item): Message => ({ ...item, delivery: 'sent' })), ...view.log]
+  const log = [...markReplaced(items.map(messageOf), [...items, ...view.log]), ...view.log]
   return withoutRows({ ...view, base, log }, seqs)
+}
+
+function messageOf(item: Item): Message {
+  return { ...item, delivery: 'sent' }
+}
+
+function markReplaced(log: readonly Message[], by: readonly Pick<Message, 'replaces'>[]): readonly Message[] {
+  const ranges = by.flatMap(({ replaces = [] }) => replaces)
+  return ranges.length > 0
+    ? log.map((one) => (isWithin(one.seq!, ranges) ? { ...one, isReplaced: true } : one))
+    : log
 }
 
 /** The messages with these ids are in the log. */

@@ -12,6 +12,9 @@ export type Metadata = { readonly [field: string]: unknown }
 /** The author. The id is absent if the application named none. */
 export type Author = { readonly kind: 'user' | 'agent' | 'service'; readonly id?: string }
 
+/** Both ends belong to it. */
+export type SeqRange = readonly [from: number, to: number]
+
 /** A UI message. Its id is its natural key: within a session, the same id always means the same message. */
 export type Message = {
   readonly id: string
@@ -31,6 +34,8 @@ export type Item = Message & {
   readonly answers?: number
   /** For a reply that was stopped or has failed: it contains what the agent had said by then. */
   readonly status?: ItemStatus
+  /** The messages in whose place this one stands: it answers or asks anew. They stay in the log, but belong to the conversation no more. */
+  readonly replaces?: readonly SeqRange[]
   /** The message was erased: it has no parts any more, and its author has no id. */
   readonly erased?: true
 }
@@ -50,6 +55,14 @@ export type Ack = {
   readonly epoch?: number
 }
 
+/** The answer to a request to write a reply anew, given only after the commit. */
+export type RegenerateAck = {
+  readonly turn: Id<'turn'>
+  readonly epoch: number
+  /** The request was repeated: this turn had been started before. */
+  readonly deduped: boolean
+}
+
 export const MESSAGE_LIMITS = {
   /** Of parts and metadata together, as JSON in UTF-8. */
   bytes: 262_144,
@@ -64,6 +77,11 @@ export const MESSAGE_ID: RegExp = /^[A-Za-z0-9_-]{1,64}$/
 /** Why parts and metadata cannot be stored, or undefined if they can. The server checks sizes in bytes. */
 export function messageFault({ parts, metadata }: Pick<Message, 'parts' | 'metadata'>): string | undefined {
   return jsonFault([parts, metadata])
+}
+
+/** Whether one of the ranges contains this seq. */
+export function isWithin(seq: number, ranges: readonly SeqRange[] = []): boolean {
+  return ranges.some(([from, to]) => from <= seq && seq <= to)
 }
 
 /** Whether the message says anything. A reply that says nothing is not stored. */

@@ -99,6 +99,26 @@ export type StopFrame = InSession & {
   readonly turn: Id<'turn'>
   readonly epoch: number
 }
+/** Writes a reply anew, whichever message it answers. If the client sends it again with the same epoch, one turn starts. */
+export type RegenerateFrame = InSession & {
+  readonly type: 'regenerate'
+  /** Of the session, as the client knows it. */
+  readonly epoch: number
+  /** The id of the reply, or of the user's message to answer anew. Absent: the last message. */
+  readonly message?: string
+}
+/** Puts another message in the place of a user's message. What came behind it leaves the conversation, and a turn answers. */
+export type EditFrame = InSession & {
+  readonly type: 'edit'
+  readonly epoch: number
+  /** The id of the message to replace. */
+  readonly message: string
+  readonly parts: Message['parts']
+  readonly metadata?: Message['metadata']
+  /** Of the new message. */
+  readonly id?: string
+  readonly author?: string
+}
 export type ReadFrame = InSession & {
   readonly type: 'read'
   readonly seq: number
@@ -121,6 +141,8 @@ export type ClientFrame =
   | JoinFrame
   | SendFrame
   | StopFrame
+  | RegenerateFrame
+  | EditFrame
   | ReadFrame
   | LeaveFrame
   | InboxOnFrame
@@ -154,8 +176,10 @@ export type LeftFrame = {
   readonly code: ErrorCode
   readonly text: string
 }
-/** Answers a command. For `send`, `stop` and `read` it is sent after the commit. */
+/** Answers a command. Except for `leave` and `inbox`, it is sent after the commit. */
 export type AckFrame = Named & { readonly type: 'ack' } & Partial<Ack> & Partial<StopAck> & Partial<ReadAck>
+/** For `stale`: what the caller expected to be otherwise. */
+type Current = { readonly head?: number; readonly epoch?: number; readonly turn?: Id<'turn'> | null }
 export type ErrorFrame = {
   readonly type: 'error'
   /** Absent if the frame had none that can be read. */
@@ -164,7 +188,7 @@ export type ErrorFrame = {
   readonly text: string
   readonly retryable: boolean
   readonly retryAfterMs?: number
-  readonly current?: { readonly head: number }
+  readonly current?: Current
   readonly requestId: string
 }
 export type ExpiringFrame = { readonly type: 'expiring'; readonly at: string }

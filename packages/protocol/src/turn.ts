@@ -1,5 +1,6 @@
 // A turn as it is sent over the API: one reply of an agent, from the message that asked for it to its end.
 import type { Id } from './ids.ts'
+import type { SeqRange } from './message.ts'
 
 /** `queued`: it waits for a pod, or for its next attempt. `stopped`: somebody stopped it. */
 export const TURN_STATES = ['queued', 'running', 'done', 'failed', 'stopped'] as const
@@ -17,6 +18,8 @@ export type Turn = {
   readonly message: Id<'message'>
   /** The seqs that it answers; `to` is null until the turn has read them. A stopped turn covers all that was asked by then. */
   readonly answers: { readonly from: number; readonly to: number | null }
+  /** For a reply that is written anew: the messages in whose place it will stand, once it has said something. */
+  readonly replaces?: readonly SeqRange[]
   /** The pod that runs it now. */
   readonly pod: string | null
   readonly startedAt: string

@@ -1,7 +1,14 @@
 // Two devices of one session, on two pods: what they show is what is stored.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { test, type TestContext } from 'node:test'
-import { createClient, type ClientOptions, type Message, type Session } from '@fleetline/client'
+import {
+  createClient,
+  type ClientOptions,
+  type FleetlineError,
+  type Message,
+  type Session,
+} from '@fleetline/client'
 import { MESSAGE_LIMITS, type Chunk, type Page } from '@fleetline/protocol'
 import { Abort } from '../../../server/src/errors.ts'
 import { atEnd } from '../../../server/test/support/cleanup.ts'
@@ -159,6 +166,39 @@ test('a stop from a device that has just joined keeps the words so far on both, 
     ])
   assert.equal(here.get().messages[1]!.status, 'stopped')
   assert.equal(here.get().status, 'idle')
+})
+
+test('E10: a reply that is written anew and an edited message change what both devices show; of two edits at once, one is refused', async (t) => {
+  let calls = 0
+  const { here, there, device, until, stored } = await devicesOn(t, async function* ({ signal }) {
+    yield { type: 'text-start', id: '1' }
+    yield { type: 'text-delta', id: '1', delta: `reply ${(calls += 1)}` }
+    if (calls === 5) await once(signal, 'abort')
+    yield { type: 'finish' }
+  })
+  const shows = (...texts: string[]) =>
+    until([here, there], texts.join(), ({ get }) => {
+      const { messages, status } = get()
+      return status === 'idle' && texts.join() === messages.map(textOf).join()
+    })
+  await here.send({ id: 'typo', parts: [{ type: 'text', text: 'Rom?' }] }).sent
+  await shows('Rom?', 'reply 1')
+  await there.regenerate()
+  await shows('Rom?', 'reply 2')
+  const edits = await Promise.allSettled([here.edit('typo', 'Rome?'), there.edit('typo', 'Roma?')])
+  const [lost] = edits.flatMap((edit) => (edit.status === 'rejected' ? [edit.reason as FleetlineError] : []))
+  assert.deepEqual([edits.filter(({ status }) => status === 'fulfilled').length, lost!.code], [1, 'stale'])
+  await shows(edits[0].status === 'fulfilled' ? 'Rome?' : 'Roma?', 'reply 3')
+  await here.regenerate(here.get().messages[0]!.id)
+  await shows(edits[0].status === 'fulfilled' ? 'Rome?' : 'Roma?', 'reply 4')
+  assert.equal((await stored()).length, 6, 'the log keeps what was replaced')
+  await here.regenerate()
+  await until([here], 'the fifth reply', ({ get }) => get().status === 'streaming')
+  await here.stop()
+  const late = device({})
+  await late.ready
+  await late.regenerate()
+  await until([late, here], 'the sixth reply', ({ get }) => get().messages.map(textOf).at(-1) === 'reply 6')
 })
 
 test('a refused message says why and does not hold up later ones, and it can be retried or discarded', async (t) => {

@@ -8,6 +8,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { test } from 'node:test'
 import {
   createAssembler,
+  isWithin,
   mergeDeltas,
   type Ack,
   type Chunk,
@@ -55,6 +56,8 @@ const HAPPENINGS = [
   'fail',
   'stop',
   'halt',
+  'anew', // the last reply is written anew
+  'edit', // the last message of a user is edited
   'erase', // the first message that is not erased yet
   'restore', // a backup from before the session began
   'cut', // the connection
@@ -70,6 +73,7 @@ const happenings = fc.array(
     },
     { weight: 4, arbitrary: fc.constantFrom<Happening>(...HAPPENINGS) },
     { weight: 4, arbitrary: fc.constantFrom<Happening>('other', 'other', 'jump', 'older', 'page', 'erase') },
+    { weight: 1, arbitrary: fc.constantFrom<Happening>('anew', 'edit') },
     {
       weight: 8,
       arbitrary: fc.record({ tell: fc.integer({ min: 1, max: 4 }), lost: fc.nat(9).map((n) => n === 0) }),
@@ -118,19 +122,27 @@ function createServer() {
   const end = (state: 'done' | 'failed' | 'stopped', hasReply: boolean) => {
     if (!turn) return
     const { parts } = assembled(chunks)
-    if (hasReply) add({ id: turn.message, role: 'assistant', parts, turn: turn.id })
+    const { id, message, replaces } = turn
+    if (hasReply) add({ id: message, role: 'assistant', parts, turn: id, ...(replaces && { replaces }) })
     ended = [...ended, { ...turn, state, endedAt: 'now', ...(state === 'stopped' && { halted: false }) }]
     turn = undefined
+  }
+  const begin = (more: Pick<Turn, 'replaces'> = {}) => {
+    epoch += 1
+    const name = `${restores}.${epoch}`
+    chunks = []
+    const [id, message] = [`turn_${name}` as Id<'turn'>, `msg_${name}` as Id<'message'>]
+    turn = { ...NEW_TURN, ...more, epoch, id, message }
+  }
+  /** The messages that belong to the conversation. */
+  const effective = () => {
+    const gone = log.flatMap(({ replaces = [] }) => replaces)
+    return log.filter(({ seq }) => !isWithin(seq, gone))
   }
   const store = (id: string): Ack => {
     const there = log.find((item) => item.id === id)
     if (!there) add({ ...textOf(id), role: 'user' })
-    if (!there && !turn) {
-      epoch += 1
-      const name = `${restores}.${epoch}`
-      chunks = []
-      turn = { ...NEW_TURN, epoch, id: `turn_${name}` as Id<'turn'>, message: `msg_${name}` as Id<'message'> }
-    }
+    if (!there && !turn) begin()
     const seq = there?.seq ?? log.length
     return { id, seq, deduped: there !== undefined, ...(turn && { turn: turn.id, epoch: turn.epoch }) }
   }
@@ -163,6 +175,20 @@ function createServer() {
       const last = ended.at(-1)
       if (last?.halted === false && !turn) ended = [...ended.slice(0, -1), { ...last, halted: true }]
     },
+    anew: () => {
+      const reply = effective().findLast((item) => item.turn)
+      if (!reply) return
+      end('stopped', false)
+      begin({ replaces: [[reply.seq, log.length]] })
+    },
+    edit: () => {
+      const asked = effective().findLast(({ role }) => role === 'user')
+      if (!asked) return
+      end('stopped', false)
+      add({ ...textOf(`e${restores}.${count}`), role: 'user', replaces: [[asked.seq, log.length]] })
+      begin()
+    },
+    effective,
     /** A message as it was before it was erased. */
     before: (seq: number) => before.get(seq),
     erasures: () => erased.length,
@@ -271,7 +297,10 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
     const { base, head, log } = view
     const isStored = (shown: View['log'][number], index: number) =>
       [server.log()[base + index], server.before(base + index + 1)].some((item) =>
-        isDeepStrictEqual(shown, item && { ...item, delivery: 'sent' }),
+        isDeepStrictEqual(
+          { ...shown, isReplaced: undefined },
+          item && { ...item, delivery: 'sent', isReplaced: undefined },
+        ),
       )
     return [
       ...(new Set(ids).size === ids.length ? [] : ['shown twice']),
@@ -351,6 +380,8 @@ function broken(happened: readonly Happening[], stepped: Stepped): string[] {
       case 'fail':
       case 'stop':
       case 'halt':
+      case 'anew':
+      case 'edit':
       case 'erase':
         return isCut || server[what]()
     }
@@ -389,7 +420,15 @@ function isBack({ turn: a, open: x }: View, { turn: b, open: y }: View): boolean
 function atTheEnd(view: View, server: ReturnType<typeof createServer>): string[] {
   const [turn, chunks] = [server.turn(), server.chunks()]
   const isSaying = turn?.state === 'running' && chunks.length > 0
+  const shown = messagesOf(view).flatMap(({ seq }) => seq ?? [])
+  const wanted = server.effective().filter(({ seq }) => !isWithin(seq, turn?.replaces))
   return [
+    ...(isDeepStrictEqual(
+      shown,
+      wanted.map(({ seq }) => seq),
+    )
+      ? []
+      : ['not the conversation']),
     ...(view.head === server.log().length && view.base === 0 ? [] : ['messages are missing']),
     ...(view.log.some(({ seq, erased }) => !erased && server.before(seq!))
       ? ['an erased message is shown']
@@ -554,6 +593,21 @@ const mutants: Readonly<Record<string, Stepped>> = {
     const next = step(view, event)
     const isOlder = event.type === 'acked' && event.ack.seq <= view.base
     return isOlder ? { ...next, view: { ...next.view, rows: view.rows } } : next
+  },
+  'a new message replaces nothing': (view, event) => {
+    const items = event.type === 'messages' ? event.items : []
+    const next = step(view, event)
+    if (items.every(({ replaces }) => !replaces)) return next
+    const log = next.view.log.map(({ isReplaced: _isReplaced, ...message }) => message)
+    return { ...next, view: { ...next.view, log } }
+  },
+  'an older message is shown although a later one replaces it': (view, event) => {
+    const next = step(view, event)
+    if (event.type !== 'older') return next
+    const log = next.view.log.map((message, place) =>
+      place < event.items.length ? { ...message, isReplaced: false } : message,
+    )
+    return { ...next, view: { ...next.view, log } }
   },
   'a gap leaves the log': (view, event) => (event.type === 'gap' ? { view, effects: [] } : step(view, event)),
 }

@@ -46,6 +46,8 @@ function usual(frame: Asked, { fed }: Connected): object {
       return { type: 'pong' }
     case 'send':
     case 'stop':
+    case 'regenerate':
+    case 'edit':
     case 'read':
       return { type: 'ack', cid, done: frame.type }
   }

@@ -46,9 +46,9 @@ function setUp() {
       requests.push({ path, signal, answer, fail: () => reject(unavailable('There is no answer.')) })
       signal.addEventListener('abort', () => reject(signal.reason as Error))
     })
-  const http: Pick<Http, 'get' | 'post' | 'open'> = {
+  const http: Pick<Http, 'get' | 'send' | 'open'> = {
     get: ask,
-    post: (path, _, signal) => ask(path, signal),
+    send: (_, path, __, signal) => ask(path, signal),
     open: async (_path, _headers, signal) => {
       const renewal = Promise.withResolvers<void>()
       let revision = 0

@@ -18,7 +18,10 @@ import { checkSettings, settingsOf, type AgentSettings, type SettingsChange } fr
 export type AgentCall = {
   /** The id of the session. */
   readonly id: Id<'session'>
-  readonly trigger: 'submit-message'
+  /** `regenerate-message`: a reply is written anew. */
+  readonly trigger: 'submit-message' | 'regenerate-message'
+  /** The id of the reply that is written anew, if there was one. */
+  readonly messageId?: string
   /** The last ones, oldest first: 500 or 2 MiB, or what the agent's `window` says. The first message may be a summary of the earlier
    *  ones. A reply comes right after the last message that it answers. */
   readonly messages: readonly Message[]

@@ -1,11 +1,24 @@
-// fleetline sessions create | ls | get | set | archive | unarchive | export | erase | send | read | stop | tail. Their code is loaded on demand, because other commands start in
+// fleetline sessions create | ls | get | set | archive | unarchive | export | erase | send | read | stop | regenerate | edit | tail. Their code is loaded on demand, because other commands start in
 // half the time without it.
 import { PAGE_LIMITS } from '@fleetline/protocol'
 import type { CommandCall, Command } from './command.ts'
 import { CONFIRM } from './erasures.ts'
 
 const verb =
-  (name: 'create' | 'list' | 'get' | 'set' | 'archive' | 'unarchive' | 'erase' | 'read' | 'stop') =>
+  (
+    name:
+      | 'create'
+      | 'list'
+      | 'get'
+      | 'set'
+      | 'archive'
+      | 'unarchive'
+      | 'erase'
+      | 'read'
+      | 'stop'
+      | 'regenerate'
+      | 'edit',
+  ) =>
   async (call: CommandCall) =>
     (await import('./sessions/verbs.ts'))[name](call)
 
@@ -123,6 +136,32 @@ export const SESSIONS: readonly Command[] = [
     args: [SESSION],
     settings: ['apiUrl', 'apiKey'],
     run: verb('stop'),
+  },
+  {
+    name: 'sessions regenerate',
+    summary:
+      'Let the agent write its last reply anew. The old one stays in the log. A running reply is stopped first.',
+    args: [SESSION],
+    settings: ['apiUrl', 'apiKey'],
+    options: [
+      [
+        '--message <id>',
+        'the reply to write anew, or the message of a user to answer anew (default: the last message)',
+      ],
+    ],
+    run: verb('regenerate'),
+  },
+  {
+    name: 'sessions edit',
+    summary:
+      'Put another text in the place of a message of a user. That message and all behind it leave the conversation, but stay in the log. The agent answers the new one.',
+    args: [SESSION, ['<message>', 'the id of the message'], ['<text>', 'the new text']],
+    settings: ['apiUrl', 'apiKey'],
+    options: [
+      ['--id <id>', 'the id of the new message (default: a new id)'],
+      ['--author <user>', 'the author of the new message'],
+    ],
+    run: verb('edit'),
   },
   {
     name: 'sessions tail',

@@ -1,7 +1,7 @@
 // Decides what a conversation does next. Pure: session/append.ts reads the state under the session's lock and stores the
 // result in the same transaction. Guarantees:
 //   E2  the epoch never falls: it grows by one when a turn starts and by one when a live turn is stopped, and never
-//       otherwise
+//       otherwise; an event that does both moves it by two
 //   E3  there is at most one live turn, and no turn starts while a compaction runs. Limit: pods of a release without compaction do
 //       start one
 //   E4  no wake-up is lost: while `asked` is greater than `answered`, a turn is live, or starts when the compaction has ended
@@ -17,6 +17,10 @@
 //               asked
 //   working     the live turn was stopped            idle: everything asked until then counts as answered; the agent
 //                                                    reads it when it replies to the next message
+//   idle        a reply is written anew, or a      working: a turn starts; what leaves the conversation counts as answered
+//               message is edited
+//   working     the same                             working: the live turn is stopped, and the next one starts
+//   compacting  the same                             unchanged: fenced
 //   compacting  asked                                compacting: a turn answers when the compaction has ended
 //   compacting  the compaction ended, or failed      idle; working if anything was asked meanwhile
 //   compacting  the compaction ended, more is left   compacting again, if nothing was asked meanwhile
@@ -49,6 +53,13 @@ export type ConversationEvent = { readonly newId: string } & (
   /** `isPartial`: it could not cover all messages, so another one follows. */
   | { readonly type: 'compacted'; readonly compaction: string; readonly isPartial?: boolean }
   | ({ readonly type: 'stopped'; readonly head: number } & LiveTurn)
+  /** A turn starts, even if nothing new was asked. `answered`: the seq up to which everything counts as answered now. */
+  | ({
+      readonly type: 'rewritten'
+      readonly epoch: number
+      readonly answered?: number
+      readonly asked?: number
+    } & Partial<Pick<TurnStart, 'readFrom' | 'askedFrom'>>)
 )
 
 export type TurnStart = {
@@ -81,11 +92,28 @@ export function step(state: Conversation, event: ConversationEvent): Stepped {
     const after = next({ ...state, compacting: null }, event.newId)
     return event.isPartial ? compact(after, event.newId) : after
   }
+  if (event.type === 'rewritten') return rewrite(state, event)
   if (state.turn !== event.turn || state.epoch !== event.epoch) return { type: 'fenced' }
   if (event.type === 'stopped')
     return { type: 'stepped', state: { ...state, turn: null, epoch: state.epoch + 1, answered: event.head } }
-  const ended = next({ ...state, turn: null, answered: event.readTo }, event.newId)
+  const ended = next({ ...state, turn: null, answered: Math.max(state.answered, event.readTo) }, event.newId)
   return event.isLong ? compact(ended, event.newId) : ended
+}
+
+function rewrite(
+  state: Conversation,
+  event: Extract<ConversationEvent, { readonly type: 'rewritten' }>,
+): Stepped {
+  const { newId, epoch, asked = state.asked, answered = state.answered, readFrom } = event
+  if (state.epoch !== epoch || state.compacting !== null) return { type: 'fenced' }
+  const askedFrom = event.askedFrom ?? (state.asked > state.answered ? state.answered + 1 : asked)
+  const stopped = state.turn === null ? epoch : epoch + 1
+  const started = start(
+    { ...state, epoch: stopped, asked, answered: Math.max(state.answered, answered) },
+    newId,
+    askedFrom,
+  )
+  return readFrom === undefined ? started : { ...started, starts: { ...started.starts!, readFrom } }
 }
 
 /** A turn starts if something was asked that no turn has read. */
@@ -104,7 +132,11 @@ function isFree({ turn, compacting }: Conversation): boolean {
   return turn === null && compacting === null
 }
 
-function start(state: Conversation, turn: string, askedFrom: number): Stepped {
+function start(
+  state: Conversation,
+  turn: string,
+  askedFrom: number,
+): Extract<Stepped, { readonly type: 'stepped' }> {
   const epoch = state.epoch + 1
   return {
     type: 'stepped',

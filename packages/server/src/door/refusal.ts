@@ -14,7 +14,11 @@ export type Refusal = {
 }
 type Current = z.infer<typeof currentSchema>
 
-const currentSchema = z.object({ head: z.int() })
+const currentSchema = z.object({
+  head: z.int().optional(),
+  epoch: z.int().optional(),
+  turn: z.string().nullable().optional(),
+})
 const waitSchema = z.int()
 
 export const refusalSchema = z.object({

@@ -11,7 +11,7 @@
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Duty, Term } from '../store/leader.ts'
-import type { SessionKey } from '../session/place.ts'
+import type { SessionKey } from '../session/items.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { notifyErased } from './erasures.ts'

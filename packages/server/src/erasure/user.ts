@@ -5,7 +5,7 @@
 import type { Membership } from '../session/archive.ts'
 import { AUTHOR_KINDS } from '../session/column-codes.ts'
 import { eraseMessages, wipeSeqs, type MarkedSessions } from '../session/erase.ts'
-import type { SessionKey } from '../session/place.ts'
+import type { SessionKey } from '../session/items.ts'
 import type { Query } from '../store/database.ts'
 import { queueSessions } from './erasures.ts'
 import { STEP_BYTES } from './wipe.ts'

@@ -2,7 +2,7 @@
 // how far it came. Nothing is written into an erased session, so what was removed stays removed.
 import { CHUNKS_DEADLINE_MS } from '../session/chunks.ts'
 import { ERASURE_MESSAGES, deleteRows, wipeMessages, wipeRest, type WipeRange } from '../session/erase.ts'
-import type { SessionKey, Stop } from '../session/place.ts'
+import type { SessionKey, Stop } from '../session/items.ts'
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 import { TOMBSTONE_DAYS } from './receipt.ts'

@@ -3,6 +3,13 @@ import { Bug } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
 import type { Right, TenantScope } from '../identity/scopes.ts'
 
+/** Who asks, and which part of the request an error names. */
+export type Asker = { readonly principal: Principal | null; readonly part: 'body' | 'query' | 'frame' }
+export type AskerIn = Asker & {
+  /** An id or an alias. */
+  readonly session: string
+}
+
 export function accessWith<Needed extends TenantScope>(scope: Needed) {
   return { audience: 'key', tenant: 'caller', scope } as const
 }

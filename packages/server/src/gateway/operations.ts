@@ -1,4 +1,4 @@
-// What callers do in sessions: send, stop, mark as read, follow. HTTP routes and the commands of a socket both call these functions, so
+// What callers do in sessions: send, stop, rewrite, mark as read, follow. HTTP routes and the commands of a socket both call these functions, so
 // that they cannot differ. Guarantees:
 //   S3  a caller reaches the sessions that it may see, and no others
 import {
@@ -25,23 +25,18 @@ import { mapped } from '../lib/mapped.ts'
 import type { Random } from '../lib/random.ts'
 import { draftOf } from '../session/draft.ts'
 import type { Cursor, FollowListener } from '../session/follow.ts'
-import type { Appended, SessionKey } from '../session/place.ts'
+import type { Appended, SessionKey } from '../session/items.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { tenantOf } from './caller.ts'
+import { tenantOf, type Asker, type AskerIn } from './caller.ts'
 import { frameFor, inboxItemsFor } from './seen.ts'
 import type { SessionKeys } from './session-key.ts'
+import { createRewriting, type Rewriting } from './rewriting.ts'
 import { messageOf, type Send } from './session-schemas.ts'
 
-/** Who asks, and which part of the request an error names. */
-export type Asker = { readonly principal: Principal | null; readonly part: 'body' | 'query' | 'frame' }
-type AskerIn = Asker & {
-  /** An id or an alias. */
-  readonly session: string
-}
 /** A frame, and the position after it. */
 export type SeenFrame = { readonly frame: Frame; readonly at: Cursor }
 
-export type Operations = {
+export type Operations = Rewriting & {
   readonly send: (asking: AskerIn, sent: Send) => Promise<Ack>
   readonly stop: (asking: AskerIn, stop: { turn: string; epoch: number }) => Promise<StopAck>
   readonly markRead: (asking: AskerIn, read: { seq: number; user?: string | undefined }) => Promise<ReadAck>
@@ -59,7 +54,7 @@ export type Operations = {
 }
 
 type Deps = SessionKeys & {
-  readonly sessions: Pick<Sessions, 'append' | 'stopTurn' | 'markRead' | 'follow'>
+  readonly sessions: Pick<Sessions, 'append' | 'stopTurn' | 'rewrite' | 'markRead' | 'follow'>
   readonly inbox: Pick<Inbox, 'follow'>
   readonly rateLimits: Pick<RateLimits, 'countAppend'>
   readonly clock: Clock
@@ -78,6 +73,7 @@ export function createOperations(deps: Deps): Operations {
   const { sessions, inbox, rateLimits, keyOf, explainMissing, clock, random, cell } = deps
   const mintId = () => formatId('message', cell, uuidV7(clock.now(), random.bytes(10)))
   return {
+    ...createRewriting(deps),
     send: async ({ principal, part, session }, sent) => {
       const message = messageOf(sent, mintId, part)
       const author = authorOf(principal, message, { part, named: sent.author })

@@ -10,6 +10,7 @@ import type {
   Page,
   Part,
   ReadAck,
+  RegenerateAck,
   Role,
   Session,
   StopAck,
@@ -37,6 +38,13 @@ export type PodSessions = {
   /** A page of the log; without a range, the last messages. */
   read(session: string, range?: ReadRange): Promise<Page>
   turn(id: string): Promise<Turn | undefined>
+  /** Writes a reply anew, or answers a message of a user anew. Rejects with `stale` if the session has another epoch by now. */
+  regenerate(
+    session: string,
+    wanted: { readonly epoch: number; readonly message?: string },
+  ): Promise<RegenerateAck>
+  /** Puts another message in the place of a message of a user. Rejects with `stale` if the session has another epoch by now. */
+  edit(session: string, message: string, content: EditContent): Promise<Ack>
   /** Stops this turn, wherever it runs. `stopped: false`: it is not the live one any more. */
   stop(session: string, turn: { readonly turn: string; readonly epoch: number }): Promise<StopAck>
   /** Yields what is stored after a seq and then everything new, until the signal is aborted or the pod stops. A reader that is
@@ -76,6 +84,15 @@ type SendOptions = {
   /** False: the agent does not reply to this message. */
   readonly reply?: boolean
 }
+type EditContent = {
+  readonly epoch: number
+  readonly parts: readonly Part[]
+  readonly metadata?: Metadata
+  /** Of the new message. */
+  readonly id?: string
+  /** The id of the author. */
+  readonly author?: string
+}
 type ReadRange = { readonly after?: number; readonly before?: number; readonly limit?: number }
 type FollowOptions = { readonly after?: number; readonly epoch?: number; readonly signal?: AbortSignal }
 
@@ -103,6 +120,10 @@ export function createPodSessions({ call, stopping }: Deps): PodSessions {
     read: (session, range = {}) =>
       call('GET /v1/sessions/:session/messages', { params: { session }, query: range }),
     turn: (turn) => orUndefined(call<Turn>('GET /v1/turns/:turn', { params: { turn } })),
+    regenerate: (session, wanted) =>
+      call('POST /v1/sessions/:session/regenerate', { params: { session }, body: wanted }),
+    edit: (session, message, content) =>
+      call('PUT /v1/sessions/:session/messages/:message', { params: { session, message }, body: content }),
     stop: (session, turn) => call('POST /v1/sessions/:session/stop', { params: { session }, body: turn }),
     follow: async function* (session, { signal, ...query } = {}) {
       const events = await call<Events>('GET /v1/sessions/:session/events', { params: { session }, query })

@@ -26,6 +26,7 @@ import { messageRoutes } from './message-routes.ts'
 import { createOperations } from './operations.ts'
 import { createSessionKeys } from './session-key.ts'
 import { sessionSocket } from './socket/route.ts'
+import { rewriteRoutes } from './rewrite-routes.ts'
 import { retentionRoutes } from './retention-routes.ts'
 import { sessionRoutes } from './session-routes.ts'
 import { tenantRoutes } from './tenant-routes.ts'
@@ -81,6 +82,7 @@ export function gatewayRoutes({ version, ...deps }: Deps): GatewayTables {
     ...inboxRoutes(keyed),
     ...memberRoutes(keyed),
     ...messageRoutes(keyed),
+    ...rewriteRoutes(keyed),
     ...exportRoutes(keyed),
     ...erasureRoutes(keyed),
     ...retentionRoutes(keyed),

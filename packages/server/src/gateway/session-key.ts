@@ -5,7 +5,7 @@
 import { parseId, SESSION_ALIAS } from '@fleetline/protocol'
 import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
-import type { SessionKey } from '../session/place.ts'
+import type { SessionKey } from '../session/items.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { tenantOf } from './caller.ts'
 

@@ -16,7 +16,7 @@ import { Rejected } from '../errors.ts'
 import { agentName } from './agent-schemas.ts'
 import { cursorSchema } from './cursor.ts'
 import { limit, whole } from './query.ts'
-import { turnSchema } from './turn-schemas.ts'
+import { seqRangesSchema, turnSchema } from './turn-schemas.ts'
 
 /** One line that PostgreSQL can store and a terminal can show. */
 function line(maxLength: number) {
@@ -104,6 +104,37 @@ export const sendSchema = z
 
 export type Send = z.infer<typeof sendSchema>
 
+const epoch = z
+  .int()
+  .min(0)
+  .max(PAGE_LIMITS.seq - 2)
+  .describe('the epoch of the session, as the caller knows it')
+const ifHead = z
+  .int()
+  .min(0)
+  .optional()
+  .describe('the last seq that the caller knows: refused with `stale` if there is a later one')
+
+export const regenerateSchema = z.object({
+  epoch,
+  message: messageSchema.shape.id.describe(
+    'the id of the reply, or of the message of a user to answer anew; without it, the last reply',
+  ),
+  ifHead,
+})
+export type Regenerate = z.infer<typeof regenerateSchema>
+export const regenerateAckSchema = z.object({ turn: z.string(), epoch: z.int(), deduped: z.boolean() })
+
+export const editSchema = z.object({
+  epoch,
+  id: messageSchema.shape.id.describe('the id of the new message'),
+  parts: messageSchema.shape.parts,
+  metadata: fieldsSchema.optional(),
+  author: userId.optional().describe('the id of the author. Ignored if a user edits the message'),
+  ifHead,
+})
+export type Edit = z.infer<typeof editSchema>
+
 export const ackSchema = z.object({
   id: z.string(),
   seq: z.int(),
@@ -142,6 +173,7 @@ const itemSchema = z.object({
   turn: z.string().optional(),
   answers: z.int().optional(),
   status: z.enum(ITEM_STATUSES).optional(),
+  replaces: seqRangesSchema.optional().describe('the seqs of the messages in whose place this one stands'),
   erased: z.literal(true).optional().describe('the message was erased'),
 })
 

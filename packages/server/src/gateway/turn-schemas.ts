@@ -2,6 +2,7 @@
 import { TURN_STATES } from '@fleetline/protocol'
 import { z } from 'zod'
 
+export const seqRangesSchema = z.array(z.tuple([z.int(), z.int()]))
 const tokens = z.int().nullable()
 
 export const turnSchema = z.object({
@@ -13,6 +14,9 @@ export const turnSchema = z.object({
   agent: z.string(),
   message: z.string(),
   answers: z.object({ from: z.int(), to: z.int().nullable() }),
+  replaces: seqRangesSchema
+    .optional()
+    .describe('of a reply that is written anew: in whose place it will stand'),
   pod: z.string().nullable(),
   startedAt: z.string(),
   retryAt: z.string().nullable(),

@@ -4,7 +4,7 @@ import { INBOX_LIMITS } from '@fleetline/protocol'
 import { createLoader } from '../lib/loader.ts'
 import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Query, type Transactions } from '../store/database.ts'
-import type { SessionKey } from '../session/place.ts'
+import type { SessionKey } from '../session/items.ts'
 import { sessionRev, type MemberSession, type ShownSession } from './item.ts'
 
 /** Whose inbox. */

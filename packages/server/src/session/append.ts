@@ -32,7 +32,6 @@ import { keyOf } from './draft.ts'
 import {
   isReplyOf,
   nameOf,
-  place,
   type Append,
   type Appended,
   type Closed,
@@ -44,6 +43,8 @@ import {
   type MarkRead,
   type Placed,
   type Result,
+  type Rewrite,
+  type Rewritten,
   type SessionKey,
   type SessionState,
   type Stop,
@@ -51,12 +52,15 @@ import {
   type StoredMessage,
   type TurnEnd,
   type TurnEnded,
-} from './place.ts'
+} from './items.ts'
+import { place } from './place.ts'
 import { setArchived, type Membership } from './archive.ts'
 import { AUTHOR_KINDS, ROLES, STATUSES } from './column-codes.ts'
-import { endCompactions, findWritableEnds, startCompactions } from './compactions.ts'
+import { endCompactions, findWritableEnds, forgetSummaries, startCompactions } from './compactions.ts'
+import { findRewrites } from './find-rewrites.ts'
 import { MESSAGE_FORMAT } from './message-format.ts'
 import { findCursors, moveCursors } from './read-cursors.ts'
+import { formatRanges } from './seq-ranges.ts'
 import { closeTurns, findStops, findTurns, startTurns } from './turns.ts'
 
 export type Appender = Service & {
@@ -65,6 +69,8 @@ export type Appender = Service & {
   readonly endTurn: (item: TurnEnd) => Promise<TurnEnded>
   /** Resolves once the fence has moved and what the agent has said is stored (E8). A repeat gets the same answer. */
   readonly stopTurn: (item: Stop) => Promise<Stopped>
+  /** Starts a turn that writes a reply anew, or answers an edited message. A repeat gets the same answer (E10). */
+  readonly rewrite: (item: Rewrite) => Promise<Rewritten>
   /** Stores the summary, or that there is none, and ends the compaction. */
   readonly endCompaction: (item: CompactionEnd) => Promise<TurnEnded>
   /** Ends a turn as failed if its time limit has passed and no pod has claimed it. */
@@ -131,20 +137,21 @@ export const SESSION_WRITE = `
            failed_epoch = v.failed_epoch, compacting = v.compacting, summarised = v.summarised,
            next_try_seq = v.next_try_seq, version = v.version,
            archived_at = case when v.is_archived then s.archived_at end,
+           replaced = case when v.replaced is null then s.replaced else s.replaced + v.replaced::int4multirange end,
            updated_at = case when v.head > s.head or v.failed_epoch > coalesce(s.failed_epoch, 0)
                              then statement_timestamp() else s.updated_at end
       from unnest($1::int[], $2::uuid[], $3::int[], $4::uuid[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[],
-                  $10::uuid[], $11::int[], $12::int[], $13::int[], $14::boolean[])
+                  $10::uuid[], $11::int[], $12::int[], $13::int[], $14::boolean[], $15::text[])
            v(tenant, id, head, turn, epoch, asked, answered, replied, failed_epoch, compacting, summarised, next_try_seq, version,
-             is_archived)
+             is_archived, replaced)
      where s.tenant = v.tenant and s.id = v.id)
   insert into fleetline.messages
-    (at, tenant, session, seq, key, digest, role, author_kind, id, author, format, body, turn, answers, status)
+    (at, tenant, session, seq, key, digest, role, author_kind, id, author, format, body, turn, answers, status, replaces)
   select statement_timestamp(), v.tenant, v.session, v.seq, v.key, v.digest, v.role, v.author_kind, v.id, v.author,
-         ${MESSAGE_FORMAT}, v.body::jsonb, v.turn, v.answers, v.status
-    from unnest($15::int[], $16::uuid[], $17::int[], $18::uuid[], $19::bigint[], $20::smallint[], $21::smallint[],
-                $22::text[], $23::text[], $24::text[], $25::uuid[], $26::int[], $27::smallint[])
-         v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status)`
+         ${MESSAGE_FORMAT}, v.body::jsonb, v.turn, v.answers, v.status, v.replaces::int4multirange
+    from unnest($16::int[], $17::uuid[], $18::int[], $19::uuid[], $20::bigint[], $21::smallint[], $22::smallint[],
+                $23::text[], $24::text[], $25::text[], $26::uuid[], $27::int[], $28::smallint[], $29::text[])
+         v(tenant, session, seq, key, digest, role, author_kind, id, author, body, turn, answers, status, replaces)`
 
 export function createAppender(deps: Deps): Appender {
   const { clock, metrics } = deps
@@ -208,6 +215,13 @@ export function createAppender(deps: Deps): Appender {
       if (stopped.type === 'stopped' && !stopped.isRepeat) metrics.count('turnsEnded', { outcome: 'stopped' })
       return stopped
     },
+    rewrite: async (item) => {
+      const rewritten = (await batcher.add({ type: 'rewrite', ...item }).catch((error: unknown) => {
+        throw toSender(error)
+      })) as Rewritten // `place` returns this for a rewrite
+      metrics.count('rewrites', { outcome: outcomeOf(rewritten) })
+      return rewritten
+    },
     expireTurn: async (item) => {
       const ended = (await batcher.add({ type: 'expire', ...item })) as TurnEnded // `place` returns this for an expiry
       metrics.count('turnsEnded', { outcome: ended.type === 'ended' ? 'failed' : ended.type })
@@ -222,9 +236,14 @@ export function createAppender(deps: Deps): Appender {
   }
 }
 
+function outcomeOf(rewritten: Rewritten): string {
+  return rewritten.type === 'rewritten' && rewritten.isRepeat ? 'repeated' : rewritten.type
+}
+
 function weightOf(item: Item): number {
   if (item.type === 'compacted') return item.outcome === 'done' ? item.text.length : 0
   if (item.type === 'stop') return STOP_BYTES
+  if (item.type === 'rewrite') return STOP_BYTES + (item.draft?.bytes ?? 0)
   const draft = 'draft' in item ? item.draft : undefined
   return (draft?.bytes ?? 0) + ('error' in item ? item.error.message.length : 0)
 }
@@ -246,11 +265,7 @@ type Locked = ReadonlyMap<string, SessionState>
 type Done = Placed & { readonly members: readonly Membership[] }
 
 /** Returns HELD for items whose session another transaction has locked; stores the others. */
-async function appendFree(
-  deps: Deps,
-  query: Query,
-  items: readonly Item[],
-): Promise<Omit<Done, 'results'> & { readonly results: readonly (Result | typeof HELD)[] }> {
+async function appendFree(deps: Deps, query: Query, items: readonly Item[]): Promise<Done> {
   const locked = await lockSessions(query, items, SESSION_LOCK)
   const there = await findHeld(query, items, locked)
   const isFree = (item: Item) => !there.has(nameOf(item))
@@ -271,6 +286,8 @@ async function appendAll(
   const stored = await findStored(query, items, cell)
   const { turns, held } = await findTurns(query, ends)
   const isLive = (stop: Stop) => sessions.get(nameOf(stop))?.turn === stop.turn
+  const rewriting = await findRewrites(query, placesOf(items, 'rewrite'), sessions, cell)
+  for (const [place, live] of rewriting.live) stops.set(place, live)
   const stopping = await findStops(query, stops, isLive, cell)
   const cursors = await findCursors(query, placesOf(items, 'read'))
   const compactions = await findWritableEnds(query, placesOf(items, 'compacted'))
@@ -281,11 +298,13 @@ async function appendAll(
     held: new Set([...held, ...compactions]),
     open: stopping.open,
     cursors,
+    rewrites: rewriting.found,
   }
   const placed = place(items, found, () => uuidV7(clock.now(), random.bytes(10)))
   await closeTurns(query, placed.closed)
   await endCompactions(query, placed.endedCompactions)
   if (placed.changed.length > 0) await write(query, placed)
+  await forgetSummaries(query, placed.unsummarised)
   await moveCursors(query, placed.cursors)
   const unarchived = await setArchived(query, placed.unarchived, false)
   await startTurns(query, placed.started, cell)
@@ -332,8 +351,8 @@ async function findStored(
   cell: number,
 ): Promise<Map<number, StoredMessage>> {
   const keys = new Map<number, SessionKey & { readonly key: string }>()
-  for (const [place, { draft, ...item }] of placesOf(items, 'message'))
-    keys.set(place, { ...item, key: draft.key })
+  for (const [place, { draft, ...item }] of [...placesOf(items, 'message'), ...placesOf(items, 'rewrite')])
+    if (draft) keys.set(place, { ...item, key: draft.key })
   for (const [place, item] of placesOf(items, 'stop'))
     keys.set(place, { ...item, key: keyOf(formatId('message', cell, item.turn)) })
   if (keys.size === 0) return new Map()
@@ -365,6 +384,7 @@ async function write(query: Query, { changed, written }: Placed): Promise<void> 
       'version',
       'isArchived',
     ),
+    changed.map(({ replaced }) => (replaced ? formatRanges(replaced) : null)),
     ...columnsOf(written, 'tenant', 'session', 'seq'),
     ...columnsOf(drafts, 'key', 'digest'),
     drafts.map(({ role }) => ROLES.indexOf(role)),
@@ -375,5 +395,6 @@ async function write(query: Query, { changed, written }: Placed): Promise<void> 
     written.map(({ turn = null }) => turn),
     written.map(({ answers = null }) => answers),
     written.map(({ status }) => (status === undefined ? null : STATUSES.indexOf(status))),
+    written.map(({ replaces = [] }) => (replaces.length > 0 ? formatRanges(replaces) : null)),
   ])
 }

@@ -2,7 +2,7 @@
 // the session.
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
-import type { SessionKey } from './place.ts'
+import type { SessionKey } from './items.ts'
 
 const SET = `
   update fleetline.members m set archived = $3

@@ -7,7 +7,7 @@ import { valueOf, type Query, type Transactions } from '../store/database.ts'
 import { untilCommitted } from '../store/until-committed.ts'
 import { sessionOf, SESSION_COLUMNS, type SessionRow } from './directory.ts'
 import { setArchived, type Membership } from './archive.ts'
-import type { SessionKey } from './place.ts'
+import type { SessionKey } from './items.ts'
 
 /** What is left out stays. Null removes a title or the metadata. */
 export type SessionChange = {

@@ -8,7 +8,7 @@ import type { ContextSize } from '../conversation/budget.ts'
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
 import { cancelTasks, endClaims, holdClaims, lockTasks, type HeldClaim } from '../task/settle.ts'
-import type { StartedCompaction, CompactionEnd } from './place.ts'
+import type { CompactionEnd, StartedCompaction, Unsummarised } from './items.ts'
 import { TURN_TRACK } from './turns.ts'
 
 /** As of turns: there is one track for agents in the directory, and one for each agent in code. */
@@ -31,12 +31,15 @@ const START = `
     join fleetline.tracks k on k.id = a.track
   returning id`
 
-// Nobody reads the summaries before: each new one covers their messages, too.
+// A new summary covers the messages of those before. One of them stays, for the case that messages which only the new one covers leave the
+// conversation.
 const STORE = `
   with given as (select * from unnest($1::int[], $2::uuid[], $3::int[], $4::text[]) g(tenant, session, upto, text)),
   gone as (
     delete from fleetline.summaries s using given g
-     where s.tenant = g.tenant and s.session = g.session and s.upto < g.upto)
+     where s.tenant = g.tenant and s.session = g.session
+       and s.upto < (select max(p.upto) from fleetline.summaries p
+                      where p.tenant = g.tenant and p.session = g.session and p.upto < g.upto))
   insert into fleetline.summaries (tenant, session, upto, text) select * from given
   on conflict do nothing`
 
@@ -129,6 +132,22 @@ export async function endCompactions(query: Query, ended: readonly CompactionEnd
     query,
     expired.map(({ tenant, compaction }) => ({ tenant, id: compaction })),
   )
+}
+
+const FORGET = `
+  with given as (select * from unnest($1::int[], $2::uuid[], $3::int[]) g(tenant, session, since)),
+  gone as (
+    delete from fleetline.summaries c using given g
+     where c.tenant = g.tenant and c.session = g.session and c.upto >= g.since)
+  update fleetline.sessions s
+     set summarised = coalesce((
+           select max(c.upto) from fleetline.summaries c
+            where c.tenant = g.tenant and c.session = g.session and c.upto < g.since), 0)
+    from given g where s.tenant = g.tenant and s.id = g.session`
+
+/** Call it after the sessions were written: an older summary takes the place of the forgotten one. */
+export async function forgetSummaries(query: Query, sessions: readonly Unsummarised[]): Promise<void> {
+  if (sessions.length > 0) await query(FORGET, columnsOf(sessions, 'tenant', 'session', 'from'))
 }
 
 function claimOf({ compaction, attempt, pod }: CompactionEnd): HeldClaim {

@@ -6,7 +6,7 @@ import { Retry } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
-import type { SessionKey } from './place.ts'
+import type { SessionKey } from './items.ts'
 
 type NewSession = {
   readonly alias: string | null

@@ -10,7 +10,7 @@ import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { IS_LEADER, type Duty, type Term } from '../store/leader.ts'
 import type { Appender } from './append.ts'
 import { sweepChunks } from './chunks.ts'
-import type { Stop, TurnError } from './place.ts'
+import type { Stop, TurnError } from './items.ts'
 import { COMPACT_TRACK, COMPACTION_DEADLINE_MS } from './compactions.ts'
 import { TURN_DEADLINE_MS, TURN_TRACK } from './turns.ts'
 

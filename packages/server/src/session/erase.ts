@@ -8,7 +8,7 @@ import type { Query } from '../store/database.ts'
 import { keyOf } from './draft.ts'
 import type { LiveTurn } from '../conversation/step.ts'
 import type { Membership } from './archive.ts'
-import type { SessionKey } from './place.ts'
+import type { SessionKey } from './items.ts'
 
 /** Messages in a batch. A follower reads at least one whole batch at a time. */
 export const ERASURE_MESSAGES = 500

@@ -12,7 +12,7 @@ import type { Feed } from './feed.ts'
 import type { FollowListener } from './follow.ts'
 import type { Members } from './members.ts'
 import { MESSAGE_FORMAT } from './message-format.ts'
-import type { SessionKey } from './place.ts'
+import type { SessionKey } from './items.ts'
 import type { LogPage, Replay } from './replay.ts'
 
 /** A piece is the lines of one page. */

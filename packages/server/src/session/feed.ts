@@ -20,7 +20,7 @@ import { columnsOf } from '../store/columns.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { Hints } from '../store/hints.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { nameOf, type SessionKey } from './place.ts'
+import { nameOf, type SessionKey } from './items.ts'
 
 /** How far a session has come. All numbers only grow. The version counts changes that move neither head nor phase. */
 export type Progress = { readonly head: number; readonly phase: number; readonly version: number }

@@ -33,7 +33,7 @@ import type { ByteBudget, BudgetShare } from '../lib/byte-budget.ts'
 import { phaseOf, type Beyond, type Feed, type FeedPlace, type Progress } from './feed.ts'
 import type { Live, Watch } from './live.ts'
 import type { Spot } from './open-message.ts'
-import type { SessionKey } from './place.ts'
+import type { SessionKey } from './items.ts'
 import type { LogPage, Replay } from './replay.ts'
 import type { TurnView } from './turn-view.ts'
 

@@ -6,7 +6,7 @@ import { createLoader } from '../lib/loader.ts'
 import type { Random } from '../lib/random.ts'
 import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { untilCommitted } from '../store/until-committed.ts'
-import type { SessionKey } from './place.ts'
+import type { SessionKey } from './items.ts'
 
 /** The result of a change. `full`: the session has reached its limit of members, and this user is not one of them. */
 export type MemberChange = 'done' | 'full' | 'not-found'

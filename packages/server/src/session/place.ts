@@ -35,6 +35,14 @@
 //   the agent read it
 //   any other                                                       fenced
 //
+//   a rewrite, that is a reply to be written anew, or an edit      becomes
+//   of a message, that
+//   was taken before                                                rewritten: the same turn and the same seq
+//   names another epoch, a message that has left the conversation,  stale
+//   or comes while the conversation is summarised
+//   is an edit whose id is taken                                    conflict
+//   anything else                                                   rewritten, see rewrite.ts
+//
 //   the expiry of a turn, past its time limit, that                 becomes
 //   is live and that no pod has                                     ended as failed; then the next step
 //   any other                                                       fenced: the pod that has it ends it
@@ -47,217 +55,30 @@
 //   it has sent a message itself                                    the same, up to that message
 // "Stored", "head" and "live" include the earlier items of the batch. A rejected item changes nothing for the others (L11).
 // conversation/step.ts decides the next step of a conversation.
-import { parseId, type ItemStatus } from '@fleetline/protocol'
-import { isOverBudget, nextTryFrom, type ContextSize } from '../conversation/budget.ts'
+import { isOverBudget, nextTryFrom } from '../conversation/budget.ts'
+import { endedEpoch, type Conversation } from '../conversation/step.ts'
 import {
-  endedEpoch,
-  step,
-  type Conversation,
-  type ConversationEvent,
-  type LiveTurn,
-  type TurnStart,
-} from '../conversation/step.ts'
-import type { AttemptUsage } from '../usage/record.ts'
-import type { MessageDraft } from './draft.ts'
-
-export type SessionKey = { readonly tenant: number; readonly session: string }
-
-export type Append = SessionKey & {
-  readonly draft: MessageDraft
-  /** Append only if this is the head. */
-  readonly ifHead?: number
-  /** The message asks for a reply: in a session with an agent, a turn answers it. */
-  readonly asks?: boolean
-}
-
-/** Present while the message waits for its reply. `live` is the live turn; this turn or the next one answers the message (E4). While the
- *  conversation is summarised, there is only `nextEpoch`: that of the turn that will answer. */
-type Waiting = { readonly live?: LiveTurn; readonly nextEpoch?: number }
-export type Appended =
-  | ({ readonly type: 'stored'; readonly seq: number; readonly deduped: boolean } & Waiting)
-  | { readonly type: 'not-found' }
-  /** The message was erased; without a seq, the whole session. */
-  | { readonly type: 'gone'; readonly seq: number | undefined }
-  /** No seq: the id belongs to a reply that is not in the log yet. */
-  | { readonly type: 'conflict'; readonly seq: number | undefined }
-  | { readonly type: 'stale'; readonly head: number }
-
-/** The attempt that ran a turn ends it, under both fences: the conversation's and the task's. */
-export type TurnEnd = SessionKey &
-  LiveTurn & {
-    readonly attempt: number
-    readonly pod: number
-    /** Of the session, when the agent's messages were read. Undefined: they were not read. */
-    readonly eraseCount?: number | undefined
-    /** Undefined if its agent was not called. */
-    readonly used?: AttemptUsage | undefined
-  } & (
-    | {
-        readonly outcome: 'done'
-        /** Undefined: the agent had nothing to say. */ readonly draft: MessageDraft | undefined
-        /** If its agent compacts conversations. */
-        readonly size?: ContextSize | undefined
-      }
-    | {
-        readonly outcome: 'failed'
-        readonly error: TurnError
-        /** What the agent said before it failed. */
-        readonly draft: MessageDraft | undefined
-      }
-  )
-export type TurnError = { readonly code: string; readonly message: string }
-export type TurnEnded = { readonly type: 'ended' } | { readonly type: 'fenced' }
-
-/** Ends a turn whichever pod runs it, under the fence of the conversation only. */
-export type Stop = SessionKey & LiveTurn
-export type Stopped =
-  | { readonly type: 'stopped'; readonly seq: number | null; readonly isRepeat: boolean }
-  | { readonly type: 'stale' }
-  | { readonly type: 'not-found' }
-
-/** Ends a turn that no pod runs. */
-export type Expiry = Stop & { readonly error: TurnError }
-
-/** Ends a compaction. `pod` is the pod of the attempt that ran it; null: the leader ends it, because its time is over and no pod has it. */
-export type CompactionEnd = SessionKey & {
-  readonly compaction: string
-  readonly attempt: number
-  readonly pod: number | null
-} & (
-    | {
-        readonly outcome: 'done'
-        readonly upto: number
-        readonly text: string
-        /** Of the session, when the messages were read. */
-        readonly eraseCount: number
-        /** It could not cover all messages: for the compaction that follows. */
-        readonly more?: ContextSize | undefined
-      }
-    | { readonly outcome: 'failed'; readonly code: string }
-  )
-
-/** A member has read the session up to this seq. */
-export type MarkRead = SessionKey & { readonly user: string; readonly seq: number }
-export type MarkedRead =
-  | { readonly type: 'read'; readonly read: number; readonly unread: number }
-  | { readonly type: 'not-found' }
-
-export type Item =
-  | ({ readonly type: 'message' } & Append)
-  | ({ readonly type: 'end' } & TurnEnd)
-  | ({ readonly type: 'stop' } & Stop)
-  | ({ readonly type: 'expire' } & Expiry)
-  | ({ readonly type: 'read' } & MarkRead)
-  | ({ readonly type: 'compacted' } & CompactionEnd)
-export type Result = Appended | TurnEnded | Stopped | MarkedRead
-
-export type SessionState = SessionKey &
-  Conversation & {
-    readonly head: number
-    readonly agent: string | null
-    /** The seq of the last message of the role assistant. */
-    readonly replied: number
-    /** The epoch of the last turn that ended, if it failed. */
-    readonly failedEpoch: number | null
-    /** The seq up to which the newest summary reaches. */
-    readonly summarised: number
-    /** After a compaction has failed: the seq from which on another one may start. */
-    readonly nextTrySeq: number
-    /** Counts changes that move neither head nor phase. */
-    readonly version: number
-    readonly isArchived: boolean
-    readonly isErased: boolean
-    /** How many batches of its messages were erased. */
-    readonly eraseCount: number
-  }
-/** How far a member has read, and the last epoch whose end it has seen. */
-export type ReadCursor = { readonly read: number; readonly seenEpoch: number }
-export type StoredMessage = { readonly seq: number; readonly digest: string; readonly isErased: boolean }
-/** A turn: how far it has read, which attempt ended it or was stopped, and how. */
-export type TurnRow = Pick<SessionKey, 'session'> & {
-  readonly epoch: number
-  readonly agent: string
-  readonly readTo: number | null
-  readonly endedBy: number | null
-  readonly outcome: Closed['outcome'] | null
-}
-/** A live turn that is to be stopped or to expire: which pod has it, and what it has said so far. */
-export type Open = {
-  readonly attempt: number
-  readonly pod: number | null
-  readonly said: MessageDraft | undefined
-  /** What its attempts have used, as far as nobody else writes that. */
-  readonly used: readonly AttemptUsage[]
-}
-
-type Written = SessionKey & {
-  readonly seq: number
-  readonly draft: MessageDraft
-  readonly turn?: string
-  /** The last seq that it answers. */
-  readonly answers?: number
-  readonly status?: ItemStatus
-}
-export type Started = SessionKey & TurnStart & { readonly agent: string }
-/** A compaction that starts: it covers the messages up to `through`. */
-export type StartedCompaction = SessionKey & {
-  readonly compaction: string
-  readonly agent: string
-  readonly through: number
-  readonly size: ContextSize
-}
-/** `pod` is the pod whose claim ends with the turn. */
-export type Closed = SessionKey & {
-  readonly turn: string
-  /** 0: no attempt ended it. */
-  readonly attempt: number
-  readonly readTo: number
-  readonly used: readonly AttemptUsage[]
-} & (
-    | { readonly outcome: 'done'; readonly pod: number }
-    | { readonly outcome: 'failed'; readonly pod: number | null; readonly error: TurnError }
-    | { readonly outcome: 'stopped'; readonly pod: number | null; readonly error?: TurnError }
-  )
-
-/** A cursor that moves. A user who is no member has none. */
-export type CursorMove = SessionKey & ReadCursor & { readonly user: string }
-
-export type Placed = {
-  /** One for each item, in order. */
-  readonly results: readonly Result[]
-  /** The new state of each session that changed. */
-  readonly changed: readonly SessionState[]
-  readonly written: readonly Written[]
-  readonly started: readonly Started[]
-  readonly closed: readonly Closed[]
-  readonly cursors: readonly CursorMove[]
-  readonly startedCompactions: readonly StartedCompaction[]
-  readonly endedCompactions: readonly CompactionEnd[]
-  /** Sessions that were archived, and are not any more. */
-  readonly unarchived: readonly SessionKey[]
-}
-
-export type BatchFindings = {
-  /** By `nameOf`: the sessions that exist. */
-  readonly sessions: ReadonlyMap<string, SessionState>
-  /** By the item's index in the batch: what is stored under the id of its message, or of the stopped turn's reply. */
-  readonly stored: ReadonlyMap<number, StoredMessage>
-  /** By the index of an end, a stop or an expiry: its turn. */
-  readonly turns: ReadonlyMap<number, TurnRow>
-  /** By the index of a stop or an expiry whose turn is live. */
-  readonly open: ReadonlyMap<number, Open>
-  /** The indexes of ends that may be written. */
-  readonly held: ReadonlySet<number>
-  /** By the index of a read: the cursor of its member. */
-  readonly cursors: ReadonlyMap<number, ReadCursor>
-}
-
-/** The end of a turn whose session was erased. */
-export const SESSION_ERASED: TurnError = { code: 'gone', message: 'The session was erased' }
-
-export function nameOf({ tenant, session }: SessionKey): string {
-  return `${tenant}/${session}`
-}
+  isReplyOf,
+  nameOf,
+  SESSION_ERASED,
+  type Append,
+  type Appended,
+  type BatchFindings,
+  type CompactionEnd,
+  type Expiry,
+  type Item,
+  type MarkedRead,
+  type MarkRead,
+  type Placed,
+  type SessionState,
+  type Stop,
+  type Stopped,
+  type TurnEnd,
+  type TurnEnded,
+  type TurnError,
+} from './items.ts'
+import { createBatch, type PlacingBatch } from './placing-batch.ts'
+import { placeRewrite } from './rewrite.ts'
 
 /** `newId` makes the id of a turn or a compaction that starts. */
 export function place(items: readonly Item[], found: BatchFindings, newId: () => string): Placed {
@@ -270,6 +91,8 @@ export function place(items: readonly Item[], found: BatchFindings, newId: () =>
         return placeEnd(batch, item, index)
       case 'stop':
         return placeStop(batch, item, index)
+      case 'rewrite':
+        return placeRewrite(batch, item, index)
       case 'expire':
         return placeExpiry(batch, item, index)
       case 'read':
@@ -292,73 +115,10 @@ export function place(items: readonly Item[], found: BatchFindings, newId: () =>
     cursors,
     startedCompactions,
     endedCompactions,
+    unsummarised: [...batch.unsummarised.values()],
     unarchived,
   }
 }
-
-type PlacingBatch = ReturnType<typeof createBatch>
-
-function createBatch(found: BatchFindings, newId: () => string) {
-  const changed = new Map<string, SessionState>()
-  const inBatch = new Map<string, StoredMessage>()
-  const written: Written[] = []
-  const started: Started[] = []
-  const closed: Closed[] = []
-  const cursors = new Map<string, CursorMove>()
-  const startedCompactions: StartedCompaction[] = []
-  const endedCompactions: CompactionEnd[] = []
-  const nameIn = (key: SessionKey, draft: Pick<MessageDraft, 'key'>) => `${nameOf(key)}/${draft.key}`
-  return {
-    found,
-    changed,
-    written,
-    started,
-    closed,
-    cursors,
-    startedCompactions,
-    endedCompactions,
-    session: (key: SessionKey) => changed.get(nameOf(key)) ?? found.sessions.get(nameOf(key)),
-    storedAs: (key: SessionKey, draft: MessageDraft | undefined, index: number) =>
-      found.stored.get(index) ?? (draft && inBatch.get(nameIn(key, draft))),
-    /** Writes at the next seq; returns the session with its new head. */
-    write: (state: SessionState, message: Omit<Written, keyof SessionKey | 'seq'>): SessionState => {
-      const { tenant, session, head } = state
-      const seq = head + 1
-      written.push({ tenant, session, seq, ...message })
-      inBatch.set(nameIn(state, message.draft), { seq, digest: message.draft.digest, isErased: false })
-      return { ...state, head: seq, ...(message.draft.role === 'assistant' && { replied: seq }) }
-    },
-    /** Undefined: the user is no member. */
-    cursorOf: ({ user, ...key }: MarkRead, index: number): ReadCursor | undefined => {
-      const stored = found.cursors.get(index)
-      return stored && (cursors.get(`${nameOf(key)}/${user}`) ?? stored)
-    },
-    moveCursor: ({ tenant, session }: SessionKey, user: string, to: ReadCursor) =>
-      void cursors.set(`${nameOf({ tenant, session })}/${user}`, { tenant, session, user, ...to }),
-    /** Returns the session after the event. Undefined: the event is fenced and changes nothing. */
-    step: (state: SessionState, event: WithoutId<ConversationEvent>): SessionState | undefined => {
-      const stepped = step(state, { ...event, newId: newId() })
-      if (stepped.type === 'fenced') return undefined
-      const { tenant, session, agent } = state
-      if (stepped.starts) started.push({ tenant, session, agent: agent!, ...stepped.starts })
-      return { ...state, ...stepped.state }
-    },
-    /** How the turn of the item at this index ended, and which attempt ended it. */
-    endOf: ({ turn }: LiveTurn, index: number): Pick<Closed, 'attempt' | 'outcome'> | undefined => {
-      const row = found.turns.get(index)
-      const before = row?.outcome ? { attempt: row.endedBy ?? 0, outcome: row.outcome } : undefined
-      return before ?? closed.find((one) => one.turn === turn)
-    },
-    /** If the step from `before` to `after` has started one. */
-    startCompaction: (before: SessionState, after: SessionState, size: ContextSize | undefined) => {
-      const { tenant, session, compacting: compaction, agent, head: through } = after
-      if (compaction === null || compaction === before.compacting || agent === null || !size) return
-      startedCompactions.push({ tenant, session, compaction, agent, through, size })
-    },
-    put: (state: SessionState) => void changed.set(nameOf(state), state),
-  }
-}
-type WithoutId<Event> = Event extends unknown ? Omit<Event, 'newId'> : never
 
 function placeMessage(batch: PlacingBatch, item: Append, index: number): Appended {
   const { draft, ifHead, asks = false } = item
@@ -398,7 +158,9 @@ function placeEnd(batch: PlacingBatch, end: TurnEnd, index: number): TurnEnded {
   const failed = end.outcome === 'failed' ? ({ status: 'failed' } as const) : {}
   const ended = { ...stepped, failedEpoch: end.outcome === 'failed' ? epoch : null }
   const { draft } = end
-  const written = draft ? batch.write(ended, { draft, turn, answers: readTo, ...failed }) : ended
+  const written = draft
+    ? batch.write(ended, { draft, turn, answers: readTo, replaces: row.replaces ?? [], ...failed })
+    : ended
   batch.put(written)
   const { tenant, session, attempt, pod } = end
   batch.startCompaction(state, written, size)
@@ -450,7 +212,9 @@ function placeStop(batch: PlacingBatch, stop: Stop, index: number): Stopped {
   const draft = state.isErased ? undefined : open.said
   const answers = row.readTo ?? state.head
   const ended = { ...stepped, failedEpoch: null }
-  const stopped = draft ? batch.write(ended, { draft, turn, answers, status: 'stopped' }) : ended
+  const stopped = draft
+    ? batch.write(ended, { draft, turn, answers, replaces: row.replaces ?? [], status: 'stopped' })
+    : ended
   batch.put(stopped)
   const error = state.isErased ? { error: SESSION_ERASED } : {}
   const closed = { tenant, session, turn, attempt, pod, readTo: state.head, used, ...error }
@@ -517,13 +281,8 @@ function placeRead(batch: PlacingBatch, item: MarkRead, index: number): MarkedRe
   return { type: 'read', read, unread: Math.max(0, head - read) }
 }
 
-function waitingFor(seq: number, { turn, epoch, compacting, asked, answered }: Conversation): Waiting {
+function waitingFor(seq: number, { turn, epoch, compacting, asked, answered }: Conversation) {
   if (seq <= answered || seq > asked) return {}
   if (turn !== null) return { live: { turn, epoch } }
   return compacting === null ? {} : { nextEpoch: epoch + 1 }
-}
-
-/** A reply has the id of its turn. While the turn is live, no other message may take that id. */
-export function isReplyOf(turn: string, { id }: MessageDraft): boolean {
-  return parseId('message', id)?.uuid === turn
 }

@@ -1,7 +1,7 @@
 // How far members have read. Cursors are read and moved under the lock of their session, in the batches of append.ts.
 import { columnsOf } from '../store/columns.ts'
 import type { Query } from '../store/database.ts'
-import type { CursorMove, MarkRead, ReadCursor } from './place.ts'
+import type { CursorMove, MarkRead, ReadCursor } from './items.ts'
 
 const FIND = `
   select k.n::int as n, m.read, m.seen_epoch as "seenEpoch"

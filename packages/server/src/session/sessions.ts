@@ -18,7 +18,7 @@ import { createFeed, type Feed } from './feed.ts'
 import { createFollow, type Follow } from './follow.ts'
 import { createLive, stopTopic, type Live } from './live.ts'
 import { createMembers, type Members } from './members.ts'
-import type { Closed, CursorMove, SessionKey, SessionState } from './place.ts'
+import type { Closed, CursorMove, SessionKey, SessionState } from './items.ts'
 import { createReplay, type Replay } from './replay.ts'
 import { createTurnView, type TurnView } from './turn-view.ts'
 
@@ -26,7 +26,10 @@ export type Sessions = Service &
   SessionDirectory &
   SessionChanges &
   Members &
-  Pick<Appender, 'append' | 'endTurn' | 'stopTurn' | 'expireTurn' | 'endCompaction' | 'markRead'> &
+  Pick<
+    Appender,
+    'append' | 'endTurn' | 'stopTurn' | 'rewrite' | 'expireTurn' | 'endCompaction' | 'markRead'
+  > &
   Replay &
   Follow &
   Exports &
@@ -89,7 +92,7 @@ export function createSessions(deps: Deps): Sessions {
   const appender = createAppender({ ...deps, deadlineMs, onGrown, onEnded })
   const turnView = createTurnView(deps)
   const live = createLive({ ...deps, ...turnView })
-  const { append, endTurn, stopTurn, expireTurn, endCompaction, markRead } = appender
+  const { append, endTurn, stopTurn, rewrite, expireTurn, endCompaction, markRead } = appender
   const { openStream } = live
   const directory = createDirectory(deps)
   const members = createMembers({ ...deps, deadlineMs })
@@ -101,6 +104,7 @@ export function createSessions(deps: Deps): Sessions {
     append,
     endTurn,
     stopTurn,
+    rewrite,
     expireTurn,
     endCompaction,
     markRead,

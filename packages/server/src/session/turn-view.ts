@@ -4,7 +4,8 @@
 import { formatId, parseId, type Turn, type TurnState } from '@fleetline/protocol'
 import { valueOf, type Transactions } from '../store/database.ts'
 import type { TurnKey } from './chunks.ts'
-import type { SessionKey } from './place.ts'
+import { parseRanges } from './seq-ranges.ts'
+import type { SessionKey } from './items.ts'
 
 export type TurnView = {
   readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined>
@@ -18,7 +19,7 @@ type Epochs = { readonly after: number; readonly to: number }
 type Deps = { readonly database: Transactions; readonly cell: number }
 
 const VIEW = `
-  select t.id, t.session, t.epoch, t.agent, t.read_from as from, t.read_to as to, t.started_at as "startedAt",
+  select t.id, t.session, t.epoch, t.agent, t.read_from as from, t.read_to as to, t.replaces::text as replaces, t.started_at as "startedAt",
          t.ended_at as "endedAt", coalesce(k.attempt, t.ended_by, 0) as attempt,
          coalesce(t.outcome, case when k.state = 'claimed' then 'running' else 'queued' end) as state,
          case when s.erased_at is null or t.error is null then t.error
@@ -43,6 +44,7 @@ type TurnViewRow = Pick<Turn, 'epoch' | 'attempt' | 'agent' | 'pod' | 'error' | 
   readonly state: TurnState
   readonly from: number
   readonly to: number | null
+  readonly replaces: string | null
   readonly startedAt: Date
   readonly retryAt: Date | null
   readonly endedAt: Date | null
@@ -59,6 +61,7 @@ export function createTurnView({ database, cell }: Deps): TurnView {
     agent: row.agent,
     message: formatId('message', cell, row.id),
     answers: { from: row.from, to: row.to },
+    ...(row.replaces === null ? {} : { replaces: parseRanges(row.replaces) }),
     pod: row.pod,
     startedAt: row.startedAt.toISOString(),
     retryAt: row.retryAt && row.retryAt.toISOString(),

@@ -10,8 +10,9 @@ import { cancelTasks, endClaims, holdClaims, lockTasks, type HeldClaim } from '.
 import { recordUsage } from '../usage/record.ts'
 import { readSpoken, type TurnKey } from './chunks.ts'
 import { partialOf } from './partial.ts'
+import { formatRanges, parseRanges } from './seq-ranges.ts'
 import { findLostUsage, reportedIn } from './reported-usage.ts'
-import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './place.ts'
+import type { Closed, Open, Started, Stop, TurnEnd, TurnRow } from './items.ts'
 
 // The track of turns whose agents are in the directory; every pod that runs turns may call these. A migration creates the
 // track, so it exists before any pod. Attempts have no limit, because only its session ends a turn. Turns go before plain
@@ -34,7 +35,8 @@ export const TURN_TRACK: TurnTrack = {
 export const TURN_DEADLINE_MS = 900_000
 
 const FIND = `
-  select k.n::int as n, t.session, t.epoch, t.agent, t.read_to as "readTo", t.ended_by as "endedBy", t.outcome
+  select k.n::int as n, t.session, t.epoch, t.agent, t.read_from as "readFrom", t.asked_from as "askedFrom", t.read_to as "readTo",
+         t.replaces::text as replaces, t.ended_by as "endedBy", t.outcome
     from unnest($1::int[], $2::uuid[]) with ordinality k(tenant, id, n)
     join fleetline.turns t on t.tenant = k.tenant and t.id = k.id`
 
@@ -48,8 +50,11 @@ const TURN_CLOSE = `
    where t.tenant = c.tenant and t.id = c.id and t.ended_at is null returning t.id`
 
 export const TURN_START = `
-  insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, asked_from, agent)
-  select statement_timestamp(), s.* from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[]) s`
+  insert into fleetline.turns (started_at, id, session, tenant, epoch, read_from, asked_from, agent, read_to, replaces, cause)
+  select statement_timestamp(), s.id, s.session, s.tenant, s.epoch, s.read_from, s.asked_from, s.agent, s.read_to,
+         s.replaces::int4multirange, decode(s.cause, 'hex')
+    from unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::int[], $7::text[], $8::int[], $9::text[], $10::text[])
+         s(id, session, tenant, epoch, read_from, asked_from, agent, read_to, replaces, cause)`
 
 // Materialized, so that a track is looked up once per agent and not once per turn.
 export const TURN_TASKS = `
@@ -91,7 +96,7 @@ export const TURN_OPEN = `
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch
      and k.tenant = t.tenant and k.id = t.id and k.attempt = $3 and k.pod = $4
   returning t.session, t.epoch, t.agent, t.read_from as "readFrom",
-            coalesce(t.asked_from, t.read_from) as "askedFrom", t.read_to as "readTo", s.asked, s.title, s.metadata, s.summarised, s.erase_count as "eraseCount",
+            coalesce(t.asked_from, t.read_from) as "askedFrom", t.read_to as "readTo", t.replaces::text as replaces, s.asked, s.title, s.metadata, s.summarised, s.erase_count as "eraseCount",
             (select c.text from fleetline.summaries c
               where c.tenant = s.tenant and c.session = s.id and c.upto = s.summarised) as summary,
             (extract(epoch from statement_timestamp() - t.started_at) * 1000)::float8 as "ageMs"`
@@ -106,6 +111,8 @@ export type OpenTurn = {
    *  leave them out. */
   readonly askedFrom: number
   readonly readTo: number
+  /** The messages in whose place its reply will stand, as PostgreSQL writes ranges; null unless it writes a reply anew. */
+  readonly replaces: string | null
   /** The seq of the last message that asks for a reply. Later ones are notes. */
   readonly asked: number
   readonly title: string | null
@@ -195,8 +202,14 @@ async function findRows(
   named: ReadonlyMap<number, TurnKey>,
 ): Promise<ReadonlyMap<number, TurnRow>> {
   const [places, list] = [[...named.keys()], [...named.values()]]
-  const rows = await query<TurnRow & { readonly n: number }>(FIND, columnsOf(list, 'tenant', 'turn'))
-  return new Map(rows.map(({ n, ...row }) => [places[n - 1]!, row]))
+  type Row = Omit<TurnRow, 'replaces'> & { readonly n: number; readonly replaces: string | null }
+  const rows = await query<Row>(FIND, columnsOf(list, 'tenant', 'turn'))
+  return new Map(
+    rows.map(({ n, replaces, ...row }) => [
+      places[n - 1]!,
+      { ...row, replaces: replaces === null ? null : parseRanges(replaces) },
+    ]),
+  )
 }
 
 export async function closeTurns(query: Query, closed: readonly Closed[]): Promise<void> {
@@ -226,10 +239,11 @@ export async function closeTurns(query: Query, closed: readonly Closed[]): Promi
 
 export async function startTurns(query: Query, started: readonly Started[], cell: number): Promise<void> {
   if (started.length === 0) return
-  await query(
-    TURN_START,
-    columnsOf(started, 'turn', 'session', 'tenant', 'epoch', 'readFrom', 'askedFrom', 'agent'),
-  )
+  await query(TURN_START, [
+    ...columnsOf(started, 'turn', 'session', 'tenant', 'epoch', 'readFrom', 'askedFrom', 'agent', 'readTo'),
+    started.map(({ replaces }) => (replaces ? formatRanges(replaces) : null)),
+    started.map(({ cause = null }) => cause),
+  ])
   const rows = await query(TURN_TASKS, [
     ...columnsOf(started, 'tenant', 'agent'),
     TURN_TRACK.priority,

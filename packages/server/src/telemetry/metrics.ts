@@ -294,6 +294,12 @@ export const METRICS = {
     help: 'Chunks that agents sent after finish, error or abort. Nobody sees them.',
     labels: [],
   },
+  rewrites: {
+    kind: 'counter',
+    name: 'fleetline_rewrites_total',
+    help: 'Replies to be written anew and edits of messages, by outcome: rewritten, repeated, stale, conflict, no-message, unfit, gone, not-found.',
+    labels: ['outcome'],
+  },
   turnsEnded: {
     kind: 'counter',
     name: 'fleetline_turns_ended_total',

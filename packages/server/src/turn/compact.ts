@@ -8,7 +8,7 @@
 //   there are more messages than one call may have           the summary covers the oldest messages; unless a message waits, the next
 //                                                            compaction starts at once
 //   the agent returned a summary                             done
-//   all messages up to `upto` were erased                    done: the summary says so, and the agent is not asked
+//   all messages up to `upto` were erased or replaced        done: the summary says so, and the agent is not asked
 //   messages were erased after they were read, and before    the task waits a second and starts over, so that the agent does not get
 //   the agent was called                                     them
 //   messages were erased since the agent was called          failed: the summary is not stored
@@ -36,7 +36,7 @@ import {
   type CompactionInput,
   type OpenCompaction,
 } from '../session/compactions.ts'
-import type { CompactionEnd } from '../session/place.ts'
+import type { CompactionEnd, SessionKey } from '../session/items.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
 import { isValueFault } from '../store/sqlstate.ts'
@@ -51,7 +51,7 @@ import { whyFailed } from './why-failed.ts'
 
 type Deps = {
   readonly database: Transactions
-  readonly sessions: Pick<Sessions, 'read' | 'endCompaction'>
+  readonly sessions: Pick<Sessions, 'read' | 'readConversation' | 'endCompaction'>
   readonly agents: Pick<Agents, 'agentFor'>
   readonly clock: Clock
   readonly random: Random
@@ -61,7 +61,7 @@ type Deps = {
 const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
 const PATIENCE = 5 // if PostgreSQL rejects the end this often, and not because of its data, the compaction fails
-const NOTHING = 'All messages were erased.'
+const NOTHING = 'All messages were erased or replaced.'
 const LATE = new AgentFault('timeout', 'The agent took too long to summarise', { isFinal: false })
 
 type Attempt = Surroundings & { readonly claim: Claim; readonly deps: Deps; readonly input: CompactionInput }
@@ -130,12 +130,11 @@ async function gather({
 }: Work): Promise<Omit<CompactCall, 'deadlineMs' | 'signal'> | undefined> {
   const key = { tenant: claim.tenant, session: open.session }
   const most = { limit: MOST_SENT.messages, maxBytes: MOST_SENT.bytes }
-  const page = await deps.sessions.read(key, { after: open.summarised, ...most })
+  const page = await deps.sessions.readConversation(key, { after: open.summarised, ...most })
   if (!page) return undefined
   if (page.eraseCount !== open.eraseCount) throw STALE // the summary before may quote what was erased
   const items = page.items.filter(({ seq }) => seq <= input.through)
-  const last = items.at(-1)
-  if (!last) throw new Bug('A compaction has no messages')
+  const through = await lastCovered(deps, key, items.at(-1)?.seq ?? open.summarised, input.through)
   const id = formatId('session', deps.cell, open.session)
   return {
     id,
@@ -144,12 +143,25 @@ async function gather({
       ...summaryMessage(open.summary, open.summarised),
       ...inOrder(items.filter(isNotErased)).map(messageOf),
     ],
-    through: last.seq,
+    through,
     maxTokens: mostSummaryTokens(input.budget),
     turn: { id: formatId('turn', deps.cell, claim.id), epoch: open.epoch, attempt: claim.spent },
     session: { id, title: open.title, metadata: open.metadata },
     agent: { id: open.agent },
   }
+}
+
+/** Up to where the summary reaches, if the last message that the agent gets is the one at `last`: replaced messages behind it are covered. */
+async function lastCovered(
+  { sessions }: Deps,
+  key: SessionKey,
+  last: number,
+  through: number,
+): Promise<number> {
+  if (last >= through) return last
+  const page = await sessions.readConversation(key, { after: last, limit: 1 })
+  const next = page?.items[0]?.seq ?? through + 1
+  return next > through ? through : last
 }
 
 async function summarise(

@@ -1,18 +1,23 @@
 // Collects what the agent is called with: the log up to where its turn reads. The order is that of the conversation: a reply
 // comes right after the last message that it answers, even if other messages arrived before it was written. A long
 // conversation is cut at its beginning, as the agent's window says. The window never leaves out a message that asks for the reply
-// (E4). A summary stands in place of the messages that it covers. Pure, except for the reads.
+// (E4). A summary stands in place of the messages that it covers. Messages in whose place others stand are left out. Pure, except for the
+// reads.
 import { formatId, type Item, type Message } from '@fleetline/protocol'
 import type { AgentCall } from '../agent/agent.ts'
 import type { HistoryWindow } from '../agent/settings.ts'
-import type { SessionKey } from '../session/place.ts'
+import type { SessionKey } from '../session/items.ts'
 import type { Replay } from '../session/replay.ts'
+import { parseRanges } from '../session/seq-ranges.ts'
 import type { OpenTurn } from '../session/turns.ts'
 import type { Claim } from '../task/claim.ts'
 
 const SUMMARY = 'Summary of this conversation so far:'
 
-type Deps = Pick<Replay, 'read'> & { readonly cell: number; readonly window: HistoryWindow }
+type Deps = Pick<Replay, 'read' | 'readConversation'> & {
+  readonly cell: number
+  readonly window: HistoryWindow
+}
 
 export type Gathered = {
   /** Without its deadline and its signal. */
@@ -25,7 +30,7 @@ export type Gathered = {
 
 /** Undefined: the session was erased. `stale`: messages were erased since the turn was opened, so its summary may quote them. */
 export async function gather(
-  { read, cell, window }: Deps,
+  { read, readConversation, cell, window }: Deps,
   { id, tenant, spent }: Claim,
   turn: OpenTurn,
 ): Promise<Gathered | 'stale' | undefined> {
@@ -33,8 +38,9 @@ export async function gather(
   const key = { tenant, session }
   const [before, isAsked] = [readTo + 1, ({ seq }: Item) => seq >= askedFrom]
   const limit = Math.max(window.messages, before - askedFrom) // `TURN_OPEN` sees to it that a call can carry so many
-  let page = await read(key, { before, limit, maxBytes: window.bytes })
-  if (page && !page.items.some(({ seq }) => seq <= askedFrom)) page = await read(key, { before, limit })
+  const range = { before, limit, also: turn.replaces }
+  let page = await readConversation(key, { ...range, maxBytes: window.bytes })
+  if (page && !page.items.some(({ seq }) => seq <= askedFrom)) page = await readConversation(key, range)
   if (!page) return undefined
   if (page.eraseCount !== turn.eraseCount) return 'stale'
   const unsummarised = page.items.filter(({ seq }) => seq > summarised)
@@ -44,7 +50,7 @@ export async function gather(
   const sessionId = formatId('session', cell, session)
   const call: Gathered['call'] = {
     id: sessionId,
-    trigger: 'submit-message',
+    ...(await triggerOf({ read }, key, turn)),
     messages: [...summaryMessage(summary, summarised), ...items.map(messageOf)],
     turn: {
       id: formatId('turn', cell, id),
@@ -60,9 +66,42 @@ export async function gather(
   }
   return {
     call,
-    isAsked: items.some((item) => item.role === 'user' && isAsked(item) && item.seq <= turn.asked),
-    isCut: (kept[0]?.seq ?? 0) > summarised + 1,
+    isAsked: items.some((item) => item.role === 'user' && isAsked(item) && doesAsk(item, turn)),
+    isCut: await isCut(readConversation, { ...key, turn, first: kept[0]?.seq ?? 0 }),
   }
+}
+
+/** A note asks for nothing, unless somebody wants it answered: then the turn writes a reply anew. */
+function doesAsk({ seq }: Item, { asked, replaces }: OpenTurn): boolean {
+  return replaces !== null || seq <= asked
+}
+
+type Kept = SessionKey & {
+  readonly turn: OpenTurn
+  /** The seq of the first message that the agent gets. */ readonly first: number
+}
+
+/** Whether there are messages between the summary and the first message that the agent gets. */
+async function isCut(
+  readConversation: Replay['readConversation'],
+  { tenant, session, turn: { summarised, replaces }, first }: Kept,
+): Promise<boolean> {
+  if (first <= summarised + 1) return false
+  const page = await readConversation({ tenant, session }, { after: summarised, limit: 1, also: replaces })
+  return (page?.items[0]?.seq ?? first) < first
+}
+
+/** An agent that keeps a conversation of its own finds there what it writes anew. */
+async function triggerOf(
+  { read }: Pick<Replay, 'read'>,
+  key: SessionKey,
+  { replaces }: OpenTurn,
+): Promise<Pick<AgentCall, 'trigger' | 'messageId'>> {
+  if (replaces === null) return { trigger: 'submit-message' }
+  const [first] = parseRanges(replaces)
+  const page = first && (await read(key, { before: first[0] + 1, limit: 1 }))
+  const [item] = page?.items ?? []
+  return { trigger: 'regenerate-message', ...(item?.role === 'assistant' && { messageId: item.id }) }
 }
 
 /** Whether messages were erased since `eraseCount` was read. True also if that cannot be read: the next attempt to open the turn says why. */

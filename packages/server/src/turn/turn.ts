@@ -40,7 +40,7 @@ import { retryUntilAnswered } from '../lib/retry-until-answered.ts'
 import type { Random } from '../lib/random.ts'
 import { draftOf, type MessageDraft } from '../session/draft.ts'
 import { draftOfSaid } from '../session/partial.ts'
-import { SESSION_ERASED, type TurnEnd, type TurnError } from '../session/place.ts'
+import { SESSION_ERASED, type TurnEnd, type TurnError } from '../session/items.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { openTurn, passOnTurn, TURN_DEADLINE_MS, TURN_TRACK, type OpenTurn } from '../session/turns.ts'
 import { valueOf, type Transactions } from '../store/database.ts'
@@ -62,7 +62,7 @@ import { whyFailed } from './why-failed.ts'
 
 type Deps = {
   readonly database: Transactions
-  readonly sessions: Pick<Sessions, 'read' | 'endTurn' | 'openStream'>
+  readonly sessions: Pick<Sessions, 'read' | 'readConversation' | 'endTurn' | 'openStream'>
   readonly agents: Pick<Agents, 'agentFor'>
   readonly halts: Pick<Halts, 'enter'>
   readonly clock: Clock

@@ -62,7 +62,9 @@ test('the guide to sessions does what it says', async (t) => {
 test('the guide to agents does what it says', async (t) => {
   const pod = await startPod(t, await databaseFor(t), { FLEETLINE_DEMO_AGENT: 'yes' })
   await makeSession(pod.gateway, { alias: 'demo', agent: 'demo' })
-  const blocks = ['Talk', 'Stop'].flatMap((section) => blocksIn(pageOf('agents'), section))
+  const blocks = ['Talk', 'Stop', 'Regenerate and edit'].flatMap((section) =>
+    blocksIn(pageOf('agents'), section),
+  )
   const env = { ...withoutSettings(process.env), FLEETLINE_URL: pod.gateway }
   const script = joined(blocks.filter(isCode))
   const { stdout } = await promisify(execFile)('sh', ['-c', script], { cwd: ROOT, env })

@@ -22,6 +22,7 @@ import { conversationOn } from '../support/turns.ts'
 const BUDGET = { tokenBudget: 1_000 }
 /** As an answer, it makes a conversation longer by about 500 tokens. */
 const PAGE = 'x'.repeat(2_000)
+const NEWEST = 'select upto, text from fleetline.summaries order by upto desc limit 1'
 const STORED = `select md5(string_agg(md5(m::text), '' order by seq)) as stored, count(*)::int from fleetline.messages m where seq <= 4`
 
 type Talk = Awaited<ReturnType<typeof talkOn>>
@@ -76,6 +77,32 @@ const untilState = (talk: Pick<Talk, 'get' | 'run'>, wanted: Session['state']) =
     { what: `the session to be ${wanted}` },
   )
 
+test('E10: a rewrite forgets the summaries of what it replaces, and no others; an edited beginning does not count as long', async (t) => {
+  const talk = await longTalk(t, ({ through }) => `Up to ${through}.`)
+  const at = `${talk.gateway}/v1/sessions/${talk.session}`
+  const page = PAGE.slice(0, 60)
+  const summary = (through: number) => `Summary of this conversation so far:\n\nUp to ${through}.`
+  await talk.ask('zero')
+  const { id } = (await talk.items())[0]!
+  const parts = [{ type: 'text', text: 'one' }]
+  const edited = await call('PUT', `${at}/messages/${id}`, { epoch: 1, parts })
+  await talk.ended(String(edited.body['turn']))
+  assert.deepEqual([(await talk.get()).state, textsOf(talk.calls[1]!)], ['idle', ['one']])
+  for (const text of ['two', 'three', 'four']) {
+    await talk.ask(text)
+    await untilState(talk, 'idle')
+  }
+  assert.deepEqual(
+    talk.compactions.map(({ through }) => through),
+    [6, 10],
+  )
+  assert.deepEqual(textsOf(talk.compactions[1]!), [summary(6), 'three', page, 'four', page])
+  const { epoch } = await talk.get()
+  const again = await call('POST', `${at}/regenerate`, { epoch })
+  await talk.ended(String(again.body['turn']))
+  assert.deepEqual(textsOf(talk.calls.at(-1)!), [summary(6), 'three', page, 'four'])
+})
+
 test('E3 E7: a long conversation is summarised; a message sent meanwhile is answered afterwards, with the summary; the log stays as it is', async (t) => {
   const { promise: summary, resolve } = Promise.withResolvers<string>()
   const talk = await longTalk(t, () => summary)
@@ -112,9 +139,7 @@ test('E3 E7: a long conversation is summarised; a message sent meanwhile is answ
   assert.equal(talk.calls[2]!.messages[0]!.role, 'user')
   assert.deepEqual((await talk.items()).at(-1)!.answers, 6, 'one turn answers both')
   assert.deepEqual((await talk.run(STORED))[0], before)
-  assert.deepEqual(await talk.run('select upto, text from fleetline.summaries'), [
-    { upto: 4, text: 'They talked.' },
-  ])
+  assert.deepEqual(await talk.run(NEWEST), [{ upto: 4, text: 'They talked.' }])
 })
 
 test('E7: the next summary is made of the one before and of what follows it', async (t) => {
@@ -130,7 +155,7 @@ test('E7: the next summary is made of the one before and of what follows it', as
       [8, 5, 'summary-4'],
     ],
   )
-  assert.deepEqual(await talk.run('select upto, text from fleetline.summaries'), [{ upto: 8, text: 'of 5' }])
+  assert.deepEqual(await talk.run(NEWEST), [{ upto: 8, text: 'of 5' }])
 })
 
 test('after a fault that may pass there are four attempts, after a summary that cannot be stored only one; the next try comes 20 messages later', async (t) => {
@@ -206,9 +231,7 @@ test('E7: a conversation that one call cannot carry is summarised in several, on
     talk.compactions.map(({ through }) => through),
     [500, 1_000, 1_102],
   )
-  assert.deepEqual(await talk.run('select upto, text from fleetline.summaries'), [
-    { upto: 1_102, text: 'up to 1102' },
-  ])
+  assert.deepEqual(await talk.run(NEWEST), [{ upto: 1_102, text: 'up to 1102' }])
 })
 
 /** A conversation that is compacted, and whose compaction no pod has. */
@@ -420,7 +443,7 @@ test('E7 S11: an agent behind a URL is asked for a summary by a signed call, at 
   assert.equal(summaries().length, 2)
   const own = talk.received.filter(({ body: bytes }) => bytes.includes('"trigger":"compact"'))
   assert.equal(own.at(-1)!.path, '/api/chat?x=1')
-  const [last] = await talk.run('select text from fleetline.summaries')
+  const [last] = await talk.run('select text from fleetline.summaries order by upto desc limit 1')
   assert.deepEqual(last, second, 'a stream of chunks is no summary')
 
   await call('PATCH', at, { compaction: { enabled: false } })

@@ -125,7 +125,10 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id' | 'position'>> =
   'body.agent': ['agent'],
   'body.defaultAgent': ['agent'],
   'body.downstream': ['downstream'],
+  'body.message': ['message'],
   'body.message.id': ['message'],
+  'PUT /v1/sessions/:session/messages/:message body.id': ['message'],
+  'body.parts[].type': 'no id',
   'body.message.role': 'no id',
   'body.message.parts[].type': 'no id',
   'body.message.metadata': 'no id',
@@ -197,6 +200,10 @@ test('S3: a position (a seq or an epoch) reveals nothing of a session of another
   }
   assert.deepEqual(positions.map(({ field }) => field).toSorted(), [
     'body.epoch',
+    'body.epoch',
+    'body.epoch',
+    'body.ifHead',
+    'body.ifHead',
     'body.ifHead',
     'body.seq',
     'headers.last-event-id',

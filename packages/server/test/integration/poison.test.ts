@@ -133,6 +133,10 @@ async function podWithAll(t: TestContext) {
   const message = { id: 'doomed', parts: [{ type: 'text', text: 'hello' }] }
   await call('POST', `${gateway}/v1/sessions/${session}/messages`, { message, reply: false })
   const { session: doomed } = await makeSession(gateway)
+  const { session: edited } = await makeSession(gateway, { agent: 'bot' })
+  await call('POST', `${gateway}/v1/sessions/${edited}/messages`, { message, reply: false })
+  const { session: answered } = await makeSession(gateway, { agent: 'bot' })
+  await call('POST', `${gateway}/v1/sessions/${answered}/messages`, { text: 'hello' })
   const { body: erased } = await call('DELETE', `${gateway}/v1/sessions/${doomed}`)
   const known: Known = {
     session,
@@ -149,9 +153,14 @@ async function podWithAll(t: TestContext) {
     { what: 'a held task' },
   )
   const field = async (path: string, name: string) => (await call('GET', `${gateway}/v1/${path}`)).body[name]
-  const isOfDoomed = (route: Route) => nameOf(route) === 'DELETE /v1/sessions/:session'
+  const sessions: Readonly<Record<string, string>> = {
+    'DELETE /v1/sessions/:session': doomed,
+    // A repeat is answered like the first request.
+    'PUT /v1/sessions/:session/messages/:message': edited,
+    'POST /v1/sessions/:session/regenerate': answered,
+  }
   return {
-    knownFor: (route: Route): Known => (isOfDoomed(route) ? { ...known, session: doomed } : known),
+    knownFor: (route: Route): Known => ({ ...known, session: sessions[nameOf(route)] ?? session }),
     lines,
     /** Starts a task, and sends a message to a new session and to the one that got hostile messages. Waits until the task and the
      *  turn that each send returned are done. */

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
-import type { Ack, Item, Session, Turn } from '@fleetline/protocol'
+import type { Ack, Item, Page, Session, Turn } from '@fleetline/protocol'
 import { agent } from '../../src/agent/agent.ts'
 import { SESSIONS } from '../../src/cli/sessions.ts'
 import { Abort } from '../../src/errors.ts'
@@ -230,6 +230,23 @@ test('stop ends the live turn and the send that waits for it, and says so if no 
   assert.equal(idle.code, 0)
   assert.deepEqual(JSON.parse(idle.out), { stopped: false, seq: null, turn: null })
   assert.match((await type({ url }, 'stop', ['chat'])).err, /nothing to stop/)
+})
+
+test('E10: regenerate and edit print what they have started, and what they replace stays in the log', async (t) => {
+  const { gateway: url } = await podOn(t, await databaseFor(t), {}, { agents: [mimic] })
+  await type({ url }, 'create', [], { alias: 'chat', agent: 'mimic' })
+  await type({ url }, 'send', ['chat', 'Rom?'], { id: 'typo' })
+  const edited = await type({ url }, 'edit', ['chat', 'typo', 'Rome?'], { id: 'city' })
+  assert.match(edited.out, /^id\tcity\nseq\t3\ndeduped\tfalse\nturn\tturn_\w+\nepoch\t2\n$/)
+  const again = await type({ url, json: true }, 'regenerate', ['chat'], { message: 'city' })
+  const { turn, deduped } = JSON.parse(again.out) as { turn: string; deduped: boolean }
+  assert.deepEqual([again.code, deduped], [0, false])
+  assert.match((await type({ url }, 'edit', ['chat', 'typo', 'x'])).err, /has left it/)
+  const isDone = async () =>
+    assert.equal((await call('GET', `${url}/v1/turns/${turn}`)).body['state'], 'done')
+  await eventually(isDone, { what: 'the new reply' })
+  const { items } = (await call('GET', `${url}/v1/sessions/chat/messages`)).body as unknown as Page
+  assert.deepEqual(items.find(({ id }) => id === 'city')!.replaces, [[1, 2]])
 })
 
 test('a send while a turn runs prints only its own reply', async (t) => {

@@ -231,7 +231,7 @@ test('commands answer once, after the commit, and do what their routes do; a rep
       /^frame\.user: is missing\. A caller with a key names the user/,
     ],
     [{ type: 'stop', session, turn: 'x', epoch: 1 }, 'invalid', /^frame\.turn: is not the id of a turn/],
-    [{ type: 'edit', session }, 'invalid', /^frame\.type: must be one of hello, ping, join/],
+    [{ type: 'approve', session }, 'invalid', /^frame\.type: must be one of hello, ping, join/],
   ]
   for (const [frame, code, text] of refusals) {
     const answer = await socket.ask(frame as { type: 'join' })

@@ -6,18 +6,21 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
+import { isWithin, type Role, type SeqRange } from '@fleetline/protocol'
+import { HELD } from '../../src/lib/batcher.ts'
 import {
   nameOf,
-  place,
   type Appended,
   type BatchFindings,
-  type StartedCompaction,
   type Item,
   type Placed,
   type ReadCursor,
+  type RewriteFindings,
   type SessionState,
+  type StartedCompaction,
   type StoredMessage,
-} from '../../src/session/place.ts'
+} from '../../src/session/items.ts'
+import { place } from '../../src/session/place.ts'
 import { textDraft } from '../support/history.ts'
 
 const sends = fc.record({
@@ -37,11 +40,24 @@ function messageOf({ session, id, text, ifHead, by }: Send): Item {
 
 const SIZE = { tokens: 1, budget: { tokenBudget: 1, triggerRatio: 1 }, isCut: false } // every conversation is long
 
+type LogEntry = {
+  readonly seq: number
+  readonly role: Role
+  readonly key: string
+  readonly author: string | null
+  readonly answers: number | undefined
+}
 type Turn = {
   readonly id: string
   readonly session: string
   readonly epoch: number
   readonly agent: string
+  readonly readFrom: number
+  readonly askedFrom: number
+  readonly replaces: readonly SeqRange[] | null
+  readonly cause: string | undefined
+  /** Of the message that the command of `cause` has stored. */
+  readonly seq: number | null
   readTo: number | null
   endedBy: number | null
   outcome: Placed['closed'][number]['outcome'] | null
@@ -59,6 +75,8 @@ function createLogs(agent: string | null) {
   const turns = new Map<string, Turn>()
   const cursors = new Map<string, ReadCursor>() // bob is a member of no session
   const compactions: StartedCompaction[] = []
+  const logs = new Map<string, LogEntry[]>()
+  const replaced = new Map<string, SeqRange[]>()
   let started = 0
   for (const session of ['s1', 's2']) {
     const idle = {
@@ -88,21 +106,61 @@ function createLogs(agent: string | null) {
         return value === undefined ? [] : [[index, value] as const]
       }),
     )
+  const liveOf = (item: Item) => (item.type === 'rewrite' && sessions.get(nameOf(item))?.turn) || ''
+  /** What find-rewrites.ts reads. */
+  const rewriteFor = (item: Extract<Item, { type: 'rewrite' }>): RewriteFindings => {
+    const [log, gone] = [logs.get(nameOf(item)) ?? [], replaced.get(nameOf(item)) ?? []]
+    const target =
+      item.target === null
+        ? log.findLast(
+            ({ seq, role }) =>
+              (role === 'assistant' || seq === sessions.get(nameOf(item))?.asked) && !isWithin(seq, gone),
+          )
+        : log.find(({ key }) => key === item.target)
+    const { seq = 0, role = 'user' } = target ?? {}
+    const before = [...turns.values()].find(
+      (turn) =>
+        turn.session === item.session &&
+        turn.cause === item.cause &&
+        turn.epoch > item.epoch &&
+        turn.epoch <= item.epoch + 2,
+    )
+    return {
+      repeat: before && { turn: { turn: before.id, epoch: before.epoch }, seq: before.seq },
+      isOpen: item.target === null && !item.draft && liveOf(item) !== '',
+      ranges: gone.length,
+      target: target && {
+        seq,
+        role,
+        author: target.author,
+        isErased: false,
+        isReplaced: isWithin(seq, gone),
+        kept: log.flatMap((one) =>
+          one.seq > seq && one.answers !== undefined && one.answers < seq ? [one.seq] : [],
+        ),
+        askedFrom:
+          log.findLast((one) => one.role === 'user' && one.seq <= seq && !isWithin(one.seq, gone))?.seq ??
+          null,
+      },
+    }
+  }
   const foundFor = (items: readonly Item[]): BatchFindings => ({
     sessions,
     stored: findIn(items, (item) =>
-      item.type === 'message' || item.type === 'stop'
-        ? stored.get(`${item.session}/${item.type === 'stop' ? `said-${item.turn}` : item.draft.id}`)
-        : undefined,
+      item.type === 'stop'
+        ? stored.get(`${item.session}/said-${item.turn}`)
+        : stored.get(`${item.session}/${'draft' in item && item.type !== 'end' ? item.draft?.id : ''}`),
     ),
-    turns: findIn(items, (item) => ('turn' in item ? turns.get(item.turn) : undefined)),
+    turns: findIn(items, (item) => turns.get('turn' in item ? item.turn : liveOf(item))),
     open: findIn(items, (item) => {
-      if (item.type !== 'stop' && item.type !== 'expire') return undefined
-      const isLive = sessions.get(nameOf(item))?.turn === item.turn
-      const pod = item.type === 'stop' || Number(item.turn.slice(1)) % 3 > 0 ? 1 : null
-      return isLive ? { attempt: 1, pod, said: saidBy(item.turn), used: [] } : undefined
+      if (item.type !== 'stop' && item.type !== 'expire' && item.type !== 'rewrite') return undefined
+      const turn = item.type === 'rewrite' ? liveOf(item) : item.turn
+      const isLive = turn !== '' && sessions.get(nameOf(item))?.turn === turn
+      const pod = item.type !== 'expire' || Number(turn.slice(1)) % 3 > 0 ? 1 : null
+      return isLive ? { attempt: 1, pod, said: saidBy(turn), used: [] } : undefined
     }),
     held: new Set(findIn(items, (item) => ('pod' in item && item.pod === 1 ? true : undefined)).keys()),
+    rewrites: findIn(items, (item) => (item.type === 'rewrite' ? rewriteFor(item) : undefined)),
     cursors: findIn(items, (item) =>
       item.type === 'read' ? cursors.get(`${item.session}/${item.user}`) : undefined,
     ),
@@ -110,6 +168,15 @@ function createLogs(agent: string | null) {
   return {
     sessions,
     cursors,
+    /** A reply that is written anew, or an edit, at the session's epoch or an earlier one. */
+    rewriteOf: ({ session, nth, isLate, isEdit, text }: RewriteWish): Item => {
+      const log = logs.get(nameOf({ tenant: 1, session })) ?? []
+      const epoch = (sessions.get(nameOf({ tenant: 1, session }))?.epoch ?? 0) - Number(isLate)
+      const target = nth === 0 && !isEdit ? null : (log.at(-nth)?.key ?? 'none')
+      const draft = isEdit ? { draft: textDraft(`edit-${epoch}-${target}`, text, 'ann') } : {}
+      const cause = JSON.stringify([epoch, target, isEdit])
+      return { type: 'rewrite', tenant: 1, session, epoch, cause, target, ...draft }
+    },
     /** The end of a compaction that started in an earlier batch. */
     compactedBy: ({ nth, misses, pod, hasFailed, attempt }: EndWish): Item[] => {
       const compaction = compactions.at(-1 - nth)
@@ -158,11 +225,30 @@ function createLogs(agent: string | null) {
     },
     take: (items: readonly Item[]): Placed => {
       const placed = place(items, foundFor(items), () => `t${(started += 1)}`)
-      for (const { session, draft, seq } of placed.written)
+      for (const { session, draft, seq, answers, replaces = [] } of placed.written) {
+        const name = nameOf({ tenant: 1, session })
+        const { role, key, author } = draft
         stored.set(`${session}/${draft.id}`, { seq, digest: draft.digest, isErased: false })
-      for (const state of placed.changed) sessions.set(nameOf(state), state)
-      for (const { turn: id, session, epoch } of placed.started)
-        turns.set(id, { id, session, epoch, agent: 'demo', readTo: null, endedBy: null, outcome: null })
+        logs.set(name, [...(logs.get(name) ?? []), { seq, role, key, author: author.id ?? null, answers }])
+        replaced.set(name, [...(replaced.get(name) ?? []), ...replaces])
+      }
+      for (const { replaced: _replaced, ...state } of placed.changed) sessions.set(nameOf(state), state)
+      for (const {
+        turn: id,
+        session,
+        epoch,
+        readFrom,
+        askedFrom,
+        readTo = null,
+        replaces = null,
+        cause,
+      } of placed.started) {
+        const seq =
+          placed.written.find((one) => one.session === session && (one.replaces ?? []).length > 0)?.seq ??
+          null
+        const row = { id, session, epoch, readFrom, askedFrom, readTo, replaces, cause, seq }
+        turns.set(id, { ...row, agent: 'demo', endedBy: null, outcome: null })
+      }
       for (const { turn, attempt, outcome } of placed.closed)
         Object.assign(turns.get(turn)!, { endedBy: attempt, outcome })
       compactions.push(...placed.startedCompactions)
@@ -223,6 +309,14 @@ const talks = fc.record({
   text: fc.constant('three'),
   ifHead: fc.constant(undefined),
 }) // so that there are many turns and compactions
+const rewrites = fc.record({
+  session: fc.constantFrom('s1', 's2', 'nowhere'),
+  nth: fc.nat(3),
+  isLate: fc.constantFrom(false, false, false, true),
+  isEdit: fc.boolean(),
+  text: fc.constantFrom('one', 'two'),
+})
+type RewriteWish = typeof rewrites extends fc.Arbitrary<infer One> ? One : never
 type EndWish = typeof ends extends fc.Arbitrary<infer One> ? One : never
 
 const reads = fc.record({
@@ -233,22 +327,49 @@ const reads = fc.record({
   seq: fc.nat(9),
 })
 
-const LISTS = ['results', 'written', 'started', 'closed', 'startedCompactions', 'endedCompactions'] as const
+/** As if the batches were one. */
+function joined(batches: readonly Placed[]): Placed {
+  const changed = new Map(
+    batches.flatMap((one) => one.changed.map((state) => [nameOf(state), state] as const)),
+  )
+  const lists = Object.fromEntries(
+    LISTS.map((key) => [key, batches.flatMap((one): unknown[] => [...one[key]])]),
+  )
+  const results = batches.flatMap((one) => one.results.filter((result) => result !== HELD))
+  return { ...batches[0]!, ...lists, results, changed: [...changed.values()] }
+}
+
+const LISTS = [
+  'results',
+  'written',
+  'started',
+  'closed',
+  'startedCompactions',
+  'endedCompactions',
+  'unsummarised',
+] as const
 
 /** A session is summarised up to where its last summary of the batch reaches, and its version counts the compactions that ended. */
-function assertWhole(before: SessionState, after: SessionState, { endedCompactions }: Placed): void {
+function assertWhole(
+  before: SessionState,
+  after: SessionState,
+  { endedCompactions, unsummarised }: Placed,
+): void {
+  const isForgotten = unsummarised.some((key) => nameOf(key) === nameOf(after))
   const ended = endedCompactions.filter((end) => nameOf(end) === nameOf(after))
   const upto = ended.flatMap((end) => (end.outcome === 'done' && end.pod === 1 ? [end.upto] : []))
-  assert.equal(after.summarised, upto.at(-1) ?? before.summarised)
-  assert.equal(after.version, before.version + ended.length)
+  assert.equal(after.summarised, isForgotten ? 0 : (upto.at(-1) ?? before.summarised))
+  assert.equal(after.version, before.version + ended.length + Number(isForgotten))
   assert.ok(after.turn === null || after.compacting === null)
 }
 
-test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, stops, expiries and reads as if each had come alone', () => {
-  const wishes = fc.oneof(sends, talks, ends, ends, reads)
-  const byId = (one: Placed['changed']) => one.map((state) => [nameOf(state), state] as const)
+test('E1 E7 E8 E10 I2 L11: a batch places messages, ends of turns and compactions, stops, rewrites, expiries and reads as if each had come alone', () => {
+  const wishes = fc.oneof(sends, talks, ends, ends, reads, rewrites)
+  const byId = (one: Placed['changed']) =>
+    one.map(({ replaced: _replaced, ...state }) => [nameOf(state), state] as const) // `replaced` is of one batch; what is written says it, too
   const ended = { done: 0, failed: 0, stopped: 0, expired: 0 }
   const compacted = { done: 0, failed: 0 }
+  const rewritten = { rewritten: 0, repeated: 0, stale: 0, forgotten: 0 }
   fc.assert(
     fc.property(
       fc.array(fc.array(wishes, { minLength: 1, maxLength: 6 }), {
@@ -261,12 +382,17 @@ test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, s
         for (const wished of plan) {
           const batch = wished.flatMap((wish): Item[] => {
             if ('type' in wish) return [wish]
+            if ('isEdit' in wish) return [together.rewriteOf(wish)]
             if (!('nth' in wish)) return [messageOf(wish)]
             return wish.from === 'compaction' ? together.compactedBy(wish) : together.endOf(wish)
           })
           const before = { cursors: new Map(together.cursors), sessions: new Map(together.sessions) }
-          const placed = together.take(batch)
-          const single = batch.map((item) => alone.take([item]))
+          const first = together.take(batch)
+          const isHeld = (_: Item, index: number) => first.results[index] === HELD
+          const later = batch.filter(isHeld).map((item) => together.take([item]))
+          const placed = joined([first, ...later])
+          const inOrder = [...batch.filter((item, index) => !isHeld(item, index)), ...batch.filter(isHeld)]
+          const single = inOrder.map((item) => alone.take([item]))
           const all = <Key extends (typeof LISTS)[number]>(key: Key) =>
             single.flatMap((one) => [...one[key]] as Placed[Key][number][])
           for (const key of LISTS) assert.deepEqual(placed[key], all(key), key)
@@ -281,6 +407,11 @@ test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, s
                 seenEpoch >= before.cursors.get(name)!.seenEpoch,
             )
           }
+          for (const result of placed.results)
+            if (result !== HELD && result.type === 'rewritten')
+              rewritten[result.isRepeat ? 'repeated' : 'rewritten'] += 1
+            else if (result !== HELD && result.type === 'stale' && 'epoch' in result) rewritten.stale += 1
+          rewritten.forgotten += placed.unsummarised.length
           for (const end of placed.endedCompactions) compacted[end.outcome] += 1
           for (const state of placed.changed) assertWhole(before.sessions.get(nameOf(state))!, state, placed)
           for (const { outcome, attempt } of placed.closed) ended[attempt === 0 ? 'expired' : outcome] += 1
@@ -292,7 +423,7 @@ test('E1 E7 E8 I2 L11: a batch places messages, ends of turns and compactions, s
     { numRuns: 600 },
   )
   assert.ok(
-    [...Object.values(ended), ...Object.values(compacted)].every((count) => count > 0),
-    JSON.stringify({ ended, compacted }),
+    [ended, compacted, rewritten].flatMap((counts) => Object.values(counts)).every((count) => count > 0),
+    JSON.stringify({ ended, compacted, rewritten }),
   )
 })

@@ -15,7 +15,8 @@ const ends = fc.record({
 })
 
 /** A message that asks, one that does not, a read of the log by the live turn, an end or a stop of the nth turn from the last, the end of the
- *  nth compaction from the last; a message that asks, through a pod of a release without compaction. */
+ *  nth compaction from the last; a message that asks, through a pod of a release without compaction; a reply to the nth message from the last
+ *  that is written anew, or, if the live one, begins again; an edit. */
 const happenings = fc.array(
   fc.oneof(
     fc.constant({ type: 'ask' as const }),
@@ -25,6 +26,12 @@ const happenings = fc.array(
     ends,
     fc.record({ type: fc.constant('compacted' as const), nth: fc.nat(1), isPartial: fc.boolean() }),
     fc.constant({ type: 'old pod' as const }),
+    fc.record({
+      type: fc.constant('rewrite' as const),
+      what: fc.constantFrom('reply' as const, 'live' as const, 'edit' as const),
+      nth: fc.nat(2),
+      isLate: fc.constantFrom(false, false, true),
+    }),
   ),
   { maxLength: 40, size: 'max' },
 )
@@ -56,12 +63,15 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
   const asks: number[] = []
   const faults: string[] = []
   const ofOldPods = new Set<string>()
+  const gone = new Set<number>()
   let state: Conversation = { epoch: 0, turn: null, compacting: null, asked: 0, answered: 0 }
   let head = 0
   const happen = (event: ConversationEvent): boolean => {
     const next = stepped(state, event)
     if (next.type === 'fenced') return false
-    const moves = Number(next.starts !== undefined) + Number(event.type === 'stopped')
+    const hasStopped = event.type === 'stopped' || (event.type === 'rewritten' && state.turn !== null)
+    const moves = Number(next.starts !== undefined) + Number(hasStopped)
+    if (next.state.answered < state.answered) faults.push('E4: what was answered is asked again')
     if (next.state.epoch !== state.epoch + moves) faults.push('E2: the epoch')
     const underWay = state.compacting
     state = next.state
@@ -103,6 +113,28 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     ofOldPods.add(id)
     turns.push({ id, epoch, from, askedFrom: from, ended: false })
   }
+  /** The live turn reads nothing: what it has said is dropped. */
+  const drop = (turn: Turn | undefined) => turn && Object.assign(turn, { ended: true, to: turn.from - 1 })
+  const rewrite = ({ what, nth, isLate }: Extract<Happening, { type: 'rewrite' }>) => {
+    const [before, epoch, asked] = [live()[0], isLate ? state.epoch - 1 : state.epoch, asks.at(-1 - nth)]
+    if (what === 'edit') {
+      if (!happen({ type: 'rewritten', newId: newId(), epoch, asked: head + 1 })) return false
+      asks.push((head += 1))
+    } else if (what === 'live' && before) {
+      const { from: readFrom, askedFrom, to } = before
+      if (!happen({ type: 'rewritten', newId: newId(), epoch, readFrom, askedFrom })) return false
+      if (to !== undefined) turns.at(-1)!.to = to
+    } else if (asked !== undefined) {
+      const [readFrom, askedFrom] = [asked, asked]
+      if (!happen({ type: 'rewritten', newId: newId(), epoch, answered: head, readFrom, askedFrom }))
+        return false
+      if (state.asked > state.answered) faults.push('E10: a turn will answer what has left the conversation')
+      turns.at(-1)!.to = asked
+      asks.forEach((seq) => seq <= head && gone.add(seq)) // they have left the conversation, or are read again
+    } else return undefined
+    drop(before)
+    return true
+  }
   const compacted = (compaction: string, isPartial = false) => {
     const isUnderWay = state.compacting === compaction
     if (happen({ type: 'compacted', compaction, isPartial, newId: newId() }) !== isUnderWay)
@@ -118,6 +150,12 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
     const turn = one.type === 'end' || one.type === 'stop' ? turns.at(-1 - one.nth) : undefined
     if (turn && 'isLong' in one) end(turn, one.isLate ? turn.epoch - 1 : turn.epoch, one)
     if (one.type === 'old pod') askOldPod()
+    if (one.type === 'rewrite') {
+      const isDue = !one.isLate && state.compacting === null
+      const isTaken = rewrite(one)
+      if (isTaken !== undefined && isTaken !== isDue)
+        faults.push(`E10: a rewrite was ${isTaken ? 'taken' : 'refused'}`)
+    }
     if (one.type === 'compacted' && compactions.at(-1 - one.nth))
       compacted(compactions.at(-1 - one.nth)!, one.isPartial)
     if (live().length > 1) faults.push('E3: two live turns')
@@ -131,13 +169,15 @@ function broken(happened: readonly Happening[], stepped: Step): string[] {
   for (let left = 50; live().length > 0 && left > 0; left -= 1)
     end(live()[0]!, live()[0]!.epoch, { type: 'end', isLong: false })
   const readers = (seq: number) => turns.filter(({ from, to }) => seq >= from && seq <= to!).length
-  if (asks.some((seq) => readers(seq) !== 1)) faults.push('E4: a message is not answered by one turn')
+  if (asks.some((seq) => !gone.has(seq) && readers(seq) !== 1))
+    faults.push('E4: a message is not answered by one turn')
   const isLeftOut = (seq: number) => turns.some(({ from, askedFrom }) => seq >= from && seq < askedFrom)
-  if (asks.some(isLeftOut)) faults.push('E4: a window may leave out a message that asks')
+  if (asks.some((seq) => !gone.has(seq) && isLeftOut(seq)))
+    faults.push('E4: a window may leave out a message that asks')
   return faults
 }
 
-test('E2 E3 E4 E6 E7 E8: in any order of events all states are legal, and every message that asks is answered by one turn', () => {
+test('E2 E3 E4 E6 E7 E8 E10: in any order of events all states are legal, and every message that asks is answered by one turn', () => {
   fc.assert(
     fc.property(happenings, (happened) => assert.deepEqual(broken(happened, step), [])),
     {
@@ -200,6 +240,22 @@ const mutants: Readonly<Record<string, Step>> = {
     const next = step({ ...state, compacting: null }, event)
     return next.type === 'fenced' ? next : { ...next, state: { ...next.state, compacting: state.compacting } }
   },
+  'a rewrite does not count the turn that it stops': (state, event) => {
+    const next = step(state, event)
+    if (next.type === 'fenced' || event.type !== 'rewritten') return next
+    return { ...next, state: { ...next.state, epoch: state.epoch + 1 } }
+  },
+  'a rewrite is taken during a compaction': (state, event) =>
+    step(event.type === 'rewritten' ? { ...state, compacting: null } : state, event),
+  'a rewrite of an earlier epoch is taken': (state, event) =>
+    step(state, event.type === 'rewritten' ? { ...event, epoch: state.epoch } : event),
+  'a reply that is written anew lowers what was answered': (state, event) => {
+    const next = step(state, event)
+    if (next.type === 'fenced' || event.type !== 'ended') return next
+    return { ...next, state: { ...next.state, answered: Math.min(next.state.answered, event.readTo) } }
+  },
+  'what leaves the conversation stays asked': (state, event) =>
+    step(state, event.type === 'rewritten' ? { ...event, answered: 0 } : event),
   'a compaction takes the place of the one under way': (state, event) =>
     step(event.type === 'ended' ? { ...state, compacting: null } : state, event),
   'the end of any compaction is taken': (state, event) =>

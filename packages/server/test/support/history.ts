@@ -1,7 +1,7 @@
 // Records what writers sent and which answers they got, and checks the log's invariants against that. Seqs give the order, so a
 // check only looks up and never searches. Each violation begins with the code of the broken invariant.
 import { draftOf } from '../../src/session/draft.ts'
-import type { Append, Appended } from '../../src/session/place.ts'
+import type { Append, Appended } from '../../src/session/items.ts'
 
 export type Op = {
   readonly id: string

@@ -1,7 +1,7 @@
 // Calls a pod over HTTP, as an application does.
 import { connect } from 'node:net'
 import { formatId, type Session } from '@fleetline/protocol'
-import type { Append, Appended } from '../../src/session/place.ts'
+import type { Append, Appended } from '../../src/session/items.ts'
 
 type Answered = { readonly status: number; readonly body: Record<string, unknown> }
 

@@ -22,6 +22,8 @@ const BODIES: Readonly<Record<string, object>> = {
     turn: formatId('turn', 0, '01980000-0000-7000-8000-000000000000'),
     epoch: 1,
   },
+  'POST /v1/sessions/:session/regenerate': { epoch: 1 },
+  'PUT /v1/sessions/:session/messages/:message': { epoch: 0, parts: [{ type: 'text', text: 'hello' }] },
   'POST /v1/sessions/:session/read': { seq: 1, user: 'ada' },
   'POST /v1/agents': AGENT,
   'PATCH /v1/agents/:agent': { window: { messages: 1 } },

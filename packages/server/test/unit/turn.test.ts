@@ -325,6 +325,7 @@ test('S35: the agent is not asked for a summary of messages that were erased bef
   const outcomeWith = async (eraseCounts: readonly number[]) => {
     const counts = [...eraseCounts]
     const calls: string[] = []
+    const readLog = async () => ({ items, eraseCount: counts.shift() })
     const compacting = agent('a', () => saying([]).answer(callWith('')), {
       compact: async () => (calls.push('called'), 'short'),
     })
@@ -334,7 +335,8 @@ test('S35: the agent is not asked for a summary of messages that were erased bef
       cell,
       database: { transaction: async () => ({ type: 'committed', value: opened }) },
       sessions: {
-        read: async () => ({ items, eraseCount: counts.shift() }),
+        read: readLog,
+        readConversation: readLog,
         endCompaction: async () => ({ type: 'ended' }),
       },
       agents: { agentFor: async () => ({ ...compacting, downstream: 'a' }) },

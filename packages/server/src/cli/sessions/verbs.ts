@@ -1,8 +1,13 @@
-// fleetline sessions create, ls, get, set, archive, unarchive, erase, read, stop: one or two requests each.
+// fleetline sessions create, ls, get, set, archive, unarchive, erase, read, stop, regenerate, edit: one or two requests each.
 import { parseId } from '@fleetline/protocol'
 import { readAckSchema } from '../../gateway/inbox-schemas.ts'
 import { erasureSchema } from '../../gateway/erasure-schemas.ts'
-import { sessionSchema, sessionsSchema } from '../../gateway/session-schemas.ts'
+import {
+  ackSchema,
+  regenerateAckSchema,
+  sessionSchema,
+  sessionsSchema,
+} from '../../gateway/session-schemas.ts'
 import { stopAckSchema } from '../../gateway/turn-schemas.ts'
 import { Rejected, Retry } from '../../errors.ts'
 import { apiOf, queryOf, type Api } from '../api.ts'
@@ -119,6 +124,27 @@ export async function stop({ flags, args, output }: CommandCall): Promise<number
   const ack = turn === null ? { stopped: false, seq: null } : await api.ask(asked)
   output.one({ ...ack, turn })
   if (!ack.stopped) output.note('There was nothing to stop: no turn was live, or it had ended by itself.')
+  return EXIT.done
+}
+
+export async function regenerate({ flags, args, options, output }: CommandCall): Promise<number> {
+  const api = apiOf({ flags, output })
+  const { epoch } = await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })
+  const body = { epoch, message: options['message'] }
+  const path = `${pathOf(args)}/regenerate`
+  const ack = await api.ask({ method: 'POST', path, body, answer: regenerateAckSchema })
+  output.one(ack)
+  output.note(`${ack.turn} writes the reply. To read it: fleetline sessions tail ${args[0]}`)
+  return EXIT.done
+}
+
+export async function edit({ flags, args, options, output }: CommandCall): Promise<number> {
+  const api = apiOf({ flags, output })
+  const { epoch } = await api.ask({ method: 'GET', path: pathOf(args), answer: sessionSchema })
+  const { id, author } = options
+  const body = { epoch, id, author, parts: [{ type: 'text', text: args[2] }] }
+  const path = `${pathOf(args)}/messages/${encodeURIComponent(args[1]!)}`
+  output.one(await api.ask({ method: 'PUT', path, body, answer: ackSchema }))
   return EXIT.done
 }
 

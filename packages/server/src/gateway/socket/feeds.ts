@@ -15,7 +15,7 @@ import type { SocketAnswer, SocketPeer, SocketSide } from '../../door/socket-rou
 import { Rejected } from '../../errors.ts'
 import type { Principal } from '../../identity/principal.ts'
 import type { Cursor, FollowListener } from '../../session/follow.ts'
-import type { SessionKey } from '../../session/place.ts'
+import type { SessionKey } from '../../session/items.ts'
 import type { Sessions } from '../../session/sessions.ts'
 import { READ } from '../caller.ts'
 import { formatCursor } from '../cursor.ts'
@@ -249,7 +249,7 @@ export function placeOf(
   if (asked && asked.seq <= head && head - asked.seq <= JOIN_LIMITS.behind) return asked
   return {
     seq: Math.max(0, head - limit),
-    ended: Math.max(0, Math.min(asked?.ended ?? PAGE_LIMITS.seq, epoch - 1)), // it is told the last end again
+    ended: Math.max(0, Math.min(asked?.ended ?? PAGE_LIMITS.seq, epoch - 2)), // it is told the last end again; a stop has moved the epoch once more
     erased: PAGE_LIMITS.seq, // it reads the messages as they are now
   }
 }

@@ -6,8 +6,10 @@ import { cursorSchema } from '../cursor.ts'
 import { inboxChangesSchema, readAckSchema } from '../inbox-schemas.ts'
 import {
   ackSchema,
+  editSchema,
   messageId,
   messageSchema,
+  regenerateSchema,
   SESSION_FRAMES,
   sessionSchema,
   userId,
@@ -67,6 +69,15 @@ export const stopFrameSchema = z.object({
   session,
   turn: stopSchema.shape.turn.describe('the id of the turn'),
   epoch: stopSchema.shape.epoch.describe('the epoch of the turn'),
+})
+
+export const regenerateFrameSchema = regenerateSchema.extend({ session })
+
+export const editFrameSchema = editSchema.extend({
+  session,
+  message: messageId.describe('the id of the message to replace'),
+  parts: editSchema.shape.parts.describe('the parts of the new message'),
+  metadata: editSchema.shape.metadata.describe('the metadata of the new message'),
 })
 
 export const readFrameSchema = z.object({

@@ -12,10 +12,12 @@ import { MARK_READ, READ, SEND, STOP } from '../caller.ts'
 import type { Operations } from '../operations.ts'
 import { createFeeds, type FeedDeps, type Feeds } from './feeds.ts'
 import {
+  editFrameSchema,
   inboxOnSchema,
   joinSchema,
   leaveSchema,
   readFrameSchema,
+  regenerateFrameSchema,
   sendFrameSchema,
   sentSchema,
   stopFrameSchema,
@@ -77,6 +79,20 @@ function writeCommands(operations: Operations): Readonly<Record<string, SocketCo
       frame: stopFrameSchema,
       handle: async (_: Feeds, { session, ...stop }, principal) =>
         ackOf(await operations.stop({ principal, part, session }, stop)),
+    }),
+    regenerate: socketCommand({
+      summary: 'Writes a reply anew, or answers a message of a user anew.',
+      access: SEND,
+      frame: regenerateFrameSchema,
+      handle: async (_: Feeds, { session, ...wanted }, principal) =>
+        ackOf(await operations.regenerate({ principal, part, session }, wanted)),
+    }),
+    edit: socketCommand({
+      summary: 'Puts another message in the place of a message of a user, and answers it.',
+      access: SEND,
+      frame: editFrameSchema,
+      handle: async (_: Feeds, { session, message, ...wanted }, principal) =>
+        ackOf(await operations.edit({ principal, part, session }, message, wanted)),
     }),
     read: socketCommand({
       summary: "Moves the user's read position. It never moves back.",
