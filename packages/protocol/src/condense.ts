@@ -18,7 +18,7 @@ import type { Message } from './message.ts'
 
 type Fields = { readonly [field: string]: unknown }
 /** A chunk, provided that its part was valid. */
-type Condensed = Fields & { readonly type: string }
+export type Condensed = Fields & { readonly type: string }
 
 const PIECE = 65_536 // characters
 
@@ -28,13 +28,13 @@ export function condense({ id, parts, metadata }: Partial<Message>): Condensed[]
   return [start, ...(parts ?? []).flatMap((part, index) => chunksOf(part, String(index)))]
 }
 
-function chunksOf(part: Condensed, index: string): Condensed[] {
+export function chunksOf(part: Condensed, index: string): Condensed[] {
   const { type } = part
   if (type === 'step-start') return [{ type: 'start-step' }]
   if (type === 'text') return wordsOf(part, 'text', index)
   if (type === 'reasoning')
     return wordsOf(part, 'reasoning', typeof part['id'] === 'string' ? part['id'] : index)
-  if (type === 'dynamic-tool' || type.startsWith('tool-')) return callOf(part)
+  if (isCall(part)) return callOf(part)
   if (type.startsWith('data-') || Object.hasOwn(WHOLE, type)) return [part]
   throw new ChunkError(`Parts of the type ${type.slice(0, 64)} are not known`)
 }
@@ -51,7 +51,7 @@ function wordsOf(
   ]
 }
 
-function callOf(part: Condensed): Condensed[] {
+export function callOf(part: Condensed): Condensed[] {
   const { toolCallId, state, input, rawInput, inputEncoding, output, errorText, preliminary } = part
   const { toolMetadata, resultProviderMetadata: providerMetadata } = part
   const call = callFields(part)
@@ -71,29 +71,35 @@ function callOf(part: Condensed): Condensed[] {
       return [
         start(),
         ...whole,
-        ...asked(part),
+        ...askedOf(part),
         { type: 'tool-output-available', ...result, output, ...given({ preliminary }) },
       ]
     case 'output-error': {
       if (typeof rawInput !== 'string')
         return [
           start(),
-          ...asked(part),
+          ...askedOf(part),
           { ...call, type: 'tool-input-error', input, errorText, providerMetadata },
         ]
       const encoding = input === rawInput ? 'text' : undefined
       return [
         start(encoding),
         ...deltas(rawInput),
-        ...asked(part),
+        ...askedOf(part),
         { type: 'tool-output-error', ...result, errorText },
       ]
     }
     default: {
       const denied = state === 'output-denied' ? [{ type: 'tool-output-denied', toolCallId }] : []
-      return [{ type: 'tool-input-available', ...call, input }, ...asked(part), ...denied]
+      const available = { type: 'tool-input-available', ...call, input }
+      if (input === undefined && state !== 'input-available') return [start(), ...askedOf(part), ...denied]
+      return [...(inputEncoding === undefined ? [] : [start()]), available, ...askedOf(part), ...denied]
     }
   }
+}
+
+export function isCall({ type }: { readonly type: string }): boolean {
+  return type === 'dynamic-tool' || type.startsWith('tool-')
 }
 
 function callFields({
@@ -112,7 +118,7 @@ function callFields({
 }
 
 /** The approval of a call and its decision. */
-function asked({ toolCallId, approval }: Fields): Condensed[] {
+export function askedOf({ toolCallId, approval }: Fields): Condensed[] {
   if (!isFields(approval)) return []
   const { id: approvalId, descriptor, requestReason, isAutomatic, signature, approved, reason } = approval
   const request = given({ approvalDescriptor: descriptor, reason: requestReason, isAutomatic, signature })
@@ -125,7 +131,7 @@ function asked({ toolCallId, approval }: Fields): Condensed[] {
 }
 
 /** Keeps surrogate pairs together. Returns a value that is not text as it is; it is rejected later. */
-function piecesOf(text: unknown): unknown[] {
+export function piecesOf(text: unknown): unknown[] {
   if (typeof text !== 'string' || text.length <= PIECE) return [text]
   const isPair = /[\uD800-\uDBFF]/.test(text[PIECE - 1]!)
   const length = PIECE + (isPair ? 1 : 0)

@@ -104,7 +104,8 @@ export type RegenerateFrame = InSession & {
   readonly type: 'regenerate'
   /** Of the session, as the client knows it. */
   readonly epoch: number
-  /** The id of the reply, or of the user's message to answer anew. Absent: the last message. */
+  /** The id of the reply, or of the user's message whose reply is regenerated. Absent: the live reply; otherwise the last reply, or the last
+   *  message that asks for one, whichever is later. */
   readonly message?: string
 }
 /** Puts another message in the place of a user's message. What came behind it leaves the conversation, and a turn answers. */

@@ -329,7 +329,6 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
       version,
     }),
   })
-  const { cell } = config
   const forApplications = gatewayRoutes({
     version,
     sessions,
@@ -347,7 +346,7 @@ export function createPod(settings: Settings = {}, options: Options = {}): Pod {
     clock,
     random,
     log,
-    cell,
+    ...pick(config, 'cell', 'chatBodyLimitBytes'),
   })
   const gateway = createDoor({
     ...door,

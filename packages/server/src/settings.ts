@@ -338,6 +338,14 @@ export const SETTINGS = {
     fallback: '1048576',
     reason: 'room for four of the largest messages',
   },
+  chatBodyLimitBytes: {
+    purpose: 'the largest body of a request of the AI SDK, which sends the whole conversation each time',
+    env: 'FLEETLINE_CHAT_BODY_LIMIT_BYTES',
+    parse: whole(1_024, 67_108_864),
+    expects: 'bytes from 1024 to 67108864',
+    fallback: '4194304',
+    reason: 'pods use only the last message; conversations of this size are rare',
+  },
   headerTimeoutMs: {
     purpose: 'how long a client may take to send the headers of a request',
     env: 'FLEETLINE_HEADER_TIMEOUT_MS',

@@ -1,41 +1,32 @@
 // examples/chat as a reader gets it: installed from the registry with the packed client, built by Vite, and used in Chromium. Needs a
 // network.
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import { before, after, test, type TestContext } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
 import { agent, type AgentCall } from '../../../server/src/agent/agent.ts'
-import { atEnd } from '../../../server/test/support/cleanup.ts'
 import { cloneFor, startFleet } from '../../../server/test/support/clone.ts'
 import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
-import { freePort } from '../../../server/test/support/free-port.ts'
 import { portInFront } from '../../../server/test/support/front.ts'
 import { call } from '../../../server/test/support/http.ts'
 import { CLOSED, podOn } from '../../../server/test/support/pod.ts'
 import { openChromium } from '../support/chromium.ts'
+import { installExample, type Example } from '../support/example.ts'
 
-const ROOT = join(import.meta.dirname, '../../../..')
 const PICTURES = process.env['PICTURES'] ?? mkdtempSync(join(tmpdir(), 'fleetline-pictures-'))
 const NOTES = 120
 
-const home = mkdtempSync(join(tmpdir(), 'fleetline-chat-'))
-const run = (command: string, ...words: string[]) =>
-  execFileSync(command, words, { cwd: home, stdio: 'pipe', encoding: 'utf8' })
+let example: Example
 
 before(() => {
-  chmodSync(home, 0o755)
-  const isSource = (path: string) => !['node_modules', 'dist'].includes(basename(path))
-  cpSync(join(ROOT, 'examples/chat'), home, { recursive: true, filter: isSource })
-  run(process.execPath, join(ROOT, 'scripts/build.ts'), '--pack', home)
-  run('npm', 'install', '--no-audit', '--no-fund')
+  example = installExample('chat')
   mkdirSync(PICTURES, { recursive: true })
 })
-after(() => rmSync(home, { recursive: true, force: true }))
+after(() => example.remove())
 
 const REPLY = `A day in Rome, without a car:
 
@@ -94,20 +85,6 @@ async function setUp(t: TestContext) {
   for (let number = 1; number <= NOTES; number += 1)
     await ask('POST', '/sessions/notes/messages', { text: `note ${number}`, author: 'ben' })
   return { pod, startPod, env: { FLEETLINE_URL: gateway, FLEETLINE_API_KEY: key } }
-}
-
-/** Runs Vite. Resolves to the URL of the page. */
-async function serve(t: TestContext, env: NodeJS.ProcessEnv, ...words: string[]): Promise<string> {
-  const port = await freePort('localhost')
-  const args = [join(home, 'node_modules/vite/bin/vite.js'), ...words, '--port', `${port}`, '--strictPort']
-  const vite = spawn(process.execPath, args, { cwd: home, env: { ...process.env, ...env }, stdio: 'pipe' })
-  let output = ''
-  for (const pipe of [vite.stdout, vite.stderr])
-    pipe.on('data', (text: Buffer) => (output += text.toString()))
-  atEnd(t, () => vite.kill('SIGKILL'))
-  const page = `http://localhost:${port}/`
-  await eventually(() => fetch(page), { what: 'Vite', details: () => output })
-  return page
 }
 
 async function open(t: TestContext, url: string): Promise<Page> {
@@ -184,9 +161,9 @@ async function aRejection(page: Page): Promise<void> {
 }
 
 test('a visitor of the example reads, writes, stops, and goes on after an outage', async (t) => {
-  run('npm', 'run', 'build')
+  example.run('npm', 'run', 'build')
   const { pod, startPod, env } = await setUp(t)
-  const page = await open(t, await serve(t, env, 'preview'))
+  const page = await open(t, await example.serve(t, env, 'preview'))
   await olderMessages(page)
   await aReply(page)
   await picture(page, 'light')
@@ -217,7 +194,7 @@ test('a visitor of the example reads, writes, stops, and goes on after an outage
 
 test('the example works with a dev fleet, without keys', async (t) => {
   const fleet = await startFleet(t, 'npm run fleetline -- dev --no-model', cloneFor(t))
-  const page = await open(t, await serve(t, { FLEETLINE_URL: `http://localhost:${fleet.api}` }))
+  const page = await open(t, await example.serve(t, { FLEETLINE_URL: `http://localhost:${fleet.api}` }))
   await page.getByRole('link', { name: 'Demo' }).waitFor()
   await button(page, 'New chat').click()
   await box(page).fill('think')
@@ -228,7 +205,7 @@ test('the example works with a dev fleet, without keys', async (t) => {
 test('hot reload keeps the session: no second join, and the text in the box stays', async (t) => {
   const { env } = await setUp(t)
   const asked: string[] = []
-  const url = await serve(t, env)
+  const url = await example.serve(t, env)
   const page = await (await openChromium(t)).newPage()
   page.on('websocket', (socket) => {
     if (socket.url().endsWith('/v1/socket'))
@@ -239,7 +216,7 @@ test('hot reload keeps the session: no second join, and the text in the box stay
   await page.goto(`${url}#notes`)
   await page.locator('article').getByText(`note ${NOTES}`, { exact: true }).waitFor()
   await box(page).fill('half a sentence')
-  const chat = join(home, 'src/chat.tsx')
+  const chat = join(example.home, 'src/chat.tsx')
   writeFileSync(
     chat,
     readFileSync(chat, 'utf8').replace('placeholder="Message"', 'placeholder="Say something"'),

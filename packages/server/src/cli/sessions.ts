@@ -140,13 +140,13 @@ export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions regenerate',
     summary:
-      'Let the agent write its last reply anew. The old one stays in the log. A running reply is stopped first.',
+      'Let the agent write a reply again. The old one stays in the log; a running reply is discarded. Each run of this command regenerates again.',
     args: [SESSION],
     settings: ['apiUrl', 'apiKey'],
     options: [
       [
         '--message <id>',
-        'the reply to write anew, or the message of a user to answer anew (default: the last message)',
+        'the reply, or the message of a user whose reply is regenerated (default: the live reply; otherwise the last reply, or the last message that asks for one, whichever is later)',
       ],
     ],
     run: verb('regenerate'),
@@ -154,7 +154,7 @@ export const SESSIONS: readonly Command[] = [
   {
     name: 'sessions edit',
     summary:
-      'Put another text in the place of a message of a user. That message and all behind it leave the conversation, but stay in the log. The agent answers the new one.',
+      'Replace a message of a user. That message and all messages after it, except replies to earlier messages, are no longer part of the conversation, but stay in the log. The agent answers the new message.',
     args: [SESSION, ['<message>', 'the id of the message'], ['<text>', 'the new text']],
     settings: ['apiUrl', 'apiKey'],
     options: [

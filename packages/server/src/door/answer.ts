@@ -7,8 +7,12 @@ import { bodyOf, statusOf, type Refusal } from './refusal.ts'
 
 type Deps = { readonly name: string; readonly metrics: Metrics; readonly log: Log }
 
+export const FAULT_TEXT = 'text/plain; charset=utf-8'
+
 export function refuse(reply: FastifyReply, refusal: Refusal): FastifyReply {
   reply.headers(headersOfRefusal(refusal)).code(statusOf(refusal))
+  const { config } = reply.request.routeOptions as { config?: { saysFaultsInText?: boolean } }
+  if (config?.saysFaultsInText) return reply.type(FAULT_TEXT).send(refusal.text)
   return sendJson(reply, bodyOf(refusal, reply.request.id))
 }
 

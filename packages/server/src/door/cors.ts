@@ -19,7 +19,8 @@ export function corsHeaders(
   return {
     ...vary,
     'access-control-allow-origin': origin,
-    'access-control-expose-headers': 'x-request-id, retry-after',
+    'access-control-expose-headers':
+      'x-request-id, retry-after, x-fleetline-turn, x-fleetline-epoch, x-fleetline-seq',
   }
 }
 
@@ -31,6 +32,6 @@ export function isPreflight({ method, headers }: Pick<IncomingMessage, 'method' 
 /** What an allowed page may send. */
 export const PREFLIGHT_HEADERS: Headers = {
   'access-control-allow-methods': 'GET, POST, PUT, PATCH, DELETE',
-  'access-control-allow-headers': 'authorization, content-type, last-event-id',
+  'access-control-allow-headers': 'authorization, content-type, last-event-id, x-fleetline-ai-sdk',
   'access-control-max-age': PREFLIGHT_SECONDS,
 }

@@ -1,8 +1,10 @@
 // Makes the OpenAPI 3.1 document of a door from its table of routes, so that document and routes cannot differ. Pure.
 import { z } from 'zod'
+import { FAULT_TEXT } from './answer.ts'
 import { EVENTS } from './events.ts'
 import { LINES } from './lines.ts'
 import { refusalSchema } from './refusal.ts'
+import { UI_CHUNKS } from './ui-chunks.ts'
 import { route, type AnswerShape, type Route, type RouteAccess } from './route.ts'
 
 type JsonObject = Record<string, unknown>
@@ -52,14 +54,28 @@ export function withOpenapi(
   return all
 }
 
-function operationOf({ summary, access, params, query, headers, body, answers }: Route): JsonObject {
+function operationOf({
+  summary,
+  access,
+  params,
+  query,
+  headers,
+  body,
+  answers,
+  saysFaultsInText,
+}: Route): JsonObject {
   const parameters = [
     ...parametersOf('path', params),
     ...parametersOf('query', query),
     ...parametersOf('header', headers),
   ]
   const shapes = Object.entries(answers).map(([status, shape]) => [status, answerOf(shape)])
-  const refused = { description: 'Refused or failed.', content: { 'application/json': { schema: REFUSAL } } }
+  const refused = {
+    description: 'Refused or failed.',
+    content: saysFaultsInText
+      ? { [FAULT_TEXT]: { schema: { type: 'string' } } }
+      : { 'application/json': { schema: REFUSAL } },
+  }
   return {
     summary,
     'x-fleetline-audience': access.audience,
@@ -99,14 +115,15 @@ function parametersOf(place: 'path' | 'query' | 'header', schema: z.ZodType | un
 }
 
 function answerOf(shape: AnswerShape): JsonObject {
-  return { description: shape.means, content: contentOf(shape) }
+  return { description: shape.means, ...('nothing' in shape ? {} : { content: contentOf(shape) }) }
 }
 
-function contentOf(shape: AnswerShape): JsonObject {
+function contentOf(shape: Exclude<AnswerShape, { readonly nothing: true }>): JsonObject {
   if ('json' in shape) return { 'application/json': { schema: schemaOf(shape.json) } }
   if ('text' in shape) return { [shape.text]: { schema: { type: 'string' } } }
   // OpenAPI 3.1 cannot describe a stream, so the schema is that of one line, or of one event's data.
   if ('lines' in shape) return { [LINES.contentType]: { schema: schemaOf(shape.lines) } }
+  if ('chunks' in shape) return { [UI_CHUNKS.contentType]: { schema: schemaOf(shape.chunks) } }
   return { [EVENTS.contentType]: { schema: schemaOf(shape.events) } }
 }
 

@@ -39,19 +39,22 @@ export type RouteCall<Params, Query, Body, Headers> = {
   readonly address: string | null
 }
 
-/** What a status means, and the body it comes with: JSON of a schema, text of the named media type, events of a schema, or lines of JSON of
- *  a schema. */
+/** What a status means, and the body it comes with: nothing, JSON of a schema, text of the named media type, events of a schema, lines of
+ *  JSON of a schema, or chunks of the AI SDK. */
 export type AnswerShape = { readonly means: string } & (
   | { readonly json: z.ZodType }
   | { readonly text: string }
   | { readonly events: z.ZodType<SentEvent['data']> }
   | { readonly lines: z.ZodType<object> }
+  | { readonly chunks: z.ZodType<{ readonly type: string }> }
+  | { readonly nothing: true }
 )
 
-/** The body of an answer with events is an `Events`, that of one with lines a `Lines`. */
+/** The body of an answer with events is an `Events`, that of one with lines a `Lines`, that of one with chunks a `UiChunks`. */
 export type RouteAnswer = {
   readonly status: number
   readonly body: unknown
+  readonly headers?: Readonly<Record<string, string>>
   /** Asked every 2 s while events or lines are sent. Throws a `Rejected` if the caller may not see them any more. */
   readonly recheck?: () => Promise<unknown>
 }
@@ -68,6 +71,10 @@ export type Route = {
   readonly headers?: z.ZodType
   readonly body?: z.ZodType
   readonly answers: Readonly<Record<number, AnswerShape>>
+  /** The largest body, in bytes, if it differs from that of other routes. */
+  readonly bodyLimitBytes?: number
+  /** Failures are a sentence of plain text, because the client shows the body to people. */
+  readonly saysFaultsInText?: boolean
   readonly handle: (call: RouteCall<never, never, never, never>) => RouteAnswer | Promise<RouteAnswer>
 }
 

@@ -18,6 +18,7 @@ import type { ClientMoves } from './moving.ts'
 import { nameOf, type Route, type RouteAnswer } from './route.ts'
 import { outOfScope } from './scope.ts'
 import { sendStream, type StreamFormat, type StreamSource } from './stream.ts'
+import { UI_CHUNKS, type UiChunks } from './ui-chunks.ts'
 
 type Deps = {
   readonly name: string
@@ -48,11 +49,13 @@ export function isOfDrain(error: unknown): boolean {
 
 export function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
   const { deps } = opened
-  const { method, path, params, query, headers, body, answers } = entry
+  const { method, path, params, query, headers, body, answers, bodyLimitBytes } = entry
   const handle = entry.handle as (call: object) => ReturnType<Route['handle']>
   server.route({
     method,
     url: path,
+    ...(bodyLimitBytes !== undefined && { bodyLimit: bodyLimitBytes }),
+    config: { saysFaultsInText: entry.saysFaultsInText === true },
     schema: {
       ...(params ? { params } : {}),
       ...(query ? { querystring: query } : {}),
@@ -75,7 +78,7 @@ export function addRoute(server: FastifyInstance, entry: Route, opened: Opened):
       })
       const shape = answers[answer.status]
       if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
-      reply.code(answer.status)
+      reply.code(answer.status).headers(answer.headers ?? {})
       const streamed = { ...opened, recheck: () => recheck(deps, principal, answer) }
       if ('events' in shape) {
         const parse: ParserOf<Events> = ({ id, data }) => ({ id, data: shape.events.parse(data) })
@@ -84,13 +87,23 @@ export function addRoute(server: FastifyInstance, entry: Route, opened: Opened):
       }
       if ('lines' in shape) {
         const parse: ParserOf<Lines> = (lines) => lines.map((line) => shape.lines.parse(line))
-        if (!reply.raw.destroyed) reply.raw.once('close', opened.moving.download())
+        countDownload(opened, reply)
         return stream(reply, answer.body as Lines, { ...streamed, format: LINES, parse })
       }
+      if ('chunks' in shape) {
+        countDownload(opened, reply) // its reader does not go on elsewhere by itself
+        const parse: ParserOf<UiChunks> = (piece) => piece // agents may send fields that are not declared
+        return stream(reply, answer.body as UiChunks, { ...streamed, format: UI_CHUNKS, parse })
+      }
+      if ('nothing' in shape) return reply.send()
       if ('text' in shape) return reply.type(shape.text).send(answer.body)
       return sendJson(reply, shape.json.parse(answer.body)) // removes fields that the route does not declare
     },
   })
+}
+
+function countDownload({ moving }: Opened, { raw }: FastifyReply): void {
+  if (!raw.destroyed) raw.once('close', moving.download())
 }
 
 function isStreamed(answers: Route['answers']): boolean {

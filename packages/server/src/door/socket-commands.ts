@@ -6,13 +6,12 @@
 import { ERROR_CODES, SOCKET_LIMITS } from '@fleetline/protocol'
 import { Rejected, Retry } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
-import { bodyOf, refusalOf, type Refusal } from './refusal.ts'
+import { refusalOf } from './refusal.ts'
 import { parserOf } from './route.ts'
 import { outOfScope } from './scope.ts'
-import type { SocketAnswer, SocketRoute, SocketSide } from './socket-route.ts'
+import type { FrameFields, SocketAnswer, SocketRoute, SocketSide } from './socket-route.ts'
 
 export type SocketCommands = { readonly take: (frame: FrameFields) => void }
-export type FrameFields = Readonly<Record<string, unknown>>
 
 type Deps = {
   readonly route: SocketRoute
@@ -38,7 +37,7 @@ export function createSocketCommands(deps: Deps): SocketCommands {
   let running = 0
   const begin = (frame: FrameFields) => {
     running += 1
-    const of = frame['session'] // undefined for the inbox: its commands are in order, too
+    const of = frame[deps.route.dialect.order] // undefined for the inbox: its commands are in order, too
     const done = runOne(deps, frame, last.get(of)).finally(() => {
       running -= 1
       if (last.get(of) === done) last.delete(of)
@@ -62,7 +61,8 @@ export function createSocketCommands(deps: Deps): SocketCommands {
 async function runOne(deps: Deps, frame: FrameFields, before: Promise<void> | undefined): Promise<void> {
   const { route, answer, onAnswered, onError, signal, drawId } = deps
   const name = nameIn(route, frame)
-  const cid = isCid(frame['cid']) ? { cid: frame['cid'] } : {}
+  const { cid: field, errorOf } = route.dialect
+  const cid = isCid(frame[field]) ? { [field]: frame[field] } : {}
   try {
     await before
     if (signal.aborted) return
@@ -77,13 +77,9 @@ async function runOne(deps: Deps, frame: FrameFields, before: Promise<void> | un
     const requestId = drawId()
     onError(name ?? 'unknown', error, requestId)
     const refusal = refusalOf(error)
-    answer({ ...errorFrame(refusal, requestId), ...cid })
+    answer({ ...errorOf(refusal, requestId), ...cid })
     onAnswered(name ?? 'unknown', refusal.code)
   }
-}
-
-export function errorFrame(refusal: Refusal, requestId: string): object {
-  return { type: 'error', ...bodyOf(refusal, requestId).error }
 }
 
 async function handle(deps: Deps, frame: FrameFields, name: string | undefined): Promise<SocketAnswer> {
@@ -92,11 +88,14 @@ async function handle(deps: Deps, frame: FrameFields, name: string | undefined):
   countRequest(principal)
   if (!isAdmitted()) throw new Retry('unavailable', ERROR_CODES.unavailable.meaning)
   if (name === undefined) {
-    const names = ['hello', 'ping', ...Object.keys(route.commands)].join(', ')
+    const names = [...(route.dialect.tokenIn ? [] : ['hello', 'ping']), ...Object.keys(route.commands)].join(
+      ', ',
+    )
     throw new Rejected('invalid', `frame.type: must be one of ${names}`)
   }
-  if (!isCid(frame['cid']))
-    throw new Rejected('invalid', `frame.cid: must be text of 1 to ${SOCKET_LIMITS.cidLength} characters`)
+  const { cid } = route.dialect
+  if (!isCid(frame[cid]))
+    throw new Rejected('invalid', `frame.${cid}: must be text of 1 to ${SOCKET_LIMITS.cidLength} characters`)
   const command = route.commands[name]!
   const lack = outOfScope(principal, command.access)
   if (lack) throw lack

@@ -7,8 +7,8 @@ import type { Principal } from '../identity/principal.ts'
 import { admissionOf, untilRefused } from './admission.ts'
 import { refusalOf } from './refusal.ts'
 import { parserOf } from './route.ts'
-import { createSocketCommands, errorFrame, type FrameFields } from './socket-commands.ts'
-import type { Push, SocketPeer } from './socket-route.ts'
+import { createSocketCommands } from './socket-commands.ts'
+import type { FrameFields, Push, SocketPeer } from './socket-route.ts'
 import { closeFor, report, type SocketLife, type Welcomed } from './socket-life.ts'
 import { orAborted } from './socket-writer.ts'
 
@@ -51,12 +51,12 @@ async function callerOf(life: SocketLife, token: string | undefined): Promise<Pr
 
 /** A first hello that is refused ends the socket. A later one does not: its old token may be good for a while. */
 function refuseHello(life: SocketLife, error: unknown): void {
-  const { open, writer, drawId, signal } = life
+  const { open, route, writer, drawId, signal } = life
   if (signal.aborted) return
-  if (!open) return closeFor(life, error)
+  if (!open || route.dialect.tokenIn) return closeFor(life, error)
   const requestId = drawId()
   report(life, 'hello', error, requestId)
-  writer.now(errorFrame(refusalOf(error), requestId))
+  writer.now(route.dialect.errorOf(refusalOf(error), requestId))
 }
 
 /** The caller is known for the first time. */
@@ -93,9 +93,9 @@ function greeted(life: SocketLife, open: Welcomed): void {
   const { user } = open.principal
   open.reminding.abort()
   open.reminding = new AbortController()
-  const { clock, writer } = life
+  const { clock, say } = life
   const { tickMs, frameBytes, joined } = SOCKET_LIMITS
-  writer.now({
+  say({
     type: 'welcome',
     user: user?.id ?? null,
     now: new Date(clock.now()).toISOString(),
@@ -106,10 +106,10 @@ function greeted(life: SocketLife, open: Welcomed): void {
   if (user) remind(life, user.endMs, open.reminding.signal).catch(() => undefined) // renewed, or over
 }
 
-async function remind({ clock, writer, close, signal }: SocketLife, endMs: number, renewed: AbortSignal) {
+async function remind({ clock, say, close, signal }: SocketLife, endMs: number, renewed: AbortSignal) {
   const either = AbortSignal.any([signal, renewed])
   await clock.sleep(Math.max(0, endMs - SOCKET_LIMITS.expiringMs - clock.now()), either)
-  writer.now({ type: 'expiring', at: new Date(endMs).toISOString() })
+  say({ type: 'expiring', at: new Date(endMs).toISOString() })
   await clock.sleep(Math.max(0, endMs - clock.now()), either)
   close('unauthenticated', 'The token has expired: connect with a new one')
 }
@@ -124,7 +124,15 @@ function openFor(life: SocketLife, principal: Principal): Welcomed {
     if (mark !== undefined) life.mark(mark)
     await writer.take(JSON.stringify(route.frames.parse(frame)), own)
   }
-  const peer: SocketPeer = { caller: () => open.principal, push, room: writer.room, cut: cutSlow, signal }
+  const peer: SocketPeer = {
+    caller: () => open.principal,
+    push,
+    room: writer.room,
+    cut: cutSlow,
+    signal,
+    hold: life.hold,
+    restart: () => void (signal.aborted || life.onStop()),
+  }
   const side = route.open(peer)
   const commands = createSocketCommands({
     route,

@@ -13,8 +13,8 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { refusedRequest } from './audited-refusals.ts'
 import { refusalOf, statusOf } from './refusal.ts'
 import type { ClientMoves } from './moving.ts'
-import type { FrameFields, SocketCommands } from './socket-commands.ts'
-import type { SocketRoute, SocketSide } from './socket-route.ts'
+import type { SocketCommands } from './socket-commands.ts'
+import type { FrameFields, SocketRoute, SocketSide } from './socket-route.ts'
 import type { SocketWriter } from './socket-writer.ts'
 
 export type SocketDeps = {
@@ -56,10 +56,15 @@ const REASON_BYTES = 123 // of a close frame
 
 export type SocketLife = SocketDeps &
   Handshake &
-  Ending & {
+  SocketEnding & {
     readonly ws: WebSocket
     readonly reading: Reading
     readonly writer: SocketWriter
+    /** Sends a frame that only our own clients know. */
+    readonly say: (frame: object) => void
+    readonly hold: () => () => void
+    /** The last credential that a frame has carried, if frames carry them. */
+    token: string | undefined
     /** Set once the caller is known. */
     open: Welcomed | undefined
     /** A hello is being checked. Frames that come meanwhile wait in `held`. */
@@ -76,7 +81,7 @@ export type Welcomed = {
   readonly admit: () => void
 }
 
-type Ending = {
+export type SocketEnding = {
   readonly close: (reason: Reason, text: string) => void
   /** Its client reads too slowly. */
   readonly cutSlow: () => void
@@ -97,7 +102,7 @@ export function endingOf(
   { clock, metrics, stopping }: SocketDeps,
   ws: WebSocket,
   { raw }: Handshake,
-): Ending {
+): SocketEnding {
   const [over, gone] = [new AbortController(), new AbortController()]
   let [closedBy, mark]: [number | undefined, string | undefined] = [undefined, undefined]
   /** From now on nothing is done or sent. If the client does not close its side in time, it is disconnected. */

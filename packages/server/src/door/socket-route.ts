@@ -2,6 +2,7 @@
 // command whose access is not declared, or is declared wrongly (S2).
 import type { z } from 'zod'
 import type { Principal } from '../identity/principal.ts'
+import { bodyOf, type Refusal } from './refusal.ts'
 import { brokenAccess, type Audience, type KnownAccess } from './route.ts'
 
 /** One connected client, as the commands of its socket see it. */
@@ -15,6 +16,10 @@ export type SocketPeer = {
   readonly cut: () => void
   /** Aborted when the socket is over. */
   readonly signal: AbortSignal
+  /** A pod that drains does not close the socket until the returned function is called. */
+  readonly hold: () => () => void
+  /** Closes the socket, so that its client connects again. */
+  readonly restart: () => void
 }
 
 /** Sends a frame when there is room, and resolves when the client's connection has taken it. Sends nothing once the signal is aborted. */
@@ -48,9 +53,31 @@ export type SocketSide = {
   readonly recheck: () => Promise<void>
 }
 
+export type FrameFields = Readonly<Record<string, unknown>>
+
+/** How the clients of a socket speak. */
+export type SocketDialect = {
+  /** The field by which a client tells answers apart. */
+  readonly cid: string
+  /** Commands with the same value in this field run one after the other. */
+  readonly order: string
+  readonly errorOf: (refusal: Refusal, requestId: string) => object
+  /** Absent: the client offers our subprotocol, and sends `hello` with its token. The socket says `welcome`, `tick`, `expiring` and
+   *  `reconnect`. Otherwise the client offers what it likes, each frame may carry a token, and the socket says only what commands say. */
+  readonly tokenIn?: (frame: FrameFields) => string | undefined
+}
+export const NATIVE: SocketDialect = {
+  cid: 'cid',
+  order: 'session',
+  errorOf: (refusal, requestId) => ({ type: 'error', ...bodyOf(refusal, requestId).error }),
+}
+
 export type SocketRoute<Side extends SocketSide = SocketSide> = {
   readonly path: string
   readonly summary: string
+  readonly dialect: SocketDialect
+  /** The largest frame of a client that the handshake has authenticated, if it differs from that of others. */
+  readonly frameBytes?: number
   readonly commands: Readonly<Record<string, SocketCommand<Side>>>
   /** Every answer and every frame that is pushed, except for errors. Removes fields that are not declared. */
   readonly frames: z.ZodType<object>

@@ -7,12 +7,13 @@
 import type { RawData, WebSocket } from 'ws'
 import { jsonTextFault, SOCKET_LIMITS } from '@fleetline/protocol'
 import { BODY_JSON } from './json-body.ts'
-import { type FrameFields } from './socket-commands.ts'
+import type { FrameFields } from './socket-route.ts'
 import { greet, welcome } from './socket-hello.ts'
 import {
   closeFor,
   endingOf,
   readingOf,
+  type SocketEnding,
   type Handshake,
   type SocketLife,
   type SocketDeps,
@@ -33,6 +34,9 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
     onFull: (isFull) => reading.pause('full', isFull),
     onStalled: ending.cutSlow,
   })
+  const isOurs = handshake.route.dialect.tokenIn === undefined
+  const say = (frame: object) => void (isOurs && writer.now(frame))
+  const guest = guestOf(deps, ending, say)
   const life: SocketLife = {
     ...deps,
     ...handshake,
@@ -40,15 +44,14 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
     ws,
     reading,
     writer,
+    say,
+    hold: guest.hold,
+    token: undefined,
     open: undefined,
     refreshing: false,
     held: [],
   }
-  const leave = deps.moving.enter('sockets', {
-    ask: (afterMs) => writer.now({ type: 'reconnect', afterMs }),
-    end: ending.onStop,
-  })
-  ws.once('close', leave)
+  ws.once('close', deps.moving.enter('sockets', guest))
   if (signal.aborted) return // it came too late: the pod drains
   beat(life).catch(() => undefined) // aborted: the socket is over
   if (handshake.refused !== undefined) return closeFor(life, handshake.refused)
@@ -58,15 +61,32 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
   else limitHello(life).catch(() => undefined)
 }
 
+/** How the socket leaves a pod that drains. Its client is asked to move; what holds it delays its end. */
+function guestOf({ moving }: SocketDeps, { onStop, signal }: SocketEnding, say: (frame: object) => void) {
+  let held = 0
+  const end = () => void (held === 0 && onStop())
+  return {
+    ask: (afterMs: number) => say({ type: 'reconnect', afterMs }),
+    end,
+    hold: () => {
+      held += 1
+      return () => {
+        held -= 1
+        if (moving.isOn() && !signal.aborted) end()
+      }
+    },
+  }
+}
+
 /** Sends ticks and pings. A connected client answers each ping, so a client that has sent nothing since the last ping is gone. */
-async function beat({ ws, raw, clock, writer, reading, signal }: SocketLife): Promise<void> {
+async function beat({ ws, raw, clock, writer, say, reading, signal }: SocketLife): Promise<void> {
   for (let heard: number | undefined; ;) {
     await clock.sleep(SOCKET_LIMITS.tickMs, signal)
     if (raw.bytesRead === heard && !reading.isPaused()) return ws.terminate()
     heard = undefined
     if (writer.isFull()) continue // no ping, so that no answer is missing at the next tick
     heard = raw.bytesRead
-    writer.now({ type: 'tick', now: new Date(clock.now()).toISOString() })
+    say({ type: 'tick', now: new Date(clock.now()).toISOString() })
     ws.ping()
   }
 }
@@ -108,13 +128,23 @@ function parsed(text: string): FrameFields | string {
 }
 
 function takeFrame(life: SocketLife, frame: FrameFields): void {
-  const { open, writer, close } = life
+  const { open, route, writer, close } = life
   if (life.refreshing) return void life.held.push(frame)
+  if (route.dialect.tokenIn) return takeForeign(life, frame, route.dialect.tokenIn(frame))
   if (frame['type'] === 'hello') return void takeHello(life, frame)
   if (!open) return close('malformed', 'The first frame must be hello')
   if (frame['type'] !== 'ping') return open.commands.take(frame)
   const n = frame['n']
   writer.now({ type: 'pong', ...(Number.isSafeInteger(n) && { n }) })
+}
+
+/** A frame that carries its own credential. The first one without one is of a caller without one. */
+function takeForeign(life: SocketLife, frame: FrameFields, token: string | undefined): void {
+  const isKnown = life.open && (token === undefined || token === life.token)
+  if (isKnown) return life.open!.commands.take(frame)
+  life.token = token
+  life.held.push(frame)
+  void takeHello(life, { type: 'hello', ...(token !== undefined && { token }) })
 }
 
 /** Frames that come meanwhile wait: they are for the caller that the hello names. */

@@ -1,4 +1,4 @@
-// Sends a stream as an answer: server-sent events (events.ts), or lines of JSON (lines.ts). The door asks for the next piece only when the
+// Sends a stream as an answer: server-sent events (events.ts), lines of JSON (lines.ts), or chunks of the AI SDK (ui-chunks.ts). The door asks for the next piece only when the
 // socket has taken the last one, so a slow reader costs the memory of one piece. A reader that takes no byte for `stallMs` is
 // disconnected. A stream of a format with a comment sends one every 20 s, so that no proxy takes the stream for dead. The stream ends when
 // the reader leaves, when the door stops, when its source ends, or when its source fails, which is logged. It also ends when the caller is
@@ -20,8 +20,12 @@ export type StreamFormat<Piece> = {
   readonly contentType: string
   /** Sent at the beginning and while nothing else is sent. Empty: none. */
   readonly comment: string
+  readonly headers?: Readonly<Record<string, string>>
   readonly textOf: (piece: Piece) => string
-  readonly endOf: (refusal: Rejected) => string
+  /** What a reader is told last if it is not let in any more. */
+  readonly endOf?: (refusal: Rejected) => string
+  /** If given, the answer ends only after its last piece. Otherwise the connection breaks. */
+  readonly isLast?: (piece: Piece) => boolean
 }
 
 type Options<Piece> = {
@@ -55,7 +59,7 @@ async function letGo<Piece>(source: StreamSource<Piece>): Promise<void> {
 }
 
 async function streamTo<Piece>(raw: ServerResponse, options: Options<Piece>): Promise<void> {
-  const { contentType, comment, textOf, endOf } = options.format
+  const { contentType, headers: own, comment, textOf, endOf, isLast } = options.format
   const [gone, refused] = [new AbortController(), new AbortController()]
   let refusal: Rejected | undefined
   raw.once('close', () => gone.abort())
@@ -63,7 +67,7 @@ async function streamTo<Piece>(raw: ServerResponse, options: Options<Piece>): Pr
   const signal = AbortSignal.any([gone.signal, refused.signal, options.stopping])
   // Node's socket timer: while a write is in progress, every byte that the reader takes restarts it.
   raw.setTimeout(options.stallMs, () => raw.writableLength > 0 && raw.destroy())
-  const headers = { ...options.headers, 'content-type': contentType, connection: 'close' }
+  const headers = { ...options.headers, ...own, 'content-type': contentType, connection: 'close' }
   raw.writeHead(200, headers as Record<string, string>).flushHeaders()
   if (comment !== '') void keepAlive(raw, comment, options.clock, signal)
   const admission = admissionOf(options.clock)
@@ -72,13 +76,16 @@ async function streamTo<Piece>(raw: ServerResponse, options: Options<Piece>): Pr
     refused.abort()
     admission.know(Number.POSITIVE_INFINITY)
   })
+  let isWhole = isLast === undefined
   try {
     for await (const piece of options.source({ signal, cut: () => raw.destroy() })) {
       await admission.known()
       if (signal.aborted) break
       await written(raw, textOf(piece), signal)
+      isWhole ||= isLast!(piece)
     }
-    raw.end(refusal && endOf(refusal))
+    if (isWhole) raw.end(refusal && endOf?.(refusal))
+    else raw.destroy()
   } catch (error) {
     if (!signal.aborted) options.onError(error)
     raw.destroy() // cut instead of ended, so that the reader comes back for the rest

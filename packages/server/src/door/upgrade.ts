@@ -40,14 +40,15 @@ type Deps = Omit<SocketDeps, 'frameRates' | 'users' | 'stallMs'> & {
 const FRAMES = { perSecond: 100, burst: 400 }
 /** Above this many pings at once, the library drops a client without a code. The limit of frames closes its socket first, with a code. */
 const PONGS = { maxPendingAutoPongs: FRAMES.burst + 1 }
-const TOO_LARGE = `A frame may have ${SOCKET_LIMITS.frameBytes} bytes at most`
 
 /** Emits an event when either side closes it. The library closes it over a frame that is too large, without a reason: it gets one here. */
-class BoundedSocket extends WebSocket {
-  override close(code?: number, reason?: string | Buffer): void {
-    const isTooLarge = code === CLOSE_CODES.tooLarge && reason === undefined
-    super.close(code, isTooLarge ? TOO_LARGE : reason)
-    this.emit(CLOSING, isTooLarge ? code : undefined)
+function boundedTo(bytes: number) {
+  return class extends WebSocket {
+    override close(code?: number, reason?: string | Buffer): void {
+      const isTooLarge = code === CLOSE_CODES.tooLarge && reason === undefined
+      super.close(code, isTooLarge ? `A frame may have ${bytes} bytes at most` : reason)
+      this.emit(CLOSING, isTooLarge ? code : undefined)
+    }
   }
 }
 
@@ -57,15 +58,20 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
   const around = { ...deps, frameRates, stallMs: limits.stallMs, users: new Map<string, number>() }
   let [open, made] = [0, 0]
   metrics.gauge('sockets', () => [[{}, open]])
-  const server = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
-    maxPayload: SOCKET_LIMITS.frameBytes,
-    ...PONGS,
-    handleProtocols: () => SOCKET_PROTOCOL,
-    WebSocket: BoundedSocket,
-  })
+  const servers = new Map(
+    [SOCKET_LIMITS.frameBytes, ...sockets.flatMap(({ frameBytes = [] }) => frameBytes)].map((maxPayload) => [
+      maxPayload,
+      new WebSocketServer({
+        noServer: true,
+        clientTracking: false,
+        perMessageDeflate: false,
+        maxPayload,
+        ...PONGS,
+        handleProtocols: (offered) => offered.has(SOCKET_PROTOCOL) && SOCKET_PROTOCOL,
+        WebSocket: boundedTo(maxPayload),
+      }),
+    ]),
+  )
   const refuse = (error: unknown, request: IncomingMessage, raw: Duplex) => {
     const path = pathOf(request)
     const asked = { caller: undefined, address: addressOf(request, deps.trustedProxies), method: 'GET' }
@@ -76,9 +82,10 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
     metrics.count('httpRequests', { door: deps.name, route: path, status: String(status) })
     answerRaw(raw, { status, refusal, requestId: drawId() })
   }
-  server.on('wsClientError', (error, raw, request) =>
-    refuse(new Rejected('invalid', `This is not a WebSocket handshake: ${error.message}`), request, raw),
-  )
+  for (const server of servers.values())
+    server.on('wsClientError', (error, raw, request) =>
+      refuse(new Rejected('invalid', `This is not a WebSocket handshake: ${error.message}`), request, raw),
+    )
   const enter = (raw: Duplex) => {
     if (open >= limits.maxSockets)
       throw new Retry(
@@ -92,7 +99,8 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
     const route = sockets.find(({ path }) => path === pathOf(request))!
     requireAllowedOrigin(request, deps.corsOrigins)
     const protocols = protocolsOf(request)
-    if (!protocols.includes(SOCKET_PROTOCOL))
+    const isFree = route.dialect.tokenIn !== undefined && protocols.length === 0
+    if (!isFree && !protocols.includes(SOCKET_PROTOCOL))
       throw new Rejected('invalid', `Offer the subprotocol ${SOCKET_PROTOCOL}`)
     if (deps.moving.isOn())
       throw new Retry('unavailable', 'This pod takes no new sockets, because it drains: connect again', {
@@ -101,7 +109,8 @@ export function createUpgrades({ sockets, limits, ...deps }: Deps): Upgrades {
     enter(raw)
     const known = await callerOf(deps, request, protocols)
     if (raw.destroyed || raw.writableEnded) return
-    server.handleUpgrade(request, raw, head, (ws) => {
+    const frameBytes = (known.principal && route.frameBytes) ?? SOCKET_LIMITS.frameBytes // strangers send no large frames
+    servers.get(frameBytes)!.handleUpgrade(request, raw, head, (ws) => {
       metrics.count('httpRequests', { door: deps.name, route: route.path, status: '101' })
       const address = addressOf(request, deps.trustedProxies)
       const id = String((made += 1))
@@ -178,7 +187,8 @@ async function callerOf(
 type Deps_ = Pick<Deps, 'callers' | 'rateLimits' | 'trustedProxies'>
 
 function protocolsOf({ headers }: IncomingMessage): readonly string[] {
-  return (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim())
+  const offered = (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim())
+  return offered.filter((name) => name !== '')
 }
 
 function hasBody({ headers }: IncomingMessage): boolean {

@@ -20,7 +20,7 @@ export function rewriteRoutes({ operations }: Deps): Route[] {
       method: 'POST',
       path: '/v1/sessions/:session/regenerate',
       summary:
-        'Writes a reply anew, or answers a message of a user anew: the last message, or the one in `message`. A live turn is stopped, and what it has said is dropped. When the new reply has said something, the old one and what was stored behind it leave the conversation; the log keeps them. A repeated request gets the same response.',
+        'Regenerates a reply: the one in `message`, or that to the message of a user in `message`. A live turn is stopped, and what it has said is discarded. When the new reply is stored, it replaces the old one and the messages after it; the log keeps them. A request with the same epoch and message gets the same response.',
       access: SEND,
       params: sessionParams,
       body: regenerateSchema,
@@ -34,7 +34,7 @@ export function rewriteRoutes({ operations }: Deps): Route[] {
       method: 'PUT',
       path: '/v1/sessions/:session/messages/:message',
       summary:
-        'Edits a message of a user: a new message takes its place. The old one and what was stored behind it leave the conversation; the log keeps them. A live turn is stopped, what it has said is dropped, and a turn answers the new message. A user edits only its own messages. A repeated request gets the same response.',
+        'Edits a message of a user: a new message replaces it and all messages after it, except replies to earlier messages; the log keeps them. A live turn is stopped, what it has said is discarded, and a turn answers the new message. A user edits only its own messages. A request with the same epoch, ids and content gets the same response.',
       access: SEND,
       params: z.object({ session: z.string(), message: messageId }),
       body: editSchema,

@@ -87,19 +87,22 @@ function turnOf({ turn, epoch }: { readonly turn: string; readonly epoch: number
 type Refused = Exclude<Rewritten, { readonly type: 'rewritten' | 'not-found' }>
 
 const UNFIT: Readonly<Record<Extract<Refused, { readonly type: 'unfit' }>['why'], Rejected>> = {
-  'no-agent': new Rejected('invalid', 'This session has no agent, so nothing can be answered anew'),
+  'no-agent': new Rejected(
+    'invalid',
+    'This session has no agent, so its messages cannot be edited or regenerated. Create a session with an agent.',
+  ),
   role: new Rejected(
     'invalid',
-    'Only a message of a user can be edited, and only a reply or a message of a user can be answered anew',
+    'Only a message of a user can be edited, and only a reply can be regenerated.',
   ),
-  author: new Rejected('forbidden', 'Only its author may edit a message'),
+  author: new Rejected('forbidden', 'Only its author may edit a message.'),
   'too-many': new Rejected(
     'too_large',
-    'This conversation was changed in 1,000 places. Begin a new session.',
+    'This session has 1,000 ranges of replaced messages, the most it can have. Create a new session.',
   ),
   unasked: new Rejected(
     'invalid',
-    'No message of a user stands before this one, so there is nothing to answer',
+    'No message of a user comes before this one, so there is nothing to answer. Name a later message.',
   ),
 }
 
@@ -108,7 +111,7 @@ function refused(rewritten: Refused, cell: number): Rejected {
     case 'unfit':
       return UNFIT[rewritten.why]
     case 'no-message':
-      return new Rejected('not_found', 'There is no such message in this session.')
+      return new Rejected('not_found', 'There is no such message in this session. Check its id.')
     case 'gone':
       return new Rejected('gone', `The message at seq ${rewritten.seq} was erased.`)
     case 'conflict':
@@ -117,8 +120,8 @@ function refused(rewritten: Refused, cell: number): Rejected {
       const { head, epoch, turn, isCompacting } = rewritten
       const current = { head, epoch, turn: turn && formatId('turn', cell, turn) }
       const text = isCompacting
-        ? 'The conversation is being summarised: send this again in a moment.'
-        : `The conversation has moved on: its epoch is ${epoch}, or the message has left it. Read it, and decide again.`
+        ? 'The conversation is being summarised, usually for less than three minutes: send this again then.'
+        : `The conversation has changed: it is at epoch ${epoch} and head ${head}, and may have replaced the message. Read it and decide again.`
       return new Rejected('stale', text, { fields: { current } })
     }
   }

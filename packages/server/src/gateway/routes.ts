@@ -18,6 +18,10 @@ import type { Tasks } from '../task/tasks.ts'
 import type { UsageList } from '../usage/list.ts'
 import type { Log } from '../telemetry/log.ts'
 import { agentRoutes } from './agent-routes.ts'
+import { createChats } from './chat/chats.ts'
+import { chatRoutes } from './chat/chat-routes.ts'
+import { chatSocket } from './chat/chat-socket.ts'
+import { createReplies } from './chat/replies.ts'
 import { erasureRoutes } from './erasure-routes.ts'
 import { exportRoutes } from './export-routes.ts'
 import { inboxRoutes } from './inbox-routes.ts'
@@ -54,6 +58,7 @@ type Deps = {
   readonly random: Random
   readonly log: Log
   readonly cell: number
+  readonly chatBodyLimitBytes: number
 }
 
 const access = { audience: 'probe', tenant: 'none' } as const // the same for every fleet of a release
@@ -72,17 +77,29 @@ const needsUpgrade = route({
   }),
 })
 
+const chatNeedsUpgrade = route({
+  method: 'GET',
+  path: '/v1/chat/socket',
+  summary:
+    'Opens a socket for the WebSocketChatTransport of the AI SDK. It needs a WebSocket handshake. Each frame may carry a token in `headers.authorization`.',
+  access,
+  answers: { 426: { means: 'The request is no WebSocket handshake.', text: 'text/plain; charset=utf-8' } },
+  handle: () => ({ status: 426, body: 'This address takes WebSocket connections\n' }),
+})
+
 export type GatewayTables = { readonly routes: Route[]; readonly sockets: SocketRoute[] }
 
-export function gatewayRoutes({ version, ...deps }: Deps): GatewayTables {
+export function gatewayRoutes({ version, chatBodyLimitBytes, ...deps }: Deps): GatewayTables {
   const found = { ...deps, ...createSessionKeys(deps) }
   const keyed = { ...found, operations: createOperations(found) }
+  const chats = createChats({ ...keyed, replies: createReplies(keyed) })
   const ofSessions = [
     ...sessionRoutes(keyed),
     ...inboxRoutes(keyed),
     ...memberRoutes(keyed),
     ...messageRoutes(keyed),
     ...rewriteRoutes(keyed),
+    ...chatRoutes({ chats, chatBodyLimitBytes }),
     ...exportRoutes(keyed),
     ...erasureRoutes(keyed),
     ...retentionRoutes(keyed),
@@ -96,10 +113,10 @@ export function gatewayRoutes({ version, ...deps }: Deps): GatewayTables {
     ...ticketRoutes(keyed),
   ]
   const routes = [...ofSessions, ...turnRoutes(keyed), ...others]
-  const all = withOpenapi([...routes, needsUpgrade], {
+  const all = withOpenapi([...routes, needsUpgrade, chatNeedsUpgrade], {
     title: 'Fleetline, for applications',
     version,
     access,
   })
-  return { routes: all, sockets: [sessionSocket(keyed)] }
+  return { routes: all, sockets: [sessionSocket(keyed), chatSocket({ ...keyed, chats, chatBodyLimitBytes })] }
 }

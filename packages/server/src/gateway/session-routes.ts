@@ -44,7 +44,7 @@ export function sessionRoutes(deps: Deps): Route[] {
         const tenant = tenantOf(principal)
         const wanted = await wantedBy(principal, body, () => tenants.defaultAgent(tenant))
         if (wanted.agent !== null && !(await agents.has(tenant, wanted.agent)))
-          throw principal?.user ? noDefault() : noSuchAgent('body.agent', wanted.agent)
+          throw principal?.user ? noDefaultAgent() : noSuchAgent('body.agent', wanted.agent)
         const { session, isNew } = await sessions.create(tenant, wanted)
         if (session.agent !== wanted.agent)
           throw new Rejected(
@@ -126,11 +126,11 @@ async function wantedBy(
       'A user may choose the title of a session, not its alias, metadata, agent or members',
     )
   const agent = await defaultAgent()
-  if (agent === null) throw noDefault()
+  if (agent === null) throw noDefaultAgent()
   return { alias, title, metadata, agent, members: [user.id] }
 }
 
-function noDefault(): Rejected {
+export function noDefaultAgent(): Rejected {
   return new Rejected(
     'conflict',
     'No agent answers in sessions that users create. An administrator can name one: fleetline agents default NAME',

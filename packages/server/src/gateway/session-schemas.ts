@@ -118,7 +118,7 @@ const ifHead = z
 export const regenerateSchema = z.object({
   epoch,
   message: messageSchema.shape.id.describe(
-    'the id of the reply, or of the message of a user to answer anew; without it, the last reply',
+    'the id of the reply, or of the message of a user whose reply is regenerated; default: the live reply; otherwise the last reply, or the last message that asks for one, whichever is later',
   ),
   ifHead,
 })

@@ -16,7 +16,7 @@ export const turnSchema = z.object({
   answers: z.object({ from: z.int(), to: z.int().nullable() }),
   replaces: seqRangesSchema
     .optional()
-    .describe('of a reply that is written anew: in whose place it will stand'),
+    .describe('while a reply is regenerated: the seqs that it will replace'),
   pod: z.string().nullable(),
   startedAt: z.string(),
   retryAt: z.string().nullable(),

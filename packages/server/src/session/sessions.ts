@@ -21,6 +21,7 @@ import { createMembers, type Members } from './members.ts'
 import type { Closed, CursorMove, SessionKey, SessionState } from './items.ts'
 import { createReplay, type Replay } from './replay.ts'
 import { createTurnView, type TurnView } from './turn-view.ts'
+import { createVersions, type Versions } from './versions.ts'
 
 export type Sessions = Service &
   SessionDirectory &
@@ -34,6 +35,7 @@ export type Sessions = Service &
   Follow &
   Exports &
   TurnView &
+  Versions &
   Pick<Live, 'openStream'> &
   Pick<Feed, 'reserve'> & {
     /** Call it after a commit that raised the session's version, but neither its head nor its phase. */
@@ -112,6 +114,7 @@ export function createSessions(deps: Deps): Sessions {
     ...createFollow({ ...deps, ...replay, ...feed, ...live, ...turnView, budget }),
     ...createExports({ ...deps, ...replay, ...directory, ...members, reserve: feed.reserve, budget }),
     ...turnView,
+    ...createVersions(deps),
     openStream,
     reserve: feed.reserve,
     notifyChanged: onChanged,

@@ -11,6 +11,10 @@ export type TurnView = {
   readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined>
   /** Finds a turn by its UUID. */
   readonly readTurn: (key: TurnKey) => Promise<Turn | undefined>
+  /** The newest turn that answers the message at this seq, or has not read yet and will. Undefined: a later turn answers it, or none. */
+  readonly findAnswering: (key: SessionKey, seq: number) => Promise<Turn | undefined>
+  /** Whether a live turn has said anything that readers may have seen. */
+  readonly hasSpoken: (key: TurnKey) => Promise<boolean>
   /** The ended turns of a session with `after` < epoch <= `to`. */
   readonly readEnded: (key: SessionKey, epochs: Epochs) => Promise<readonly Turn[]>
 }
@@ -34,6 +38,12 @@ const VIEW = `
     left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant
     left join fleetline.pods p on p.id = k.pod`
 const FIND = `${VIEW} where t.tenant = $1 and t.id = $2`
+const ANSWERING = `
+  ${VIEW} where t.tenant = $1 and t.session = $2 and t.read_from <= $3 and coalesce(t.read_to, $3) >= $3
+   order by t.epoch desc limit 1`
+// The first two chunks begin the message and its step.
+const SPOKEN = `
+  select exists (select from fleetline.chunks where tenant = $1 and turn = $2 and index + count > 2) as "hasSpoken"`
 const ENDED = `
   ${VIEW} where t.tenant = $1 and t.session = $2 and t.epoch > $3 and t.epoch <= $4 and t.ended_at is not null
    order by t.epoch`
@@ -87,6 +97,21 @@ export function createTurnView({ database, cell }: Deps): TurnView {
         },
       )
       return valueOf(outcome, 'The turns cannot be read').map(turnOf)
+    },
+    findAnswering: async ({ tenant, session }, seq) => {
+      const outcome = await database.transaction(
+        (query) => query<TurnViewRow>(ANSWERING, [tenant, session, seq]),
+        { access: 'read' },
+      )
+      const [row] = valueOf(outcome, 'The turn cannot be read')
+      return row && turnOf(row)
+    },
+    hasSpoken: async ({ tenant, turn }) => {
+      const outcome = await database.transaction(
+        (query) => query<{ readonly hasSpoken: boolean }>(SPOKEN, [tenant, turn]),
+        { access: 'read' },
+      )
+      return valueOf(outcome, 'The chunks cannot be read')[0]!.hasSpoken
     },
     findTurn: async (tenant, text) => {
       const id = parseId('turn', text)

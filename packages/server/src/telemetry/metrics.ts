@@ -297,7 +297,7 @@ export const METRICS = {
   rewrites: {
     kind: 'counter',
     name: 'fleetline_rewrites_total',
-    help: 'Replies to be written anew and edits of messages, by outcome: rewritten, repeated, stale, conflict, no-message, unfit, gone, not-found.',
+    help: 'Requests to regenerate or edit, by outcome: rewritten, repeated, stale, conflict, no-message, unfit, gone, not-found.',
     labels: ['outcome'],
   },
   turnsEnded: {

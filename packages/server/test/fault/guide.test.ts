@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { databaseFor } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { blocksIn, isCode, joined, plain } from '../support/guide.ts'
-import { makeSession } from '../support/http.ts'
+import { call, makeSession } from '../support/http.ts'
 import { NO_KEYS, startPod } from '../support/pods.ts'
 import { withoutSettings } from '../support/program.ts'
 import { shell } from '../support/shell.ts'
@@ -57,6 +57,25 @@ test('the guide to sessions does what it says', async (t) => {
 
   const [overSocket, shownLast] = blocksOf('One socket for many sessions').map(({ text }) => here(text))
   assert.equal(plain(await type(overSocket!)), plain(shownLast!))
+})
+
+test('the guide to useChat does what it says, and quotes the example', async (t) => {
+  const { gateway } = await startPod(t, await databaseFor(t), { FLEETLINE_DEMO_AGENT: 'yes' })
+  await call('PATCH', `${gateway}/v1/tenant`, { defaultAgent: 'demo' })
+  const here = (text: string) => text.replaceAll('http://localhost:4400', gateway)
+  const [asked, shown, overHttp, shownThen] = blocksIn(pageOf('use-chat'), 'Try it').map(({ text }) =>
+    here(text),
+  )
+  const run = async (file: string, ...args: string[]) =>
+    plain((await promisify(execFile)(file, args, { cwd: ROOT })).stdout)
+  assert.equal(await run('sh', '-c', asked!), plain(shown!))
+  const type = (program: string) => run(process.execPath, '--input-type=module', '-e', program)
+  assert.equal(await type(overHttp!), plain(shownThen!))
+  const [overSocket, shownLast] = blocksIn(pageOf('use-chat'), 'Over a socket').map(({ text }) => here(text))
+  assert.equal(await type(overSocket!), plain(shownLast!))
+  const example = readFileSync(join(ROOT, 'examples/use-chat/src/chat.tsx'), 'utf8')
+  for (const { text } of blocksIn(pageOf('use-chat'), 'The page'))
+    assert.ok(example.includes(text.trim()), text)
 })
 
 test('the guide to agents does what it says', async (t) => {

@@ -34,6 +34,7 @@ import { typing } from '../support/terminal.ts'
 const CLOSED = { ...NO_LOGIN, loginRate: '1000' } // these tests try many wrong keys
 const KNOWN = {
   session: 'a',
+  id: 'a',
   message: 'a',
   user: 'a',
   turn: 'a',
@@ -60,13 +61,18 @@ test('S2: each route answers 401 to nobody, 403 to a key or a user without its s
     }
     const owner = access.audience === 'admin' ? 'operator' : 'tenant'
     const without = access.scope === 'operate' ? [] : [ALL[owner].filter((scope) => scope !== access.scope)]
+    const isChat = nameOf(route) === 'POST /v1/chat' // it also reads the reply
     const statuses = {
       nobody: await statusOf(url, route),
       others: await Promise.all(
         without.map(async (scopes) => statusOf(url, route, await keyWith(owner, scopes))),
       ),
       otherPort: await statusOf(url, route, await keyWith(...otherPort(owner))),
-      own: await statusOf(url, route, await keyWith(owner, [access.scope])),
+      own: await statusOf(
+        url,
+        route,
+        await keyWith(owner, [access.scope, ...(isChat ? ['sessions:read'] : [])]),
+      ),
     }
     assert.equal(statuses.nobody, 401, nameOf(route))
     assert.deepEqual(
@@ -80,10 +86,20 @@ test('S2: each route answers 401 to nobody, 403 to a key or a user without its s
       access.audience === 'client' ? ALL_RIGHTS.filter((right) => right !== access.right) : ALL_RIGHTS
     assert.equal(await statusOf(url, route, await tokenWith(lacking)), 403, `${nameOf(route)}, as a user`)
     if (access.audience !== 'client') continue
-    const admitted = await statusOf(url, route, await tokenWith([access.right]))
+    const admitted = await statusOf(
+      url,
+      route,
+      await tokenWith([access.right, ...(isChat ? (['read'] as const) : [])]),
+    )
     assert.ok(![401, 403].includes(admitted), `${nameOf(route)}, as a user: ${admitted}`)
   }
-  assert.deepEqual(probes, ['GET /v1/socket', 'GET /v1/openapi.json', 'GET /livez', 'GET /readyz'])
+  assert.deepEqual(probes, [
+    'GET /v1/socket',
+    'GET /v1/chat/socket',
+    'GET /v1/openapi.json',
+    'GET /livez',
+    'GET /readyz',
+  ])
 })
 
 test('S6: a key is stored as a digest, ends when it is revoked or expires, and a name has two live ones', async (t) => {

@@ -100,7 +100,8 @@ test('S15 S18 S21: hostile values in any field of any route never cause a 5xx, a
       const { path, init } = requestWith(route, field, value, knownFor(route))
       const { status, body } = await ask(path, init)
       assert.ok(status < 500, `${what} = ${value.slice(0, 60)}: ${status} ${body}`)
-      if (status >= 400) refusalSchema.parse(JSON.parse(body))
+      if (status >= 400 && !(route.saysFaultsInText && /^\w/.test(body)))
+        refusalSchema.parse(JSON.parse(body))
       asked += 1
     }
   assert.ok(asked > 800, `${asked} requests`)
@@ -138,8 +139,10 @@ async function podWithAll(t: TestContext) {
   const { session: answered } = await makeSession(gateway, { agent: 'bot' })
   await call('POST', `${gateway}/v1/sessions/${answered}/messages`, { text: 'hello' })
   const { body: erased } = await call('DELETE', `${gateway}/v1/sessions/${doomed}`)
+  await call('PATCH', `${gateway}/v1/tenant`, { defaultAgent: 'bot' })
   const known: Known = {
     session,
+    id: session,
     message: message.id,
     erasure: String(erased['erasure']),
     user: 'ben',

@@ -165,7 +165,7 @@ test('a rewrite is refused by name, also in a session without an agent', async (
   assert.deepEqual(await refusal(talk.regenerate(0, 's')), [400, 'invalid', 'Only a message of'])
   assert.deepEqual(await refusal(talk.edit(0, 's', 'x')), [400, 'invalid', 'Only a message of'])
   assert.deepEqual(await refusal(talk.edit(0, 'nobody', 'x')), [404, 'not_found', 'There is no such'])
-  assert.deepEqual(await refusal(talk.edit(7, 's', 'x')), [409, 'stale', 'The conversation has moved'])
+  assert.deepEqual(await refusal(talk.edit(7, 's', 'x')), [409, 'stale', 'The conversation has changed'])
   assert.equal((await refusal(talk.edit(0, 's', ' ')))[1], 'invalid')
   const plain = await call('POST', `${talk.gateway}/v1/sessions`, { alias: 'plain' })
   assert.equal(plain.status, 201)

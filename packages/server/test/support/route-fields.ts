@@ -24,6 +24,11 @@ const BODIES: Readonly<Record<string, object>> = {
   },
   'POST /v1/sessions/:session/regenerate': { epoch: 1 },
   'PUT /v1/sessions/:session/messages/:message': { epoch: 0, parts: [{ type: 'text', text: 'hello' }] },
+  'POST /v1/chat': {
+    id: 'own',
+    message: { id: 'm', role: 'user', parts: [{ type: 'text', text: 'hello' }] },
+  },
+  'POST /v1/chat/:id/stop': {},
   'POST /v1/sessions/:session/read': { seq: 1, user: 'ada' },
   'POST /v1/agents': AGENT,
   'PATCH /v1/agents/:agent': { window: { messages: 1 } },

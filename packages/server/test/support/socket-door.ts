@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { z } from 'zod'
 import type { SocketPeer } from '../../src/door/socket-route.ts'
-import { socketCommand, socketRoute } from '../../src/door/socket-route.ts'
+import { NATIVE, socketCommand, socketRoute } from '../../src/door/socket-route.ts'
 import { createDoor } from '../../src/door/server.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
 import type { Credentials } from '../../src/identity/callers.ts'
@@ -74,6 +74,7 @@ export async function socketDoorOn(t: Scope, changed: Changed = {}) {
   const route = socketRoute<Side>({
     path: '/v1/socket',
     summary: 'A socket of a test.',
+    dialect: NATIVE,
     frames: z.discriminatedUnion('type', [
       z.object({ type: z.literal('ack'), cid: z.string(), text: z.string().optional() }),
       z.object({ type: z.literal('news'), n: z.int(), text: z.string().optional() }),

@@ -52,6 +52,8 @@ function feedsOf() {
     room: async () => undefined,
     cut: () => undefined,
     signal: over.signal,
+    hold: () => () => undefined,
+    restart: () => undefined,
   }
   const uuidOf = (id: string) =>
     Array.from({ length: 200 }, (_, n) => sessionNamed(n)).find((one) => one.id === id)!.uuid

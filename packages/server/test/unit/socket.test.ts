@@ -10,7 +10,7 @@ import { z } from 'zod'
 import { CLOSE_CODES, SOCKET_LIMITS, SOCKET_PROTOCOL } from '@fleetline/protocol'
 import { route } from '../../src/door/route.ts'
 import { createDoor } from '../../src/door/server.ts'
-import { socketCommand, socketRoute } from '../../src/door/socket-route.ts'
+import { NATIVE, socketCommand, socketRoute } from '../../src/door/socket-route.ts'
 import { Rejected, Retry } from '../../src/errors.ts'
 import { originsOf } from '../../src/lib/origins.ts'
 import { manualClock } from '../support/clock.ts'
@@ -119,6 +119,7 @@ test('S2: a command without access, or for callers that the door does not serve,
     const socket = socketRoute<{ recheck: () => Promise<void> }>({
       path: '/v1/socket',
       summary: '',
+      dialect: NATIVE,
       commands: { leave: socketCommand(leave), join: socketCommand(join as never) },
       frames: z.object({}),
       open: () => ({ recheck: async () => undefined }),

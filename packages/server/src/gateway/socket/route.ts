@@ -1,6 +1,7 @@
 // The socket of the port for applications. Its commands do what the routes for sessions and inboxes do.
 import { JOIN_LIMITS } from '@fleetline/protocol'
 import {
+  NATIVE,
   socketCommand,
   socketRoute,
   type SocketAnswer,
@@ -30,6 +31,7 @@ export function sessionSocket(deps: Deps): SocketRoute {
   return socketRoute<Feeds>({
     path: '/v1/socket',
     summary: 'Follows sessions and the inbox of a user, and sends messages, over one connection.',
+    dialect: NATIVE,
     commands: { ...feedCommands(), ...writeCommands(deps.operations) },
     frames: sentSchema,
     open: (peer) => createFeeds({ ...deps, onError }, peer),

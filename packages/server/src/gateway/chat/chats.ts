@@ -1,0 +1,260 @@
+// What pages with the AI SDK do in a chat: send, edit, regenerate, resume, stop, load. Guarantees:
+//   S3  a caller reaches the sessions that it may see, and no others. A user cannot learn whether a session of others has an alias: an unknown
+//       id names a chat of this user alone
+import { hash } from 'node:crypto'
+import {
+  formatId,
+  PAGE_LIMITS,
+  parseId,
+  SESSION_ALIAS,
+  type Ack,
+  type Message,
+  type StopAck,
+} from '@fleetline/protocol'
+import { outOfScope } from '../../door/scope.ts'
+import { Rejected } from '../../errors.ts'
+import type { Agents } from '../../agent/agents.ts'
+import type { Principal } from '../../identity/principal.ts'
+import type { Tenants } from '../../identity/tenants.ts'
+import { draftOf } from '../../session/draft.ts'
+import type { SessionKey } from '../../session/items.ts'
+import { formatRanges } from '../../session/seq-ranges.ts'
+import type { Sessions } from '../../session/sessions.ts'
+import type { MessageVersion } from '../../session/versions.ts'
+import { READ, tenantOf } from '../caller.ts'
+import type { Operations } from '../operations.ts'
+import { itemsFor } from '../seen.ts'
+import { noDefaultAgent } from '../session-routes.ts'
+import { notFound, type SessionKeys } from '../session-key.ts'
+import { wantedBy, type ChatRequest, type UserMessage } from './chat-request.ts'
+import type { Replies, ChatReader, Reply } from './replies.ts'
+
+export type Chats = {
+  /** Sends what the request asks for, and returns the reply. */
+  readonly submit: (reader: ChatReader, request: ChatRequest) => Promise<Reply>
+  /** The reply that is being written. Undefined: there is none. */
+  readonly resume: (reader: ChatReader, id: string) => Promise<Reply | undefined>
+  /** Stops the live turn, if it is this one. */
+  readonly stop: (principal: Principal | null, id: string, turn: string | undefined) => Promise<StopAck>
+  /** The last messages of the conversation. */
+  readonly load: (principal: Principal | null, id: string, limit: number) => Promise<readonly Message[]>
+}
+type Deps = SessionKeys & {
+  readonly sessions: Pick<
+    Sessions,
+    'create' | 'find' | 'findTurn' | 'findAnswering' | 'findVersion' | 'hasSpoken' | 'readConversation'
+  >
+  readonly operations: Pick<Operations, 'send' | 'edit' | 'regenerate' | 'stop'>
+  readonly tenants: Pick<Tenants, 'defaultAgent'>
+  readonly agents: Pick<Agents, 'has'>
+  readonly replies: Replies
+  readonly cell: number
+}
+/** The session of a chat, and its caller. */
+type Chat = { readonly reader: ChatReader; readonly key: SessionKey; readonly author: string | undefined }
+
+const NOT_STOPPED: StopAck = { stopped: false, seq: null }
+const MOST_TRIES = 3
+const PAGE_BYTES = 2 * 1024 * 1024
+
+export function createChats(deps: Deps): Chats {
+  const { sessions, operations, replies } = deps
+  return {
+    submit: async (reader, request) => {
+      const refusal = reader.principal && outOfScope(reader.principal, READ) // the answer is a reply
+      if (refusal) throw refusal
+      const wanted = wantedBy(request)
+      const { author } = request
+      const chat = { reader, key: await openSession(deps, reader.principal, request), author }
+      if (wanted.type === 'regenerate') return regenerate(deps, chat, wanted)
+      return wanted.type === 'send' ? send(deps, chat, wanted.message) : edit(deps, chat, wanted.message)
+    },
+    resume: async (reader, id) => {
+      const key = await findSession(deps, reader.principal, id)
+      const turn = key && (await sessions.find(key))?.turn
+      return turn ? replies.ofTurn(reader, key, turn) : undefined
+    },
+    stop: async (principal, id, named) => {
+      const key = await findSession(deps, principal, id)
+      const live = key && (await sessions.find(key))?.turn
+      const turn =
+        live && (named === undefined || named === live)
+          ? await sessions.findTurn(key.tenant, live)
+          : undefined
+      if (!key || !turn) return NOT_STOPPED
+      return operations.stop(
+        { principal, part: 'body', session: nameOf(deps, key) },
+        { turn: turn.id, epoch: turn.epoch },
+      )
+    },
+    load: async (principal, id, limit) => {
+      const key = await findSession(deps, principal, id)
+      const range = { before: PAGE_LIMITS.seq, limit, maxBytes: PAGE_BYTES }
+      const live = key && (await sessions.find(key))?.turn
+      const replaces = live && (await sessions.findTurn(key.tenant, live))?.replaces
+      const also = replaces ? formatRanges(replaces) : null
+      const page = key && (await sessions.readConversation(key, { ...range, also }))
+      return itemsFor(principal, page?.items ?? [])
+        .filter(({ parts }) => parts.length > 0) // erased, or not for this caller
+        .map(({ id, role, parts, metadata }) => ({ id, role, parts, ...(metadata && { metadata }) }))
+    },
+  }
+}
+
+async function send(
+  { operations, replies, cell }: Deps,
+  { reader, key, author }: Chat,
+  message: UserMessage,
+): Promise<Reply> {
+  const { principal } = reader
+  const asking = { principal, part: 'body', session: formatId('session', cell, key.session) } as const
+  const ack = await operations.send(asking, { message, author })
+  return replies.to(reader, key, answerOf(ack))
+}
+
+/** The message that the id named first may have been edited since, and its author may have sent this content before. */
+async function edit(deps: Deps, chat: Chat, message: UserMessage): Promise<Reply> {
+  const { sessions, operations, replies } = deps
+  const { reader, key, author } = chat
+  const version = await sessions.findVersion(key, message.id)
+  if (!version) return send(deps, chat, message)
+  if (version.isReplaced)
+    throw new Rejected('stale', 'This message was replaced. Load the conversation again.')
+  if (isSame(version, message)) return replies.to(reader, key, version)
+  const asking = { principal: reader.principal, part: 'body', session: nameOf(deps, key) } as const
+  const { parts, metadata } = message
+  const ack = await atEpoch(deps, key, (epoch) =>
+    operations.edit(asking, version.id, { epoch, parts, metadata, author }),
+  )
+  return replies.to(reader, key, answerOf(ack))
+}
+
+/** A page that has lost its request before it saw a word asks again like this: it gets the reply that is on its way. */
+async function regenerate(
+  deps: Deps,
+  chat: Chat,
+  { message, asked }: { readonly message?: string; readonly asked?: UserMessage },
+): Promise<Reply> {
+  const { sessions, operations, replies } = deps
+  const { reader, key } = chat
+  const version = message === undefined ? undefined : await sessions.findVersion(key, message)
+  if (!version && asked) return send(deps, chat, asked)
+  if (version?.role === 'user') {
+    const isAuthor = !reader.principal?.user || reader.principal.user.id === version.author
+    if (asked && isAuthor && !isSame(version, asked)) return edit(deps, chat, asked) // the edit did not arrive
+    if (await isUnspoken(deps, key, version)) return replies.to(reader, key, version)
+  }
+  const asking = { principal: reader.principal, part: 'body', session: nameOf(deps, key) } as const
+  const target = version?.id ?? message
+  const { turn } = await atEpoch(deps, key, (epoch) =>
+    operations.regenerate(asking, { epoch, message: target }),
+  )
+  return (await replies.ofTurn(reader, key, turn))! // it has just begun
+}
+
+/** Runs a command at the epoch of the session. The page knows none, so a command that comes too late is tried again. */
+async function atEpoch<Acked>(
+  deps: Deps,
+  key: SessionKey,
+  run: (epoch: number) => Promise<Acked>,
+): Promise<Acked> {
+  for (let tries = 1; ; tries += 1) {
+    const { epoch, state } = await findFacts(deps, key)
+    try {
+      return await run(epoch)
+    } catch (error) {
+      const isLate = error instanceof Rejected && error.code === 'stale' && state !== 'compacting'
+      if (!isLate || tries === MOST_TRIES) throw error
+    }
+  }
+}
+
+/** Whether the reply to this message has not said anything yet. */
+async function isUnspoken(
+  { sessions }: Deps,
+  key: SessionKey,
+  { seq, isWaiting }: MessageVersion,
+): Promise<boolean> {
+  const turn = await sessions.findAnswering(key, seq)
+  if (!turn) return isWaiting
+  if (turn.endedAt !== null) return false
+  return !(await sessions.hasSpoken({ tenant: key.tenant, turn: parseId('turn', turn.id)!.uuid }))
+}
+
+/** Whether this is what the message says. */
+function isSame({ author: id, digest }: MessageVersion, message: UserMessage): boolean {
+  const { metadata, ...said } = message
+  const author = { kind: 'user', ...(id !== null && { id }) } as const
+  return draftOf({ ...said, ...(metadata && { metadata }), author }).digest === digest
+}
+
+function answerOf({ seq, turn, epoch }: Ack) {
+  return { seq, isWaiting: turn !== undefined || epoch !== undefined }
+}
+
+async function findFacts({ sessions }: Deps, key: SessionKey) {
+  const facts = await sessions.find(key)
+  if (!facts) throw notFound()
+  return facts
+}
+
+function nameOf({ cell }: Deps, { session }: SessionKey) {
+  return formatId('session', cell, session)
+}
+
+/** A chat's id is the id or alias of a session, or a name that means something only to this caller. */
+async function findSession(
+  { keyOf }: Deps,
+  principal: Principal | null,
+  id: string,
+): Promise<SessionKey | undefined> {
+  for (const name of namesOf(principal, id)) {
+    try {
+      return await keyOf(principal, name)
+    } catch (error) {
+      if (!(error instanceof Rejected) || error.code !== 'not_found') throw error
+    }
+  }
+  return undefined
+}
+
+function namesOf(principal: Principal | null, id: string): string[] {
+  return parseId('session', id) ? [id] : [id, aliasFor(principal, id)]
+}
+
+function aliasFor(principal: Principal | null, id: string): string {
+  const user = principal?.user
+  return user ? `chat:${hash('sha256', JSON.stringify([user.id, id]), 'base64url')}` : id
+}
+
+/** Makes the session if there is none. */
+async function openSession(
+  deps: Deps,
+  principal: Principal | null,
+  { id, author }: ChatRequest,
+): Promise<SessionKey> {
+  const found = await findSession(deps, principal, id)
+  if (found) return found
+  const user = principal?.user
+  if (parseId('session', id)) throw notFound()
+  if (user && (user.sessions || !user.rights.has('create')))
+    throw new Rejected(
+      'not_found',
+      'There is no such chat for you. To begin one, use a token with the right create that is not limited to sessions.',
+    )
+  const alias = aliasFor(principal, id)
+  if (!SESSION_ALIAS.test(alias))
+    throw new Rejected(
+      'invalid',
+      'With an API key, the id of a chat has 1 to 128 of the characters A-Z a-z 0-9 . _ : @ -',
+    )
+  const tenant = tenantOf(principal)
+  const agent = await deps.tenants.defaultAgent(tenant)
+  if (agent === null || !(await deps.agents.has(tenant, agent))) throw noDefaultAgent()
+  const member = user?.id ?? author
+  const members = member === undefined ? [] : [member]
+  const made = await deps.sessions.create(tenant, { alias, title: null, metadata: null, agent, members })
+  const key = { tenant, session: parseId('session', made.session.session)!.uuid }
+  if (!(await deps.maySee(principal, key))) throw notFound()
+  return key
+}

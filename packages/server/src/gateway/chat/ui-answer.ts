@@ -1,0 +1,55 @@
+// The stream that answers a message: waits for the turn that answers it, and shows the reply of that turn. Pure. Frames must come from the
+// message's seq on, or from any later one before the turn has ended.
+import { isWithin, type Frame, type Item, type Turn } from '@fleetline/protocol'
+import { createUiReply, type UiSent, type UiReply } from './ui-reply.ts'
+
+type Options = {
+  readonly seq: number
+  /** The turn, if it is known. */
+  readonly turn?: Pick<Turn, 'id' | 'message'>
+  /** The client knows `reset-step`. */
+  readonly knowsReset: boolean
+}
+
+const NOTHING: UiSent = { chunks: [] }
+/** Another reply was stopped, and the message counts as answered. */
+const STOPPED: UiSent = { chunks: [{ type: 'abort' }], end: 'whole' }
+const GONE: UiSent = {
+  chunks: [
+    {
+      type: 'error',
+      errorText: 'This message was replaced before it was answered. Load the conversation again.',
+    },
+  ],
+  end: 'whole',
+}
+
+export function createUiAnswer({ seq, turn, knowsReset }: Options): UiReply {
+  const replyOf = ({ id, message }: Pick<Turn, 'id' | 'message'>) =>
+    createUiReply({ turn: id, message, knowsReset })
+  let reply = turn && replyOf(turn)
+  let stored: Item | undefined // the reply, if it comes before its turn
+  const find = (frame: Frame): UiSent => {
+    if (frame.type === 'messages') {
+      stored ??= frame.items.find(({ answers }) => answers !== undefined && answers >= seq)
+      const isGone = frame.items.some(({ replaces }) => isWithin(seq, replaces))
+      return isGone ? GONE : NOTHING
+    }
+    if (frame.type !== 'turn') return NOTHING
+    if (!doesAnswer(frame.turn, seq)) return isWithin(seq, frame.turn.replaces) ? GONE : NOTHING
+    if (frame.turn.state === 'stopped') return STOPPED
+    reply = replyOf(frame.turn)
+    const said = stored
+      ? reply.take({ ...frame, type: 'messages', items: [stored], head: stored.seq })
+      : NOTHING
+    if (said.end) return said
+    const more = reply.take(frame)
+    return { ...more, chunks: [...said.chunks, ...more.chunks] }
+  }
+  return { take: (frame) => (reply ? reply.take(frame) : find(frame)) }
+}
+
+/** A turn that has not read yet will read all that is there. */
+function doesAnswer({ answers: { from, to } }: Turn, seq: number): boolean {
+  return from <= seq && (to === null || to >= seq)
+}
