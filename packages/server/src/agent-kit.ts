@@ -1,10 +1,13 @@
 // The public entry of `fleetline/agent`, for code that answers as an agent, wherever it runs. It loads no code of a pod.
 import type { AgentCall, CompactCall } from './agent/agent.ts'
+import { agUiInputOf, fromAgUi, type AgUiInput } from './agent/ag-ui-call.ts'
 import { ownErrorText } from './agent/own-error.ts'
 import { retryAfterMs, waitMs } from './agent/retry-after.ts'
 import { isSignedBy } from './agent/signature.ts'
 import { createBytes } from './lib/bytes.ts'
 import { systemClock } from './lib/clock.ts'
+
+export { agUiInputOf, fromAgUi, type AgUiInput }
 
 /** What Fleetline sends to an agent: a turn, or, with the trigger `compact`, a conversation to summarise. */
 export type AgentRequest = Omit<AgentCall, NotSent> | Omit<CompactCall, NotSent>

@@ -69,7 +69,7 @@ export type CompactCall = Pick<
 /** For example a stream of the AI SDK, or what an async generator yields. */
 export type AgentAnswer = AsyncIterable<{ readonly type: string; readonly [field: string]: unknown }>
 
-export type AgentOptions = Omit<SettingsChange, 'compaction'> & {
+export type AgentOptions = Omit<SettingsChange, 'compaction' | 'protocol'> & {
   /** Returns a summary of the messages. Conversations are compacted if it is given; `compaction` says when. */
   readonly compact?: AgentDefinition['compact']
   readonly compaction?: Partial<Budget>

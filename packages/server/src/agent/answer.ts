@@ -5,6 +5,7 @@
 //   200      application/json                                the chunks of one message: `{"text": …}`, or a message of the
 //                                                            AI SDK with the role assistant
 //   204                                                      the chunks of an empty reply
+// The events of AG-UI come as text/event-stream, and this file takes them out of it.
 // Bytes are counted before they are kept. Bytes that complete no chunk count as a sign of life.
 import {
   ChunkError,
@@ -25,6 +26,7 @@ type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
 
 const STREAMS = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
 export const TYPES: readonly string[] = [...STREAMS, 'application/json']
+export const AG_UI_TYPES: readonly string[] = ['text/event-stream']
 
 const PLAIN = ['identity', 'none'] // the AI SDK's documentation recommends `none` to keep proxies from compressing
 
@@ -33,14 +35,29 @@ const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // includes everything that is 
 const NOTHING = [{ type: 'start' }, { type: 'finish' }]
 
 /** Expects an answer with the status 200 or 204. */
-export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
-  if (statusCode === 204) return nothing()
+export function chunksOf(answer: Answer): AgentAnswer {
+  if (answer.statusCode === 204) return nothing()
+  return STREAMS.includes(typeIn(answer, TYPES)) ? streamed(answer.body) : whole(answer.body)
+}
+
+/** The texts of what the agent streams. Expects an answer with the status 200. */
+export function textsOf(answer: Answer, types: readonly string[]): AgentAnswer {
+  if (answer.statusCode === 204)
+    throw broken(
+      'The agent answered with status 204: AG-UI needs a run with its events, even if it says nothing',
+    )
+  typeIn(answer, types)
+  return streamed(answer.body)
+}
+
+/** One of these types. */
+function typeIn({ headers }: Answer, types: readonly string[]): string {
   const type = typeOf(headers)
-  if (!TYPES.includes(type))
-    throw broken(`The agent answered with the content type ${shown(type)}: send ${TYPES.join(', ')}`, true)
+  if (!types.includes(type))
+    throw broken(`The agent answered with the content type ${shown(type)}: send ${types.join(', ')}`, true)
   if (!PLAIN.includes(String(headers['content-encoding'] ?? 'identity').toLowerCase()))
     throw broken('The agent answered with a content encoding: send the body uncompressed')
-  return STREAMS.includes(type) ? streamed(body) : whole(body)
+  return type
 }
 
 function typeOf(headers: Answer['headers']): string {

@@ -13,7 +13,14 @@ import { valueOf, type Transactions, type Query } from '../store/database.ts'
 import { keyOfAgent, mayName } from '../throttle/definition.ts'
 import type { AddressGuard } from './guard.ts'
 import { seal, unseal } from './seal.ts'
-import { changedBy, checkSettings, settingsOf, type AgentSettings, type SettingsChange } from './settings.ts'
+import {
+  changedBy,
+  checkSettings,
+  checkTogether,
+  settingsOf,
+  type AgentSettings,
+  type SettingsChange,
+} from './settings.ts'
 import { isSecret, newSecret, SECRET_RULE } from './signature.ts'
 
 /** An agent as people see it. */
@@ -142,6 +149,7 @@ export function createDirectory({
     const [row] = await query<{ count: number }>(COUNT, [tenant])
     if (row!.count >= AGENT_LIMITS.agents)
       throw new Rejected('too_many', `There are ${AGENT_LIMITS.agents} agents: remove one first`)
+    checkTogether(settingsOf(settings))
     const secret = given ?? newSecret(random)
     const sealed = seal(secret, { key: keyFor(secretsKey), owner: ownerOf(tenant, name) }, random)
     const values = [tenant, name, url, sealed, downstream, JSON.stringify(changedBy({}, settings))]
@@ -165,6 +173,7 @@ export function createDirectory({
     if (!there) return undefined
     const { url = there.url, secret, downstream = there.downstream, ...settings } = change
     const next = changedBy(there.settings, settings)
+    checkTogether(settingsOf(next))
     const isOtherSecret = secret !== undefined && secret !== open(tenant, there)
     const isChanged =
       url !== there.url ||
@@ -251,7 +260,7 @@ function taken(name: string): Rejected {
   const how = 'to change it, use fleetline agents set'
   return new Rejected(
     'conflict',
-    `There is an agent ${name} with another URL, secret, downstream or window; ${how}`,
+    `There is an agent ${name} with another URL, secret, downstream or setting; ${how}`,
   )
 }
 

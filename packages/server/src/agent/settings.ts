@@ -4,10 +4,14 @@ import { MOST_SENT, type Budget } from '../conversation/budget.ts'
 import { Rejected } from '../errors.ts'
 
 export type AgentSettings = {
+  /** What the agent is sent, and answers with: requests and chunks of the AI SDK, or inputs and events of AG-UI. */
+  readonly protocol: Protocol
   /** How much of the conversation the agent is sent: the last messages, up to this number and this size as JSON. */
   readonly window: HistoryWindow
   readonly compaction: CompactionSettings
 }
+export const PROTOCOLS = ['ai-sdk', 'ag-ui'] as const
+export type Protocol = (typeof PROTOCOLS)[number]
 export type HistoryWindow = { readonly messages: number; readonly bytes: number }
 /** Whether a conversation that has become long is summarised, and when. */
 export type CompactionSettings = Budget & {
@@ -35,12 +39,14 @@ export const SETTING_LIMITS = {
 } as const
 
 const DEFAULTS: AgentSettings = {
+  protocol: 'ai-sdk',
   window: MOST_SENT,
   compaction: { enabled: false, tokenBudget: 50_000, triggerRatio: 0.7, url: null },
 }
 
-export function settingsOf({ window = {}, compaction = {} }: SettingsChange): AgentSettings {
+export function settingsOf({ protocol, window = {}, compaction = {} }: SettingsChange): AgentSettings {
   return {
+    protocol: protocol ?? DEFAULTS.protocol,
     window: { ...DEFAULTS.window, ...given(window) },
     compaction: { ...DEFAULTS.compaction, ...given(compaction) },
   }
@@ -50,10 +56,11 @@ export function settingsOf({ window = {}, compaction = {} }: SettingsChange): Ag
  *  kept. */
 export function changedBy(
   stored: SettingsChange,
-  { window = {}, compaction = {} }: SettingsChange,
+  { protocol, window = {}, compaction = {} }: SettingsChange,
 ): SettingsChange {
   return given({
     ...stored,
+    protocol: protocol ?? stored.protocol,
     window: unlessEmpty({ ...stored.window, ...given(window) }),
     compaction: unlessEmpty({ ...stored.compaction, ...given(compaction) }),
   })
@@ -70,6 +77,15 @@ export function checkSettings(name: string, change: SettingsChange): void {
       if (typeof value === 'number' && isWhole && value >= least && value <= most) continue
       throw new Rejected('invalid', `${name}: ${setting}.${field} must be ${what} from ${least} to ${most}`)
     }
+}
+
+/** Throws if settings contradict each other. */
+export function checkTogether({ protocol, compaction: { enabled, url } }: AgentSettings): void {
+  if (protocol === 'ag-ui' && enabled && url === null)
+    throw new Rejected(
+      'invalid',
+      'settings.compaction.url: is missing. AG-UI has no request for a summary. Name another URL that summarises, or turn compaction off',
+    )
 }
 
 function unlessEmpty<Value extends object>(value: Value): Value | undefined {

@@ -14,12 +14,14 @@ import { Client, errors, type Dispatcher } from 'undici'
 import { kindOf } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { AgentAnswer, AgentCall, AgentDefinition, CompactCall } from './agent.ts'
-import { chunksOf, readSummary, TYPES } from './answer.ts'
+import { agUiChunks, agUiInputOf } from './ag-ui-call.ts'
+import { AG_UI_TYPES, chunksOf, readSummary, textsOf, TYPES } from './answer.ts'
 import type { Located } from './directory.ts'
 import { AgentFault, busy } from './fault.ts'
 import type { AddressGuard } from './guard.ts'
 import { connectorTo } from './pin.ts'
 import { retryAfterMs } from './retry-after.ts'
+import type { Protocol } from './settings.ts'
 import { sign } from './signature.ts'
 
 type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: AddressGuard }
@@ -41,19 +43,42 @@ export function createWebhooks(deps: Deps): Webhooks {
       return {
         name,
         settings,
-        answer: (call) => answerOf(deps, located, call),
-        compact: (call) => summaryBy(deps, summariser, call),
+        answer: (call) => answerOf(deps, { ...located, ...DIALECTS[settings.protocol] }, call),
+        compact: (call) => summaryBy(deps, { ...summariser, ...PLAIN }, call),
       }
     },
   }
 }
 
-type Target = Omit<Reached, 'settings'>
+type Target = Omit<Reached, 'settings'> & Pick<Dialect, 'types' | 'bodyOf'>
 
-async function* answerOf(deps: Deps, target: Target, call: AgentCall): AgentAnswer {
+/** How an agent is asked and answers. */
+type Dialect = {
+  /** The content types that it may answer with. */
+  readonly types: readonly string[]
+  readonly bodyOf: (call: Sent<AgentCall> | Sent<CompactCall>) => object
+  readonly chunksOf: (answer: Dispatcher.ResponseData, call: AgentCall) => AgentAnswer
+}
+type Sent<Call> = Omit<Call, 'signal' | 'deadlineMs'>
+
+const PLAIN: Dialect = { types: TYPES, bodyOf: (call) => call, chunksOf }
+const DIALECTS: Readonly<Record<Protocol, Dialect>> = {
+  'ai-sdk': PLAIN,
+  'ag-ui': {
+    types: AG_UI_TYPES,
+    bodyOf: (call) => agUiInputOf(call as AgentCall),
+    chunksOf: (answer, call) => agUiChunks(textsOf(answer, AG_UI_TYPES), call),
+  },
+}
+
+async function* answerOf(
+  deps: Deps,
+  target: Target & Pick<Dialect, 'chunksOf'>,
+  call: AgentCall,
+): AgentAnswer {
   const asked = await ask(deps, target, call)
   try {
-    yield* chunksOf(asked.answer)
+    yield* target.chunksOf(asked.answer, call)
   } catch (error) {
     throw call.signal.aborted ? error : faultOf(error, true)
   } finally {
@@ -76,14 +101,19 @@ async function summaryBy(deps: Deps, target: Target, call: CompactCall): Promise
 type Asked = { readonly client: Client; readonly answer: Dispatcher.ResponseData }
 
 /** Resolves when the agent has answered with status 200 or 204. The caller destroys the client. */
-async function ask(deps: Deps, { name, url, secret }: Target, call: AgentCall | CompactCall): Promise<Asked> {
+async function ask(
+  deps: Deps,
+  { name, url, secret, types, bodyOf }: Target,
+  call: AgentCall | CompactCall,
+): Promise<Asked> {
   if (secret === undefined) throw unopened(name)
   const target = new URL(url)
   let client: Client | undefined
   try {
     client = await clientFor(target, { ...deps, ...call })
-    const body = bodyOf(call)
-    const headers = await headersOf(deps, secret, call, body)
+    const { signal: _signal, deadlineMs: _deadlineMs, ...sent } = call
+    const body = Buffer.from(JSON.stringify(bodyOf(sent)))
+    const headers = { ...(await headersOf(deps, secret, call, body)), accept: types.join(', ') }
     const path = `${target.pathname}${target.search}`
     const answer = await client.request({ method: 'POST', path, headers, body, signal: call.signal })
     check(answer, deps.clock)
@@ -108,11 +138,6 @@ async function clientFor(
   })
 }
 
-/** What is sent in the body. */
-function bodyOf({ signal: _signal, deadlineMs: _deadlineMs, ...sent }: AgentCall | CompactCall): Buffer {
-  return Buffer.from(JSON.stringify(sent))
-}
-
 async function headersOf(
   { clock, version }: Deps,
   secret: string,
@@ -122,7 +147,6 @@ async function headersOf(
   const timestamp = String(Math.floor(clock.now() / 1000))
   return {
     'content-type': 'application/json',
-    accept: TYPES.join(', '),
     'accept-encoding': 'identity',
     'user-agent': `fleetline/${version}`,
     'webhook-id': turn.id,

@@ -5,6 +5,10 @@ const verb = (name: 'list' | 'add' | 'change' | 'remove' | 'useByDefault') => as
   (await import('./agents/verbs.ts'))[name](call)
 
 const AGENT = ['<agent>', 'the name of the agent'] as const
+const PROTOCOL = [
+  '--protocol <name>',
+  'what it speaks: ai-sdk, for routes and chunks of the AI SDK (the default), or ag-ui',
+] as const
 const WINDOW = [
   [
     '--messages <number>',
@@ -43,6 +47,7 @@ export const AGENTS: readonly Command[] = [
         '--downstream <key>',
         'what it shares a limit with: a key that the app has opened to agents (default: nothing)',
       ],
+      PROTOCOL,
       ...WINDOW,
       ...COMPACTION,
     ],
@@ -58,6 +63,7 @@ export const AGENTS: readonly Command[] = [
       ['--secret-file <path>', 'a file with the secret (whsec_…) that signs its calls from now on'],
       ['--downstream <key>', 'what it shares a limit with'],
       ['--no-downstream', 'a limit of its own'],
+      PROTOCOL,
       ...WINDOW,
       ...COMPACTION,
       ['--no-compaction', 'do not ask the agent for summaries'],

@@ -1,5 +1,6 @@
 // fleetline dev: runs a fleet in this directory until it is asked to stop. A second request to stop ends it at once.
 import { existsSync } from 'node:fs'
+import { PROTOCOLS } from '../agent/settings.ts'
 import { flagOf, modelWishOf, settingIn } from '../config.ts'
 import { Rejected } from '../errors.ts'
 import { systemClock } from '../lib/clock.ts'
@@ -7,7 +8,7 @@ import { isLoopbackAddress } from '../lib/loopback.ts'
 import { APP } from './app.ts'
 import type { Command, CommandOptions } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
-import { wholeOf } from './options.ts'
+import { choiceOf, wholeOf } from './options.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
 
@@ -22,6 +23,7 @@ export const DEV: Command = {
   options: [
     ['--pods <number>', `the number of pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`],
     ['--agent <url>', 'the URL of your agent; it replies in the session local, and on the page'],
+    ['--protocol <name>', 'what your agent speaks: ai-sdk (the default) or ag-ui'],
     ['--no-model', 'do not look for a model in the environment (OPENAI_API_KEY, …) and on this machine'],
   ],
   run: async ({ flags, args: [app], options, output }) => {
@@ -35,6 +37,9 @@ export const DEV: Command = {
       )
     const clock = systemClock()
     const agentUrl = urlOf(options['agent'])
+    const agentProtocol = choiceOf('--protocol', options['protocol'], PROTOCOLS)
+    if (agentProtocol !== undefined && agentUrl === undefined)
+      throw new Rejected('invalid', '--protocol says what your agent speaks: give --agent URL, too')
     const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })
     const { createDevFleet } = await import('./dev/fleet.ts') // no other command needs this code
     const { findModel } = await import('./dev/model.ts')
@@ -46,6 +51,7 @@ export const DEV: Command = {
       flags,
       app,
       agentUrl,
+      agentProtocol,
       model,
       count,
       output,

@@ -24,6 +24,17 @@ export function numberOf(
   throw new Rejected('invalid', `${flag} must be a number from ${min} to ${max}`)
 }
 
+/** Undefined if the option is not given. */
+export function choiceOf<Choice extends string>(
+  flag: string,
+  text: CommandOptions[string],
+  choices: readonly Choice[],
+): Choice | undefined {
+  const chosen = choices.find((choice) => choice === text)
+  if (text === undefined || chosen !== undefined) return chosen
+  throw new Rejected('invalid', `${flag} must be one of ${choices.join(', ')}`)
+}
+
 export function seqOf(flag: string, text: CommandOptions[string]): number {
   return wholeOf(flag, text, { min: 0, max: PAGE_LIMITS.seq })
 }

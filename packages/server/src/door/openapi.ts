@@ -124,7 +124,7 @@ function contentOf(shape: Exclude<AnswerShape, { readonly nothing: true }>): Jso
   // OpenAPI 3.1 cannot describe a stream, so the schema is that of one line, or of one event's data.
   if ('lines' in shape) return { [LINES.contentType]: { schema: schemaOf(shape.lines) } }
   if ('chunks' in shape) return { [UI_CHUNKS.contentType]: { schema: schemaOf(shape.chunks) } }
-  return { [EVENTS.contentType]: { schema: schemaOf(shape.events) } }
+  return { [EVENTS.contentType]: { schema: schemaOf('events' in shape ? shape.events : shape.agUiEvents) } }
 }
 
 function schemaOf(schema: z.ZodType, io: 'input' | 'output' = 'output'): JsonObject {

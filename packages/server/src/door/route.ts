@@ -40,17 +40,18 @@ export type RouteCall<Params, Query, Body, Headers> = {
 }
 
 /** What a status means, and the body it comes with: nothing, JSON of a schema, text of the named media type, events of a schema, lines of
- *  JSON of a schema, or chunks of the AI SDK. */
+ *  JSON of a schema, or chunks of the AI SDK. `agUiEvents`: events whose type is in their data alone. */
 export type AnswerShape = { readonly means: string } & (
   | { readonly json: z.ZodType }
   | { readonly text: string }
   | { readonly events: z.ZodType<SentEvent['data']> }
+  | { readonly agUiEvents: z.ZodType<SentEvent['data']> }
   | { readonly lines: z.ZodType<object> }
   | { readonly chunks: z.ZodType<{ readonly type: string }> }
   | { readonly nothing: true }
 )
 
-/** The body of an answer with events is an `Events`, that of one with lines a `Lines`, that of one with chunks a `UiChunks`. */
+/** The body of an answer with events of either kind is an `Events`, that of one with lines a `Lines`, that of one with chunks a `UiChunks`. */
 export type RouteAnswer = {
   readonly status: number
   readonly body: unknown

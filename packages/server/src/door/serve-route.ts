@@ -12,6 +12,7 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { addressOf, isLocal } from './address.ts'
 import { record, sendJson } from './answer.ts'
+import { AG_UI_EVENTS } from './ag-ui-events.ts'
 import { EVENTS, type Events } from './events.ts'
 import { LINES, type Lines } from './lines.ts'
 import type { ClientMoves } from './moving.ts'
@@ -80,10 +81,11 @@ export function addRoute(server: FastifyInstance, entry: Route, opened: Opened):
       if (!shape) throw new Bug(`${nameOf(entry)} declares no answer ${answer.status}`)
       reply.code(answer.status).headers(answer.headers ?? {})
       const streamed = { ...opened, recheck: () => recheck(deps, principal, answer) }
-      if ('events' in shape) {
-        const parse: ParserOf<Events> = ({ id, data }) => ({ id, data: shape.events.parse(data) })
+      if ('events' in shape || 'agUiEvents' in shape) {
+        const [schema, format] = 'events' in shape ? [shape.events, EVENTS] : [shape.agUiEvents, AG_UI_EVENTS]
+        const parse: ParserOf<Events> = ({ id, data }) => ({ id, data: schema.parse(data) })
         const until = { stopping: leaving(opened, reply) }
-        return stream(reply, answer.body as Events, { ...streamed, ...until, format: EVENTS, parse })
+        return stream(reply, answer.body as Events, { ...streamed, ...until, format, parse })
       }
       if ('lines' in shape) {
         const parse: ParserOf<Lines> = (lines) => lines.map((line) => shape.lines.parse(line))
@@ -107,7 +109,9 @@ function countDownload({ moving }: Opened, { raw }: FastifyReply): void {
 }
 
 function isStreamed(answers: Route['answers']): boolean {
-  return Object.values(answers).some((shape) => 'events' in shape || 'lines' in shape)
+  return Object.values(answers).some(
+    (shape) => 'events' in shape || 'agUiEvents' in shape || 'lines' in shape,
+  )
 }
 
 /** A stream of events ends when its reader should go to another pod. */

@@ -1,6 +1,7 @@
 // Schemas of agents in requests and answers. Names, URLs and secrets are validated where an agent is added.
 import { TASK_NAME } from '@fleetline/protocol'
 import { z } from 'zod'
+import { PROTOCOLS } from '../agent/settings.ts'
 
 export const agentName = z.string().regex(TASK_NAME, 'is no name of an agent')
 
@@ -15,6 +16,12 @@ const window = z
   .partial()
   .optional()
   .describe('how much of the conversation the agent is sent: its last messages')
+
+const protocol = z
+  .enum(PROTOCOLS)
+  .describe(
+    'what the agent is sent, and answers with: requests and chunks of the AI SDK, or inputs and events of AG-UI',
+  )
 
 const compactionFields = {
   enabled: z.boolean().describe('whether conversations that have become long are summarised'),
@@ -40,6 +47,7 @@ export const newAgentSchema = z.strictObject({
     .describe(
       'the downstream whose limit it shares; the code of the pods must have opened that key to agents. Without it, the agent has a limit of its own',
     ),
+  protocol: protocol.optional(),
   window,
   compaction,
 })
@@ -49,6 +57,7 @@ export const agentChangeSchema = z
     url: z.string().optional(),
     secret: z.string().optional().describe('signs the calls from now on'),
     downstream: z.string().nullable().optional().describe('null: a limit of its own'),
+    protocol: protocol.optional(),
     window,
     compaction,
   })
@@ -58,6 +67,7 @@ export const agentSchema = z.object({
   name: z.string(),
   url: z.string(),
   downstream: z.string().describe('the downstream whose permits its calls need'),
+  protocol,
   window: z.object(windowFields),
   compaction: z.object(compactionFields),
   createdAt: z.string(),

@@ -18,6 +18,7 @@ import type { Tasks } from '../task/tasks.ts'
 import type { UsageList } from '../usage/list.ts'
 import type { Log } from '../telemetry/log.ts'
 import { agentRoutes } from './agent-routes.ts'
+import { agUiRoutes } from './ag-ui/route.ts'
 import { createChats } from './chat/chats.ts'
 import { chatRoutes } from './chat/chat-routes.ts'
 import { chatSocket } from './chat/chat-socket.ts'
@@ -98,6 +99,7 @@ export function gatewayRoutes({ version, chatBodyLimitBytes, ...deps }: Deps): G
     ...inboxRoutes(keyed),
     ...memberRoutes(keyed),
     ...messageRoutes(keyed),
+    ...agUiRoutes(keyed),
     ...rewriteRoutes(keyed),
     ...chatRoutes({ chats, chatBodyLimitBytes }),
     ...exportRoutes(keyed),

@@ -4,9 +4,9 @@ import { Rejected } from '../../errors.ts'
 import { addedSchema, agentParams, agentSchema, agentsSchema } from '../../gateway/agent-schemas.ts'
 import { ownTenantSchema } from '../../gateway/tenant-schemas.ts'
 import { apiOf } from '../api.ts'
-import { SETTING_LIMITS } from '../../agent/settings.ts'
+import { PROTOCOLS, SETTING_LIMITS } from '../../agent/settings.ts'
 import type { CommandCall, CommandOptions } from '../command.ts'
-import { numberOf, wholeOf } from '../options.ts'
+import { choiceOf, numberOf, wholeOf } from '../options.ts'
 import { EXIT } from '../output.ts'
 
 export async function list({ flags, output }: CommandCall): Promise<number> {
@@ -15,7 +15,7 @@ export async function list({ flags, output }: CommandCall): Promise<number> {
     path: '/agents',
     answer: agentsSchema,
   })
-  output.list(['name', 'url', 'downstream', 'createdAt'], agents)
+  output.list(['name', 'url', 'protocol', 'downstream', 'createdAt'], agents)
   return EXIT.done
 }
 
@@ -71,6 +71,7 @@ function settingsOf(options: CommandOptions) {
   const numberIn = (name: string, flag: string, { least: min, most: max }: Limits) =>
     options[name] === undefined ? undefined : numberOf(flag, options[name], { min, max })
   return {
+    protocol: choiceOf('--protocol', options['protocol'], PROTOCOLS),
     window: unlessEmpty({
       messages: wholeIn('messages', '--messages', window.messages),
       bytes: wholeIn('bytes', '--bytes', window.bytes),

@@ -26,6 +26,7 @@ import { createModelAgent } from './model-agent.ts'
 import { createPods, type PodPlan } from './pods.ts'
 import { createPostgres } from './postgres.ts'
 import { createDevToken } from './token.ts'
+import type { Protocol } from '../../agent/settings.ts'
 import { createTalk, DEMO, yourAgent, type Answerer } from './talk.ts'
 
 type Wish = {
@@ -34,6 +35,8 @@ type Wish = {
   readonly app: string | undefined
   /** The URL of your agent, if you have one. */
   readonly agentUrl: string | undefined
+  /** What it speaks; undefined: as the AI SDK does. */
+  readonly agentProtocol: Protocol | undefined
   /** The model that answers, if there is one. */
   readonly model: Model | undefined
   readonly count: number
@@ -56,7 +59,16 @@ const DEV_IS_INSECURE = INSECURE_NAMES.filter(
 const LAST_PORT = 65_535
 const SPARE_SESSIONS = 10 // more per pod: for hints, and for people with psql
 
-export function createDevFleet({ flags, app, agentUrl, model, count, output, clock }: Wish): Service {
+export function createDevFleet({
+  flags,
+  app,
+  agentUrl,
+  agentProtocol,
+  model,
+  count,
+  output,
+  clock,
+}: Wish): Service {
   const [config, random] = [loadConfig({ flags }), systemRandom()]
   const { host, logLevel } = config
   const ports = portsOf(config, count)
@@ -97,7 +109,14 @@ export function createDevFleet({ flags, app, agentUrl, model, count, output, clo
     return createFront({ name, host, port: ports[name], random, targets })
   }
   const [gateway, admin] = [front('gateway'), front('admin')]
-  const { answerer, services: behind } = agentOf({ agentUrl, model, folder, port: ports.model, ...around })
+  const { answerer, services: behind } = agentOf({
+    agentUrl,
+    agentProtocol,
+    model,
+    folder,
+    port: ports.model,
+    ...around,
+  })
   const talk = createTalk({ answerer, origin: () => originOf(gateway), ...around })
   const page = createFleetPage({
     host,
@@ -179,7 +198,7 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
   }
 }
 
-type AgentWish = Pick<Wish, 'agentUrl' | 'model' | 'clock'> & {
+type AgentWish = Pick<Wish, 'agentUrl' | 'agentProtocol' | 'model' | 'clock'> & {
   readonly folder: Folder
   readonly port: number
   readonly random: Random
@@ -187,8 +206,11 @@ type AgentWish = Pick<Wish, 'agentUrl' | 'model' | 'clock'> & {
 }
 
 /** The agent that answers, and the services that it needs. */
-function agentOf({ agentUrl, model, folder, port, clock, random, onEvent }: AgentWish) {
-  if (agentUrl !== undefined) return { answerer: yourAgent(agentUrl, folder, random), services: [] }
+function agentOf({ agentUrl, agentProtocol, model, folder, port, clock, random, onEvent }: AgentWish) {
+  if (agentUrl !== undefined) {
+    const asked = { url: agentUrl, ...(agentProtocol && { protocol: agentProtocol }) }
+    return { answerer: yourAgent(asked, folder, random), services: [] }
+  }
   if (model === undefined) return { answerer: DEMO, services: [] }
   const onRefused = (reason: string) =>
     onEvent(eventOf('model', 'did not answer', { now: clock.now(), level: 'warn', reason }))

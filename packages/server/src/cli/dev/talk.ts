@@ -2,6 +2,7 @@
 // session with that agent, whose alias is the agent's name, and makes it the agent of sessions that users create. The built-in agent always has its
 // session. They are made at the first start. If that fails, the fleet still runs.
 import type { z } from 'zod'
+import type { Protocol } from '../../agent/settings.ts'
 import { newSecret } from '../../agent/signature.ts'
 import { Rejected, Retry } from '../../errors.ts'
 import { addedSchema, agentParams } from '../../gateway/agent-schemas.ts'
@@ -24,7 +25,7 @@ export type Answerer = {
   readonly name: string
   readonly title: string
   /** Undefined for the built-in agent. */
-  readonly located?: () => { readonly url: string; readonly secret: string }
+  readonly located?: () => { readonly url: string; readonly secret: string; readonly protocol?: Protocol }
   /** The agent and a hint about it. */
   readonly describe: () => readonly [agent: string, hint: string]
 }
@@ -44,12 +45,16 @@ const SECRET_FILE = 'agent-secret'
 const [TRIES, AGAIN_MS] = [5, 200] // all of these requests can be repeated
 
 /** Its secret stays the same from start to start, in a file that only you can read. */
-export function yourAgent(url: string, folder: Folder, random: Random): Answerer {
+export function yourAgent(
+  { url, protocol = 'ai-sdk' }: { readonly url: string; readonly protocol?: Protocol },
+  folder: Folder,
+  random: Random,
+): Answerer {
   const secret = () => folder.secret(SECRET_FILE, () => newSecret(random))
   return {
     name: 'local',
     title: 'Your agent',
-    located: () => ({ url, secret: secret() }),
+    located: () => ({ url, secret: secret(), protocol }),
     describe: () => {
       secret() // makes the file before people look for it
       return [`local, at ${url}`, `signed with the secret in ${shortPath(folder.at(SECRET_FILE))}`]
@@ -109,7 +114,10 @@ export function askerOf(origin: string, clock: Clock): Ask {
 }
 
 /** Adds the agent. Replaces one with another URL, if necessary. */
-async function place(ask: Ask, agent: { name: string; url: string; secret: string }): Promise<void> {
+async function place(
+  ask: Ask,
+  agent: { name: string; url: string; secret: string; protocol?: Protocol },
+): Promise<void> {
   try {
     await ask('POST', '/agents', addedSchema, agent)
   } catch (error) {

@@ -1,0 +1,92 @@
+// The AG-UI events that an agent may send, and the fields that we read of them. A wrong value in a field that the protocol describes is
+// rejected, as its specification demands. Events and fields that we do not know are ignored, because a later release may add them. An
+// optional field may be null: older producers write it so.
+import { ChunkError, isFields } from '@fleetline/protocol'
+
+export type AgUiEvent = { readonly type: string; readonly [field: string]: unknown }
+
+const CHECKS = {
+  text: (value: unknown) => typeof value === 'string',
+  flag: (value: unknown) => typeof value === 'boolean',
+  list: (value: unknown) => Array.isArray(value),
+  fields: isFields,
+  value: (value: unknown) => value !== undefined,
+  'text or parts': (value: unknown) => typeof value === 'string' || isListOfFields(value),
+  'list of objects': isListOfFields,
+  'role of a text message': (value: unknown) => TEXT_ROLES.includes(value as string),
+} as const
+
+const TEXT_ROLES = ['developer', 'system', 'assistant', 'user']
+
+const MESSAGE = { messageId: 'text' } as const
+const CALL = { toolCallId: 'text' } as const
+const DELTA = { delta: 'text' } as const
+const ROLE = { 'role?': 'role of a text message' } as const
+
+/** A field with `?` may be missing. */
+const FIELDS: Readonly<Record<string, Readonly<Record<string, keyof typeof CHECKS>>>> = {
+  RUN_STARTED: { threadId: 'text', runId: 'text' },
+  RUN_FINISHED: { threadId: 'text', runId: 'text', 'outcome?': 'fields', 'usage?': 'list of objects' },
+  RUN_ERROR: { message: 'text', 'code?': 'text', 'usage?': 'list of objects' },
+  TEXT_MESSAGE_START: { ...MESSAGE, ...ROLE },
+  TEXT_MESSAGE_CONTENT: { ...MESSAGE, ...DELTA },
+  TEXT_MESSAGE_END: MESSAGE,
+  TEXT_MESSAGE_CHUNK: { 'messageId?': 'text', ...ROLE, 'delta?': 'text' },
+  TOOL_CALL_START: { ...CALL, toolCallName: 'text' },
+  TOOL_CALL_ARGS: { ...CALL, ...DELTA },
+  TOOL_CALL_END: CALL,
+  TOOL_CALL_CHUNK: { 'toolCallId?': 'text', 'toolCallName?': 'text', 'delta?': 'text' },
+  TOOL_CALL_RESULT: { ...MESSAGE, ...CALL, content: 'text or parts' },
+  REASONING_MESSAGE_START: MESSAGE,
+  REASONING_MESSAGE_CONTENT: { ...MESSAGE, ...DELTA },
+  REASONING_MESSAGE_END: MESSAGE,
+  REASONING_MESSAGE_CHUNK: { 'messageId?': 'text', 'delta?': 'text' },
+  REASONING_ENCRYPTED_VALUE: { subtype: 'text', entityId: 'text', encryptedValue: 'text' },
+  STATE_SNAPSHOT: { snapshot: 'value' },
+  STATE_DELTA: { delta: 'list of objects' },
+  ACTIVITY_SNAPSHOT: { ...MESSAGE, activityType: 'text', content: 'fields', 'replace?': 'flag' },
+  ACTIVITY_DELTA: { ...MESSAGE, activityType: 'text', patch: 'list of objects' },
+  MESSAGES_SNAPSHOT: { messages: 'list of objects' },
+  CUSTOM: { name: 'text', value: 'value' },
+}
+
+/** Names that releases before 1.0 used. Their events have no ids. */
+const FORMER: Readonly<Record<string, string>> = {
+  THINKING_TEXT_MESSAGE_START: 'REASONING_MESSAGE_START',
+  THINKING_TEXT_MESSAGE_CONTENT: 'REASONING_MESSAGE_CONTENT',
+  THINKING_TEXT_MESSAGE_END: 'REASONING_MESSAGE_END',
+}
+
+/** Returns the event without fields that are null. Undefined: its type is not known, or says nothing that we keep. */
+export function knownEvent(value: unknown): AgUiEvent | undefined {
+  if (!isFields(value)) throw new ChunkError('An event is a JSON object')
+  const { type: given } = value
+  if (typeof given !== 'string' || given === '') throw new ChunkError('An event has a type')
+  const former = Object.hasOwn(FORMER, given) ? FORMER[given] : undefined
+  const type = former ?? given
+  const fields = Object.hasOwn(FIELDS, type) ? FIELDS[type]! : undefined
+  if (!fields) return undefined
+  const event = former ? { messageId: 'thinking', ...value, type } : { ...value, type }
+  return Object.assign(event, checked(type, event, fields))
+}
+
+function checked(
+  type: string,
+  event: Readonly<Record<string, unknown>>,
+  fields: Readonly<Record<string, keyof typeof CHECKS>>,
+): Record<string, unknown> {
+  const read: Record<string, unknown> = {}
+  for (const [field, check] of Object.entries(fields)) {
+    const name = field.replace('?', '')
+    const isOptional = name !== field
+    const value = isOptional ? (event[name] ?? undefined) : event[name]
+    read[name] = value
+    if (value === undefined ? isOptional : CHECKS[check](value)) continue
+    throw new ChunkError(`${type}: ${name} is not what it should be (${check})`)
+  }
+  return read
+}
+
+function isListOfFields(value: unknown): boolean {
+  return Array.isArray(value) && value.every(isFields)
+}

@@ -1,0 +1,55 @@
+// The tokens of a run: AG-UI counts them by provider and model, the AI SDK by step. Both count the parts (cached, reasoning) within the
+// totals.
+import { isFields, type Chunk, type Message } from '@fleetline/protocol'
+
+type Fields = { readonly [field: string]: unknown }
+
+/** One chunk per entry of the run's `usage`. */
+export function usageChunks(usage: unknown): Chunk[] {
+  const entries: Fields[] = Array.isArray(usage) ? usage.filter(isFields) : []
+  return entries.map((entry, index) => {
+    const { provider, model = provider, inputTokens, outputTokens, totalTokens } = entry
+    const inputTokenDetails = {
+      cacheReadTokens: entry['cachedInputTokens'],
+      cacheWriteTokens: entry['cacheWriteInputTokens'],
+    }
+    const outputTokenDetails = { reasoningTokens: entry['reasoningTokens'] }
+    const counts = { inputTokens, outputTokens, totalTokens, inputTokenDetails, outputTokenDetails }
+    return { type: 'data-usage', id: `run-${index}`, data: { model, usage: counts } }
+  })
+}
+
+/** The entries of a stored reply, which counts its tokens as the AI SDK does. Undefined: it reports nothing. */
+export function usageOf({ parts, metadata }: Pick<Message, 'parts' | 'metadata'>): Fields[] | undefined {
+  const whole = entryOf(metadata?.['usage'], metadata?.['model'])
+  if (whole) return [whole]
+  const steps = parts.filter(({ type }) => type === 'data-usage').map(({ data }) => fieldsOf(data))
+  const entries = steps.flatMap(({ usage, model }): Fields[] => {
+    const entry = entryOf(usage, model)
+    return entry ? [entry] : []
+  })
+  return entries.length > 0 ? entries : undefined
+}
+
+function entryOf(usage: unknown, model: unknown): Fields | undefined {
+  const { inputTokens, outputTokens, totalTokens, reasoningTokens, cachedInputTokens, ...details } =
+    fieldsOf(usage)
+  const [input, output] = [fieldsOf(details['inputTokenDetails']), fieldsOf(details['outputTokenDetails'])]
+  const counts = {
+    inputTokens,
+    outputTokens,
+    totalTokens,
+    cachedInputTokens: input['cacheReadTokens'] ?? cachedInputTokens,
+    cacheWriteInputTokens: input['cacheWriteTokens'],
+    reasoningTokens: output['reasoningTokens'] ?? reasoningTokens,
+  }
+  const given = Object.entries(counts).filter(
+    ([, count]) => Number.isSafeInteger(count) && Number(count) >= 0,
+  )
+  if (given.length === 0) return undefined
+  return { ...(typeof model === 'string' && { model }), ...Object.fromEntries(given) }
+}
+
+function fieldsOf(value: unknown): Fields {
+  return isFields(value) ? value : {}
+}

@@ -1,0 +1,149 @@
+// Follows a session as AG-UI events.
+import { formatId, PAGE_LIMITS, type Item, type Turn } from '@fleetline/protocol'
+import { z } from 'zod'
+import { lastState } from '../../ag-ui/documents.ts'
+import type { AgUiEvent } from '../../ag-ui/known-event.ts'
+import { messagesForReader } from '../../ag-ui/messages.ts'
+import type { SentEvent } from '../../door/events.ts'
+import { route, type Route } from '../../door/route.ts'
+import type { Listener } from '../../door/stream.ts'
+import type { Random } from '../../lib/random.ts'
+import type { Principal } from '../../identity/principal.ts'
+import type { SessionKey } from '../../session/items.ts'
+import { formatRanges } from '../../session/seq-ranges.ts'
+import type { Sessions } from '../../session/sessions.ts'
+import { inOrder } from '../../turn/gather.ts'
+import { READ } from '../caller.ts'
+import type { Operations, SeenFrame } from '../operations.ts'
+import { whole } from '../query.ts'
+import { itemsFor, turnFor } from '../seen.ts'
+import { notFound, type SessionKeys } from '../session-key.ts'
+import { sessionParams } from '../session-schemas.ts'
+import { agUiCursorSchema, formatAgUiCursor, type AgUiCursor } from './cursor.ts'
+import { SessionFeed, type FeedStep } from './session-feed.ts'
+
+type Deps = SessionKeys & {
+  readonly sessions: Pick<Sessions, 'find' | 'findTurn' | 'readConversation'>
+  readonly operations: Pick<Operations, 'follow'>
+  readonly cell: number
+  readonly random: Random
+}
+type Reader = { readonly principal: Principal | null; readonly key: SessionKey; readonly limit: number }
+
+export function agUiRoutes(deps: Deps): Route[] {
+  const { operations, keyOf, maySee, cell, random } = deps
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/sessions/:session/ag-ui',
+      summary:
+        'Follows the session as AG-UI events: first its last messages as a snapshot, then a run for each reply. To resume without a gap, send the id of the last event as `Last-Event-ID`.',
+      access: READ,
+      params: sessionParams,
+      query: z.object({
+        cursor: agUiCursorSchema
+          .optional()
+          .describe('the id of an event: the events after it. The header comes first'),
+        limit: whole(1, 500).default(100).describe('how many messages a snapshot has at most'),
+      }),
+      headers: z.object({ 'last-event-id': agUiCursorSchema.optional() }),
+      answers: {
+        200: {
+          means: 'A stream of AG-UI events that does not end by itself.',
+          agUiEvents: z.looseObject({ type: z.string() }),
+        },
+      },
+      handle: async ({ principal, params, query, headers }) => {
+        const key = await keyOf(principal, params.session)
+        const given = headers['last-event-id'] ?? query.cursor
+        const { live, ...from } = await startOf(deps, key, given)
+        const following = await operations.follow(principal, key, from.at)
+        const reader = { principal, key, limit: query.limit }
+        const feed = new SessionFeed({
+          thread: formatId('session', cell, key.session),
+          seq: from.at.seq,
+          isResumed: from.isInside,
+          mark: () => `-${Buffer.from(random.bytes(4)).toString('hex')}`,
+        })
+        const begin = from.isInside ? feed.begin(live && turnFor(principal, live)) : []
+        const recheck = async () => {
+          if (!(await maySee(principal, key))) throw notFound()
+        }
+        return {
+          status: 200,
+          body: (listener: Listener) =>
+            eventsOf(deps, reader, { feed, begin, from, frames: following(listener), listener }),
+          recheck,
+        }
+      },
+    }),
+  ]
+}
+
+/** Where a reader starts. One that begins with a snapshot while a turn is live starts with that turn, behind the messages that it answers. */
+async function startOf(
+  { sessions, explainMissing }: Deps,
+  key: SessionKey,
+  given: AgUiCursor | undefined,
+): Promise<AgUiCursor & { readonly live?: Turn }> {
+  if (given && !given.isInside) return given
+  const facts = await sessions.find(key)
+  if (!facts) throw await explainMissing(key)
+  const live = facts.turn ? await sessions.findTurn(key.tenant, facts.turn) : undefined
+  const at = given?.at ?? { seq: facts.head }
+  if (!live || live.endedAt !== null) return { at, isInside: true }
+  const seq = Math.min(at.seq, live.answers.to ?? at.seq)
+  const ended = Math.min(at.ended ?? live.epoch, live.epoch - 1)
+  return { at: { ...at, seq, ended }, isInside: true, live }
+}
+
+type Following = {
+  readonly feed: SessionFeed
+  readonly begin: readonly FeedStep[]
+  readonly from: AgUiCursor
+  readonly frames: AsyncIterable<SeenFrame>
+  readonly listener: Listener
+}
+
+/** Until the last event of a frame has arrived, the reader's position is inside of what the frame changes. */
+async function* eventsOf(deps: Deps, reader: Reader, following: Following): AsyncGenerator<SentEvent> {
+  const { feed, begin, from, frames, listener } = following
+  let before = from.at
+  const send = async function* (steps: readonly FeedStep[], after: AgUiCursor): AsyncGenerator<SentEvent> {
+    for (const [index, step] of steps.entries()) {
+      if (step.type === 'cut') return listener.cut()
+      const isLast = index === steps.length - 1
+      const id = formatAgUiCursor(isLast ? after : { at: before, isInside: true })
+      for (const data of isSnapshot(step) ? await restate(deps, reader, step) : [step]) yield { id, data }
+    }
+    before = after.at
+  }
+  yield* send(begin, { at: from.at, isInside: feed.isInside })
+  for await (const { frame, at } of frames) yield* send(feed.take(frame), { at, isInside: feed.isInside })
+}
+
+/** AG-UI's own client keeps activities that a snapshot leaves out, unless the snapshot says this. */
+const OWNS_ACTIVITIES = { '@ag-ui/client': { authoritativeActivityTypes: null } }
+
+type Snapshot = Extract<FeedStep, { readonly type: 'snapshot' }>
+
+function isSnapshot(step: FeedStep): step is Snapshot {
+  return step.type === 'snapshot'
+}
+
+/** The last messages of the conversation, and the state that the agent has left in them. */
+async function restate(
+  { sessions }: Deps,
+  { principal, key, limit }: Reader,
+  { before, without }: Snapshot,
+): Promise<AgUiEvent[]> {
+  const also = without.length > 0 ? formatRanges(without) : null
+  const page = await sessions.readConversation(key, { before, limit, maxBytes: PAGE_LIMITS.bytes, also })
+  const items: readonly Item[] = itemsFor(principal, page?.items ?? [])
+  const messages = inOrder(items).filter(({ parts }) => parts.length > 0) // others are erased, or not for this reader
+  const state = lastState(items)
+  return [
+    { type: 'MESSAGES_SNAPSHOT', messages: messages.flatMap(messagesForReader), metadata: OWNS_ACTIVITIES },
+    ...(state === undefined ? [] : [{ type: 'STATE_SNAPSHOT', snapshot: state }]),
+  ]
+}

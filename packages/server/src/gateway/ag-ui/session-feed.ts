@@ -1,0 +1,308 @@
+// A session as a stream of AG-UI runs. Frames of the session go in, events come out. Pure. Guarantees:
+//   D1  a reader that puts the events together as AG-UI's client does has the messages of the conversation
+//   D6  a run ends well only if its turn has ended well
+//
+//   frame                                  events
+//   messages of people                     a run that only carries them, as its `input`; during a reply, after it
+//   turn, live                             RUN_STARTED
+//   chunks                                 those of the reply
+//   chunks of another attempt              RUN_ERROR `restarted`, RUN_STARTED, a snapshot without the words of the attempt before
+//   turn, ended                            done: RUN_FINISHED; stopped: RUN_FINISHED, cancelled; failed: RUN_ERROR
+//   a reply that nobody has seen growing   a whole run
+//   replaced or erased messages; a gap     a snapshot
+// A message that a reader has already is never streamed again, because AG-UI would append it: it is restated in a snapshot, or it comes as
+// `input`, which adds only messages whose id is new.
+import {
+  chunkOf,
+  condense,
+  type Chunk,
+  type Frame,
+  type Item,
+  type SeqRange,
+  type Turn,
+} from '@fleetline/protocol'
+import { createEventWriter, type EventWriter } from '../../ag-ui/event-writer.ts'
+import type { AgUiEvent } from '../../ag-ui/known-event.ts'
+import { messagesForReader } from '../../ag-ui/messages.ts'
+import { createToldMessages, type ToldMessages } from '../../ag-ui/told-messages.ts'
+import { usageOf } from '../../ag-ui/usage.ts'
+import { createUiReply, type UiReply } from '../chat/ui-reply.ts'
+
+/** What the reader is sent, in order. */
+export type FeedStep =
+  | AgUiEvent
+  /** The conversation below this seq, without these ranges. */
+  | { readonly type: 'snapshot'; readonly before: number; readonly without: readonly SeqRange[] }
+  /** The connection must break, so that the reader comes back. */
+  | { readonly type: 'cut' }
+
+const VERSION = '1.0'
+const MOST_TOLD = 64
+
+type Run = {
+  turn: Turn
+  readonly reply: UiReply
+  readonly writer: EventWriter
+  readonly told: ToldMessages
+  /** The reader may have words of this reply from before. */
+  readonly isAgain: boolean
+  /** As it is stored. */
+  item?: Item
+}
+type Frames = { readonly [Type in Frame['type']]: Extract<Frame, { readonly type: Type }> }
+
+type Start = {
+  /** The id of the session. */
+  readonly thread: string
+  /** The reader has the conversation up to there. */
+  readonly seq: number
+  /** It may also have a part of the reply that comes first. */
+  readonly isResumed: boolean
+  /** Makes a text that no other feed of this session makes. */
+  readonly mark: () => string
+}
+
+export class SessionFeed {
+  readonly #thread: string
+  /** Makes a text that no other feed of this session makes. */
+  readonly #mark: () => string
+  #seq: number
+  /** The reader has messages that it should not have, or lacks some. */
+  #isStale = false
+  #waiting: Item[] = []
+  #run: Run | undefined
+  /** The last turns whose whole replies were sent as a run. */
+  readonly #told = new Set<string>()
+
+  /** The reader has a part of the reply that comes first. */
+  #isResumed: boolean
+
+  constructor({ thread, seq, isResumed, mark }: Start) {
+    this.#thread = thread
+    this.#seq = seq
+    this.#isResumed = isResumed
+    this.#mark = mark
+  }
+
+  /** The last seq that the reader has been told about. */
+  get seq(): number {
+    return this.#seq
+  }
+
+  /** Whether the reader has a part of a reply. If it comes back, it must begin with a snapshot. */
+  get isInside(): boolean {
+    return this.#run !== undefined
+  }
+
+  /** Gives the reader the conversation as it is. `live`: the turn that is live; `seq` is then not beyond the messages that it answers. */
+  begin(live?: Turn): FeedStep[] {
+    this.#isStale = true
+    return live ? this.#open(live) : this.#settle()
+  }
+
+  take(frame: Frame): FeedStep[] {
+    switch (frame.type) {
+      case 'messages':
+        return [...frame.items.flatMap((item) => this.#takeItem(item)), ...this.#settle()]
+      case 'turn':
+        return frame.turn.endedAt === null ? this.#open(frame.turn) : this.#end(frame.turn)
+      case 'chunks':
+        return this.#takeChunks(frame)
+      case 'erased':
+        this.#isStale = true
+        return this.#settle()
+      case 'gap':
+        return this.#startOver()
+    }
+  }
+
+  #takeItem(item: Item): FeedStep[] {
+    this.#seq = item.seq
+    const { turn, replaces, parts } = item
+    if (turn !== undefined && this.#run?.turn.id === turn) return this.#takeReply(this.#run, item)
+    const lost = turn === undefined ? [] : this.#lose()
+    if (replaces) this.#isStale = true
+    if (parts.length === 0) return lost // erased, or not for this reader
+    if (turn !== undefined) return [...lost, ...this.#tellWhole(item, turn)]
+    this.#waiting.push(item)
+    if (this.#run && mayAnswer(this.#run, item) && this.#run.told.messages().length === 0)
+      this.#isStale = true
+    return this.#run ? this.#restated() : []
+  }
+
+  /** What is missing of the reply that the reader has seen growing. */
+  #takeReply(run: Run, item: Item): FeedStep[] {
+    run.item = item
+    const sent = run.reply.take({
+      type: 'messages',
+      session: run.turn.session,
+      items: [item],
+      head: item.seq,
+    })
+    return say(run, sent.chunks)
+  }
+
+  #tellWhole(item: Item, turn: string): FeedStep[] {
+    const run = {
+      writer: createEventWriter(item.id, this.#isResumed ? this.#mark() : ''),
+      told: createToldMessages(),
+    }
+    if (this.#isResumed && item.parts.some(({ type }) => type === 'reasoning')) this.#isStale = true
+    this.#isResumed = false
+    const started = this.#started(turn)
+    const said = [...say(run, condense(item).map(chunkOf)), ...endSaying(run)]
+    if (!run.told.areLike(messagesForReader(item))) this.#isStale = true
+    this.#told.add(turn)
+    if (this.#told.size > MOST_TOLD) this.#told.delete(this.#told.values().next().value!)
+    const failed = { code: 'failed', message: 'The reply has failed.' }
+    const end = item.status === 'failed' ? failed : item.status === 'stopped' ? 'cancelled' : 'success'
+    return [started, ...said, ...this.#restated(), this.#ended(turn, end, item)]
+  }
+
+  #open(turn: Turn): FeedStep[] {
+    if (this.#run?.turn.id === turn.id) {
+      this.#run.turn = turn
+      return []
+    }
+    const lost = this.#lose()
+    if (turn.replaces) this.#isStale = true
+    this.#run = this.#runOf(turn, this.#isResumed)
+    return [...lost, this.#started(turn.id), ...this.#restated()]
+  }
+
+  #takeChunks(frame: Frames['chunks']): FeedStep[] {
+    const run = this.#run
+    if (run?.turn.id !== frame.turn) return []
+    const sent = run.reply.take(frame)
+    if (sent.end !== 'cut') return say(run, sent.chunks)
+    if (frame.index !== 0) return [{ type: 'cut' }]
+    this.#isStale = true
+    const next = this.#runOf(run.turn, true)
+    this.#run = next
+    return [
+      this.#ended(run.turn.id, { code: 'restarted', message: 'The reply begins again.' }),
+      this.#started(run.turn.id),
+      ...this.#restated(),
+      ...say(next, next.reply.take(frame).chunks),
+    ]
+  }
+
+  #end(turn: Turn): FeedStep[] {
+    const run = this.#run
+    const { id, state, error } = turn
+    const failed = { code: 'failed', message: 'The reply has failed.', ...error }
+    if (run?.turn.id !== id) {
+      const isNew = run === undefined && state === 'failed' && !this.#told.has(id)
+      return isNew ? [this.#started(id), this.#ended(id, failed)] : []
+    }
+    const said = endSaying(run)
+    const wanted = run.item ? messagesForReader(run.item) : []
+    const isUnreplaced = run.turn.replaces !== undefined && run.item === undefined
+    const hasLeftovers = run.isAgain && wanted.some(({ role }) => role === 'reasoning')
+    if (isUnreplaced || hasLeftovers || !run.told.areLike(wanted)) this.#isStale = true
+    this.#run = undefined
+    const restated = this.#restated()
+    const end = state === 'failed' ? failed : state === 'stopped' ? 'cancelled' : 'success'
+    return [...said, ...restated, this.#ended(id, end, run.item), ...this.#settle()]
+  }
+
+  /** The end of the open turn was not told: only the last ones are. */
+  #lose(): FeedStep[] {
+    const run = this.#run
+    if (!run) return []
+    this.#run = undefined
+    this.#isStale = true
+    return [this.#ended(run.turn.id, { code: 'unknown', message: 'How this reply ended is not known.' })]
+  }
+
+  #startOver(): FeedStep[] {
+    const lost = this.#lose()
+    this.#waiting = []
+    this.#seq = 0
+    this.#isStale = true
+    return [...lost, ...this.#settle()]
+  }
+
+  /** What waits for the end of a reply. */
+  #settle(): FeedStep[] {
+    if (this.#run || (!this.#isStale && this.#waiting.length === 0)) return []
+    return this.#aside(this.#restated())
+  }
+
+  /** A run of its own, for what belongs to no reply. */
+  #aside(steps: readonly FeedStep[]): FeedStep[] {
+    const id = `log-${this.#seq}`
+    return [this.#started(id), ...steps, this.#ended(id, 'success')]
+  }
+
+  #restated(): FeedStep[] {
+    return this.#isStale ? [this.#snapshot()] : []
+  }
+
+  /** During a reply, messages that it does not answer wait for its end. */
+  #snapshot(): FeedStep {
+    const run = this.#run
+    this.#isStale = false
+    this.#waiting = this.#waiting.filter((item) => run && !mayAnswer(run, item))
+    const before = this.#waiting[0]?.seq ?? this.#seq + 1
+    return { type: 'snapshot', before, without: run?.turn.replaces ?? [] }
+  }
+
+  #runOf(turn: Turn, isAgain: boolean): Run {
+    const { id, message } = turn
+    this.#isResumed = false
+    return {
+      turn,
+      isAgain,
+      reply: createUiReply({ turn: id, message, knowsReset: false }),
+      writer: createEventWriter(message, isAgain ? this.#mark() : ''),
+      told: createToldMessages(),
+    }
+  }
+
+  /** Carries the messages that wait. */
+  #started(runId: string): AgUiEvent {
+    const threadId = this.#thread
+    const waiting = this.#isStale ? [] : this.#waiting.splice(0) // a snapshot follows
+    const messages = waiting.flatMap(messagesForReader)
+    const input = { threadId, runId, messages, tools: [], context: [] }
+    return {
+      type: 'RUN_STARTED',
+      threadId,
+      runId,
+      protocolVersion: VERSION,
+      ...(messages.length > 0 && { input }),
+    }
+  }
+
+  #ended(runId: string, end: 'success' | 'cancelled' | NonNullable<Turn['error']>, item?: Item): AgUiEvent {
+    const usage = item && usageOf(item)
+    if (typeof end === 'object') return { type: 'RUN_ERROR', ...end, ...(usage && { usage }) }
+    return {
+      type: 'RUN_FINISHED',
+      threadId: this.#thread,
+      runId,
+      outcome: { type: end },
+      ...(usage && { usage }),
+    }
+  }
+}
+
+/** Whether the turn may answer this message. It does not if it had read the conversation before. */
+function mayAnswer({ turn: { answers } }: Run, { seq }: Item): boolean {
+  return answers.to === null || seq <= answers.to
+}
+
+type Speaking = Pick<Run, 'writer' | 'told'>
+
+function say({ writer, told }: Speaking, chunks: readonly Chunk[]): AgUiEvent[] {
+  const events = chunks.flatMap(writer.write)
+  events.forEach(told.take)
+  return events
+}
+
+function endSaying({ writer, told }: Speaking): AgUiEvent[] {
+  const events = writer.close()
+  events.forEach(told.take)
+  return events
+}

@@ -1,0 +1,244 @@
+// D1 D4 D6: a session as a stream of AG-UI runs, over random conversations with streams of every chunk, attempts that begin again, stops, failures
+// and replies that are written anew. The connection is cut anywhere, and the reader comes back with the id of its last event. AG-UI's own
+// client accepts every stream, and ends with the messages of the conversation.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Chunk, Frame, Id, Item, SeqRange, Turn } from '@fleetline/protocol'
+import * as fc from 'fast-check'
+import { json, legalStream } from '../../../protocol/test/support/streams.ts'
+import { messagesForReader, type AgUiMessage } from '../../src/ag-ui/messages.ts'
+import { areAlike } from '../../src/ag-ui/told-messages.ts'
+import { inOrder } from '../../src/turn/gather.ts'
+import { SessionFeed, type FeedStep } from '../../src/gateway/ag-ui/session-feed.ts'
+import { faultsOf, readByAgUi } from '../support/ag-ui.ts'
+import { chunkFrames, seenOf, storedReply } from '../support/reply-frames.ts'
+
+const SESSION = 'ses_1' as Id<'session'>
+const exchanges = fc.array(
+  fc.record({
+    asked: fc.integer({ min: 1, max: 2 }),
+    /** A message that nobody answers. */
+    note: fc.boolean(),
+    /** Instead of a message: the last reply is written anew. */
+    isAgain: fc.boolean(),
+    /** A message comes while the reply is written. */
+    isInterrupted: fc.boolean(),
+    lost: fc.option(legalStream, { nil: undefined }),
+    stream: legalStream,
+    sizes: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 5 }),
+    state: fc.constantFrom('done' as const, 'done' as const, 'stopped' as const, 'failed' as const),
+  }),
+  { minLength: 1, maxLength: 3 },
+)
+type Exchange = typeof exchanges extends fc.Arbitrary<readonly (infer One)[]> ? One : never
+
+/** A frame, and where a follower is after it. */
+type Told = { readonly frame: Frame; readonly seq: number; readonly ended: number }
+
+/** The log of a session and the frames of a follower that was there all the time. */
+function play(plan: readonly Exchange[]) {
+  const [log, told, gone]: [Item[], Told[], SeqRange[]] = [[], [], []]
+  let ended = 0
+  const tell = (...frames: readonly Frame[]) =>
+    told.push(...frames.map((frame) => ({ frame, seq: log.length, ended })))
+  const append = (item: Omit<Item, 'seq' | 'at'>) => {
+    const stored: Item = { ...item, seq: log.length + 1, at: 'now' }
+    log.push(stored)
+    gone.push(...(stored.replaces ?? []))
+    tell({ type: 'messages', session: SESSION, items: [stored], head: log.length })
+  }
+  const ask = (text: string) =>
+    append({ id: `u${log.length}`, role: 'user', parts: [{ type: 'text', text }], author: { kind: 'user' } })
+  plan.forEach((exchange, index) => {
+    const epoch = index + 1
+    const { asked, note, isAgain, isInterrupted, lost, stream, sizes, state } = exchange
+    const before = log.findLast(({ turn }) => turn !== undefined)
+    const again = isAgain && before ? { replaces: [[before.seq, before.seq] as const] } : {}
+    if (!('replaces' in again)) for (let n = 0; n < asked; n += 1) ask(`question ${index} ${n}`)
+    if (note) ask('a note')
+    const message = `msg_${epoch}` as Id<'message'>
+    const seen = seenOf(stream, message)
+    const answers = log.length - (note ? 1 : 0)
+    const live = turnOf(epoch, message, { ...again, answers: { from: answers, to: answers } })
+    const over: Turn = {
+      ...live,
+      attempt: lost ? 2 : 1,
+      state,
+      endedAt: 'now',
+      error: state === 'failed' ? FAILED : null,
+    }
+    tell({ type: 'turn', session: SESSION, turn: live })
+    if (lost) tell(...chunkFrames(seenOf(lost, message), { turn: live, attempt: 1, sizes }))
+    if (isInterrupted) ask('one more thing')
+    tell(...chunkFrames(seen, { turn: live, attempt: lost ? 2 : 1, sizes }))
+    const stored = storedReply(seen, over)
+    if (stored)
+      append({
+        id: message,
+        role: 'assistant',
+        turn: live.id,
+        author: { kind: 'agent' },
+        answers,
+        ...again,
+        ...stored,
+      })
+    ended = epoch
+    tell({ type: 'turn', session: SESSION, turn: over })
+  })
+  return { log, told, gone }
+}
+
+const FAILED = { code: 'x', message: 'It failed.' }
+
+function turnOf(epoch: number, message: Id<'message'>, more: Pick<Turn, 'replaces' | 'answers'>): Turn {
+  return {
+    id: `turn_${epoch}` as Id<'turn'>,
+    session: SESSION,
+    state: 'running',
+    epoch,
+    attempt: 1,
+    agent: 'a',
+    message,
+    pod: null,
+    startedAt: 'now',
+    retryAt: null,
+    waitsFor: null,
+    endedAt: null,
+    error: null,
+    ...more,
+  }
+}
+
+/** The messages of the conversation below a seq. */
+function conversation(log: readonly Item[], before: number, without: readonly SeqRange[]): AgUiMessage[] {
+  const there = inOrder(log).filter(({ seq }) => seq < before)
+  const gone = [...without, ...there.flatMap(({ replaces = [] }) => replaces)]
+  return there
+    .filter(({ seq }) => !gone.some(([from, to]) => from <= seq && seq <= to))
+    .flatMap(messagesForReader)
+}
+
+type Sent = {
+  readonly event: { readonly type: string }
+  readonly isInside: boolean
+  readonly at: Pick<Told, 'seq' | 'ended'>
+}
+
+type Start = Omit<Sent, 'event'> & { readonly live?: Turn | undefined }
+
+/** The events that a reader gets, each with the position that its id says. */
+function send(feed: SessionFeed, log: readonly Item[], told: readonly Told[], start: Start): Sent[] {
+  const sent: Sent[] = []
+  let before = start.at
+  const put = (steps: readonly FeedStep[], after: Omit<Sent, 'event'>) => {
+    const events = steps.map((step) =>
+      step.type === 'snapshot' ? snapshotOf(log, step as Snapshot) : (step as Sent['event']),
+    )
+    sent.push(
+      ...events.map((event, n) => ({
+        event,
+        ...(n === events.length - 1 ? after : { isInside: true, at: before }),
+      })),
+    )
+    before = after.at
+  }
+  if (start.isInside) put(feed.begin(start.live), { isInside: feed.isInside, at: start.at })
+  for (const { frame, seq, ended } of told)
+    put(feed.take(frame), { isInside: feed.isInside, at: { seq, ended } })
+  return sent
+}
+
+type Snapshot = Extract<FeedStep, { readonly type: 'snapshot' }>
+
+function snapshotOf(log: readonly Item[], { before, without }: Snapshot) {
+  const metadata = { '@ag-ui/client': { authoritativeActivityTypes: null } }
+  return { type: 'MESSAGES_SNAPSHOT', messages: conversation(log, before, without), metadata }
+}
+
+/** What a follower gets that comes back when all is over. */
+function afterwards({ log, told }: ReturnType<typeof play>, at: Pick<Told, 'seq' | 'ended'>): Told[] {
+  const last = told.at(-1)!
+  const items = log.slice(at.seq)
+  const page: Frame = { type: 'messages', session: SESSION, items, head: log.length }
+  const ends = told.filter(
+    ({ frame }) => frame.type === 'turn' && frame.turn.endedAt !== null && frame.turn.epoch > at.ended,
+  )
+  const place = { seq: log.length, ended: at.ended }
+  return [
+    ...(items.length > 0 ? [{ frame: page, ...place }] : []),
+    ...ends.map(({ frame }) => ({ frame, seq: last.seq, ended: last.ended })),
+  ]
+}
+
+test('D1 D4 D6: the client of AG-UI ends with the messages of the conversation, wherever it is cut', async () => {
+  const plans = fc.record({
+    plan: exchanges,
+    cut: fc.option(fc.nat(400), { nil: undefined }),
+    joins: fc.nat(30),
+  })
+  await fc.assert(
+    fc.asyncProperty(plans, async ({ plan, cut, joins }) => {
+      const played = play(plan)
+      const { log, told } = played
+      const from = Math.min(joins, told.length - 1)
+      const start = joining(played, from)
+      const sent = send(feedFrom(start.at.seq, true), log, start.told, start)
+      const kept = cut === undefined ? sent : sent.slice(0, 1 + (cut % sent.length))
+      const first = kept.map(({ event }) => event)
+      assert.deepEqual(first.flatMap(faultsOf), [])
+      const read = await readByAgUi(first)
+      const last = kept.at(-1)!
+      const isWhole = kept.length === sent.length
+      assert.ok(isWhole || read.error === undefined || isTruncation(read.error), String(read.error))
+      const again = isWhole
+        ? []
+        : send(feedFrom(last.at.seq, last.isInside), log, afterwards(played, last.at), last)
+      const more = again.map(({ event }) => event)
+      assert.deepEqual(more.flatMap(faultsOf), [])
+      const end = more.length === 0 ? read : await readByAgUi(more, { messages: read.messages })
+      const wanted = conversation(log, log.length + 1, [])
+      const has = withoutLeftovers(json(end.messages) as AgUiMessage[], wanted)
+      if (!areAlike(sorted(has), sorted(wanted))) assert.deepEqual(sorted(has), sorted(wanted))
+    }),
+    { numRuns: 100 },
+  )
+})
+
+let marks = 0
+
+function feedFrom(seq: number, isResumed: boolean): SessionFeed {
+  return new SessionFeed({ thread: SESSION, seq, isResumed, mark: () => `-${(marks += 1)}` })
+}
+
+/** A follower that comes after so many frames gets a live reply from its beginning, behind the messages that it answers. */
+function joining(
+  { told }: ReturnType<typeof play>,
+  from: number,
+): Start & { readonly told: readonly Told[] } {
+  const at = from === 0 ? { seq: 0, ended: 0 } : told[from - 1]!
+  const begun = told.findLastIndex(({ frame }, index) => index < from && frame.type === 'turn')
+  const last = told[begun]?.frame
+  const live = last?.type === 'turn' && last.turn.endedAt === null ? last.turn : undefined
+  if (!live) return { at, isInside: true, told: told.slice(from) }
+  const seq = Math.min(at.seq, live.answers.to!)
+  const missed = told
+    .slice(0, from)
+    .filter(({ frame, seq: to }, index) => index > begun || (frame.type === 'messages' && to > seq))
+  return { at: { seq, ended: live.epoch - 1 }, live, isInside: true, told: [...missed, ...told.slice(from)] }
+}
+
+/** A client that has a message does not move it to another place. */
+function sorted(messages: readonly AgUiMessage[]): AgUiMessage[] {
+  return messages.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+}
+
+/** The client keeps reasonings and activities that a snapshot leaves out, unless the snapshot has others. */
+function withoutLeftovers(has: readonly AgUiMessage[], wanted: readonly AgUiMessage[]): AgUiMessage[] {
+  return has.filter(
+    ({ id, role }) => (role !== 'reasoning' && role !== 'activity') || wanted.some((one) => one.id === id),
+  )
+}
+
+function isTruncation(error: unknown): boolean {
+  return /run|ended|finish/i.test(String(error))
+}

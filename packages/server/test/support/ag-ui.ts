@@ -1,0 +1,49 @@
+// What AG-UI's own client makes of a stream of events.
+import { AbstractAgent, type BaseEvent, type Message, type RunAgentInput, type State } from '@ag-ui/client'
+import { EventSchema } from '@ag-ui/core/schemas'
+import { from, type Observable } from 'rxjs'
+
+type AgUiEvent = { readonly type: string }
+
+class Replayed extends AbstractAgent {
+  readonly #events: readonly AgUiEvent[]
+  constructor(events: readonly AgUiEvent[], messages: readonly Message[], state: State) {
+    super({ threadId: 't', initialMessages: [...messages], initialState: state })
+    this.#events = events
+  }
+  run(_input: RunAgentInput): Observable<BaseEvent> {
+    return from(structuredClone(this.#events) as BaseEvent[])
+  }
+}
+
+export type ReadByAgUi = {
+  readonly messages: readonly Message[]
+  readonly state: unknown
+  readonly error: unknown
+}
+
+/** Runs the events through its schemas, the check of their order, and its reducer. */
+export async function readByAgUi(
+  events: readonly AgUiEvent[],
+  { messages = [], state = {} }: { readonly messages?: readonly Message[]; readonly state?: State } = {},
+): Promise<ReadByAgUi> {
+  const agent = new Replayed(events, messages, state)
+  let failed: unknown
+  const loud = { error: console.error, warn: console.warn }
+  Object.assign(console, { error: () => undefined, warn: () => undefined }) // it prints what it refuses
+  await agent
+    .runAgent({ runId: 'r' }, { onRunFailed: ({ error }) => void (failed = error) })
+    .catch((error: unknown) => {
+      failed ??= error
+    })
+  Object.assign(console, loud)
+  return { messages: agent.messages, state: agent.state, error: failed }
+}
+
+/** What the schemas say of an event. Fields that they do not know count as faults, too. */
+export function faultsOf(event: AgUiEvent): readonly string[] {
+  const parsed = EventSchema.safeParse(event)
+  return parsed.success
+    ? []
+    : parsed.error.issues.map(({ path, message }) => `${event.type}.${path.join('.')}: ${message}`)
+}
