@@ -1,7 +1,11 @@
-// What AG-UI's own client makes of a stream of events.
+// What AG-UI's own client makes of a stream of events, and a reader of one.
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
 import { AbstractAgent, type BaseEvent, type Message, type RunAgentInput, type State } from '@ag-ui/client'
 import { EventSchema } from '@ag-ui/core/schemas'
+import { EventSourceParserStream } from 'eventsource-parser/stream'
 import { from, type Observable } from 'rxjs'
+import { atEnd } from './cleanup.ts'
 
 type AgUiEvent = { readonly type: string }
 
@@ -46,4 +50,35 @@ export function faultsOf(event: AgUiEvent): readonly string[] {
   return parsed.success
     ? []
     : parsed.error.issues.map(({ path, message }) => `${event.type}.${path.join('.')}: ${message}`)
+}
+
+/** Reads a session as AG-UI events. */
+export async function followAgUi(
+  t: TestContext,
+  url: string,
+  headers: Readonly<Record<string, string>> = {},
+) {
+  const cutting = new AbortController()
+  atEnd(t, () => cutting.abort())
+  const answer = await fetch(url, { headers, signal: cutting.signal })
+  assert.deepEqual([answer.status, answer.headers.get('content-type')], [200, 'text/event-stream'])
+  const [events, ids] = [[] as AgUiEvent[], [] as string[]]
+  const parsed = answer.body!.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream())
+  const reading = (async () => {
+    for await (const { data, id } of parsed) {
+      events.push(JSON.parse(data) as AgUiEvent)
+      if (id !== undefined) ids.push(id)
+    }
+  })().catch(() => undefined)
+  return {
+    events,
+    lastId: () => ids.at(-1),
+    types: () => events.map(({ type }) => type),
+    /** All words that were sent. */
+    text: () => events.map((event) => ('delta' in event ? String(event.delta) : '')).join(''),
+    cut: async () => {
+      cutting.abort()
+      await reading
+    },
+  }
 }

@@ -19,7 +19,7 @@ import { whole } from '../query.ts'
 import { itemsFor, turnFor } from '../seen.ts'
 import { notFound, type SessionKeys } from '../session-key.ts'
 import { sessionParams } from '../session-schemas.ts'
-import { agUiCursorSchema, formatAgUiCursor, type AgUiCursor } from './cursor.ts'
+import { agUiCursorSchema, formatAgUiCursor, placesOf, type AgUiCursor } from './cursor.ts'
 import { SessionFeed, type FeedStep } from './session-feed.ts'
 
 type Deps = SessionKeys & {
@@ -56,23 +56,23 @@ export function agUiRoutes(deps: Deps): Route[] {
       handle: async ({ principal, params, query, headers }) => {
         const key = await keyOf(principal, params.session)
         const given = headers['last-event-id'] ?? query.cursor
-        const { live, ...from } = await startOf(deps, key, given)
-        const following = await operations.follow(principal, key, from.at)
+        const { at, live } = await startOf(deps, key, given)
+        const following = await operations.follow(principal, key, at)
         const reader = { principal, key, limit: query.limit }
         const feed = new SessionFeed({
           thread: formatId('session', cell, key.session),
-          seq: from.at.seq,
-          isResumed: from.isInside,
+          seq: at.seq,
+          resumed: given?.where ?? 'between',
           mark: () => `-${Buffer.from(random.bytes(4)).toString('hex')}`,
         })
-        const begin = from.isInside ? feed.begin(live && turnFor(principal, live)) : []
+        const begin = given?.where !== 'between' ? feed.begin(live && turnFor(principal, live)) : []
         const recheck = async () => {
           if (!(await maySee(principal, key))) throw notFound()
         }
         return {
           status: 200,
           body: (listener: Listener) =>
-            eventsOf(deps, reader, { feed, begin, from, frames: following(listener), listener }),
+            eventsOf(deps, reader, { feed, begin, at, frames: following(listener), listener }),
           recheck,
         }
       },
@@ -85,41 +85,44 @@ async function startOf(
   { sessions, explainMissing }: Deps,
   key: SessionKey,
   given: AgUiCursor | undefined,
-): Promise<AgUiCursor & { readonly live?: Turn }> {
-  if (given && !given.isInside) return given
+): Promise<Pick<AgUiCursor, 'at'> & { readonly live?: Turn }> {
+  if (given?.where === 'between') return given
   const facts = await sessions.find(key)
   if (!facts) throw await explainMissing(key)
   const live = facts.turn ? await sessions.findTurn(key.tenant, facts.turn) : undefined
   const at = given?.at ?? { seq: facts.head }
-  if (!live || live.endedAt !== null) return { at, isInside: true }
+  if (!live || live.endedAt !== null) return { at }
   const seq = Math.min(at.seq, live.answers.to ?? at.seq)
   const ended = Math.min(at.ended ?? live.epoch, live.epoch - 1)
-  return { at: { ...at, seq, ended }, isInside: true, live }
+  return { at: { ...at, seq, ended }, live }
 }
 
 type Following = {
   readonly feed: SessionFeed
   readonly begin: readonly FeedStep[]
-  readonly from: AgUiCursor
+  readonly at: AgUiCursor['at']
   readonly frames: AsyncIterable<SeenFrame>
   readonly listener: Listener
 }
 
 /** Until the last event of a frame has arrived, the reader's position is inside of what the frame changes. */
 async function* eventsOf(deps: Deps, reader: Reader, following: Following): AsyncGenerator<SentEvent> {
-  const { feed, begin, from, frames, listener } = following
-  let before = from.at
-  const send = async function* (steps: readonly FeedStep[], after: AgUiCursor): AsyncGenerator<SentEvent> {
+  const { feed, begin, at: start, frames, listener } = following
+  let before = start
+  const send = async function* (
+    steps: readonly FeedStep[],
+    after: AgUiCursor['at'],
+  ): AsyncGenerator<SentEvent> {
+    const places = placesOf(steps, { before, after, isInside: feed.isInside })
     for (const [index, step] of steps.entries()) {
       if (step.type === 'cut') return listener.cut()
-      const isLast = index === steps.length - 1
-      const id = formatAgUiCursor(isLast ? after : { at: before, isInside: true })
+      const id = formatAgUiCursor(places[index]!)
       for (const data of isSnapshot(step) ? await restate(deps, reader, step) : [step]) yield { id, data }
     }
-    before = after.at
+    before = after
   }
-  yield* send(begin, { at: from.at, isInside: feed.isInside })
-  for await (const { frame, at } of frames) yield* send(feed.take(frame), { at, isInside: feed.isInside })
+  yield* send(begin, start)
+  for await (const { frame, at } of frames) yield* send(feed.take(frame), at)
 }
 
 /** AG-UI's own client keeps activities that a snapshot leaves out, unless the snapshot says this. */

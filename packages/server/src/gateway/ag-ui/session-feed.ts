@@ -10,6 +10,7 @@
 //   turn, ended                            done: RUN_FINISHED; stopped: RUN_FINISHED, cancelled; failed: RUN_ERROR
 //   a reply that nobody has seen growing   a whole run
 //   replaced or erased messages; a gap     a snapshot
+// A reader that comes back in the middle of a reply gets RUN_ERROR `resumed`, a snapshot, and the reply from its beginning.
 // A message that a reader has already is never streamed again, because AG-UI would append it: it is restated in a snapshot, or it comes as
 // `input`, which adds only messages whose id is new.
 import {
@@ -26,6 +27,7 @@ import type { AgUiEvent } from '../../ag-ui/known-event.ts'
 import { messagesForReader } from '../../ag-ui/messages.ts'
 import { createToldMessages, type ToldMessages } from '../../ag-ui/told-messages.ts'
 import { usageOf } from '../../ag-ui/usage.ts'
+import type { AgUiCursor } from './cursor.ts'
 import { createUiReply, type UiReply } from '../chat/ui-reply.ts'
 
 /** What the reader is sent, in order. */
@@ -38,6 +40,8 @@ export type FeedStep =
 
 const VERSION = '1.0'
 const MOST_TOLD = 64
+/** A reader in the middle of a run cannot begin another one before it has ended. */
+const CUT = { code: 'resumed', message: 'The connection was cut. The reply is sent again.' }
 
 type Run = {
   turn: Turn
@@ -56,8 +60,8 @@ type Start = {
   readonly thread: string
   /** The reader has the conversation up to there. */
   readonly seq: number
-  /** It may also have a part of the reply that comes first. */
-  readonly isResumed: boolean
+  /** Where it was cut. If not between messages, it may also have a part of the reply that comes first. */
+  readonly resumed: AgUiCursor['where']
   /** Makes a text that no other feed of this session makes. */
   readonly mark: () => string
 }
@@ -76,11 +80,14 @@ export class SessionFeed {
 
   /** The reader has a part of the reply that comes first. */
   #isResumed: boolean
+  /** It is in the middle of a run. */
+  readonly #isOpen: boolean
 
-  constructor({ thread, seq, isResumed, mark }: Start) {
+  constructor({ thread, seq, resumed, mark }: Start) {
     this.#thread = thread
     this.#seq = seq
-    this.#isResumed = isResumed
+    this.#isResumed = resumed !== 'between'
+    this.#isOpen = resumed === 'run'
     this.#mark = mark
   }
 
@@ -97,7 +104,8 @@ export class SessionFeed {
   /** Gives the reader the conversation as it is. `live`: the turn that is live; `seq` is then not beyond the messages that it answers. */
   begin(live?: Turn): FeedStep[] {
     this.#isStale = true
-    return live ? this.#open(live) : this.#settle()
+    const cut = this.#isOpen ? [this.#ended('', CUT)] : []
+    return [...cut, ...(live ? this.#open(live) : this.#settle())]
   }
 
   take(frame: Frame): FeedStep[] {
