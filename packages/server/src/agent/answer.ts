@@ -26,7 +26,7 @@ type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
 const STREAMS = ['text/event-stream', 'application/x-ndjson', 'application/jsonl']
 export const TYPES: readonly string[] = [...STREAMS, 'application/json']
 
-const PLAIN = ['identity', 'none'] // the AI SDK's documentation recommends `none` to keep proxies from compressing
+export const PLAIN: readonly string[] = ['identity', 'none'] // the AI SDK's documentation recommends `none` to keep proxies from compressing
 
 const STREAM_BYTES = 64 * 1024 * 1024 // includes everything around the chunks
 const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // includes everything that is not kept
@@ -38,12 +38,16 @@ export function chunksOf({ statusCode, headers, body }: Answer): AgentAnswer {
   const type = typeOf(headers)
   if (!TYPES.includes(type))
     throw broken(`The agent answered with the content type ${shown(type)}: send ${TYPES.join(', ')}`, true)
-  if (!PLAIN.includes(String(headers['content-encoding'] ?? 'identity').toLowerCase()))
+  if (!PLAIN.includes(encodingOf(headers)))
     throw broken('The agent answered with a content encoding: send the body uncompressed')
   return STREAMS.includes(type) ? streamed(body) : whole(body)
 }
 
-function typeOf(headers: Answer['headers']): string {
+export function encodingOf(headers: Answer['headers']): string {
+  return String(headers['content-encoding'] ?? 'identity').toLowerCase()
+}
+
+export function typeOf(headers: Answer['headers']): string {
   return String(headers['content-type'] ?? 'none')
     .split(';')[0]!
     .trim()

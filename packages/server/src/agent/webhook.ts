@@ -22,7 +22,19 @@ import { connectorTo } from './pin.ts'
 import { retryAfterMs } from './retry-after.ts'
 import { sign } from './signature.ts'
 
-type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: AddressGuard }
+/** Sends a signed request and resolves with the answer, whatever its status. */
+export type SendRequest = (
+  client: Pick<Client, 'request'>,
+  request: Dispatcher.RequestOptions,
+) => Promise<Dispatcher.ResponseData>
+
+type Deps = {
+  readonly clock: Pick<Clock, 'now'>
+  readonly version: string
+  readonly guard: AddressGuard
+  /** Sends in another way. The checks of an agent watch its answers here, and send requests that it must reject. */
+  readonly send?: SendRequest
+}
 
 type Reached = Pick<Located, 'name' | 'url' | 'secret' | 'settings'>
 type Webhooks = { agentAt(located: Reached): AgentDefinition }
@@ -77,6 +89,7 @@ type Asked = { readonly client: Client; readonly answer: Dispatcher.ResponseData
 
 /** Resolves when the agent has answered with status 200 or 204. The caller destroys the client. */
 async function ask(deps: Deps, { name, url, secret }: Target, call: AgentCall | CompactCall): Promise<Asked> {
+  const { send = sendNow } = deps
   if (secret === undefined) throw unopened(name)
   const target = new URL(url)
   let client: Client | undefined
@@ -85,7 +98,7 @@ async function ask(deps: Deps, { name, url, secret }: Target, call: AgentCall | 
     const body = bodyOf(call)
     const headers = await headersOf(deps, secret, call, body)
     const path = `${target.pathname}${target.search}`
-    const answer = await client.request({ method: 'POST', path, headers, body, signal: call.signal })
+    const answer = await send(client, { method: 'POST', path, headers, body, signal: call.signal })
     check(answer, deps.clock)
     return { client, answer }
   } catch (error) {
@@ -93,6 +106,8 @@ async function ask(deps: Deps, { name, url, secret }: Target, call: AgentCall | 
     throw call.signal.aborted ? error : faultOf(error, false)
   }
 }
+
+const sendNow: SendRequest = (client, request) => client.request(request)
 
 async function clientFor(
   target: URL,
