@@ -28,7 +28,7 @@ const STREAMS = ['text/event-stream', 'application/x-ndjson', 'application/jsonl
 export const TYPES: readonly string[] = [...STREAMS, 'application/json']
 export const AG_UI_TYPES: readonly string[] = ['text/event-stream']
 
-const PLAIN = ['identity', 'none'] // the AI SDK's documentation recommends `none` to keep proxies from compressing
+export const PLAIN: readonly string[] = ['identity', 'none'] // the AI SDK's documentation recommends `none` to keep proxies from compressing
 
 const STREAM_BYTES = 64 * 1024 * 1024 // includes everything around the chunks
 const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // includes everything that is not kept
@@ -55,12 +55,16 @@ function typeIn({ headers }: Answer, types: readonly string[]): string {
   const type = typeOf(headers)
   if (!types.includes(type))
     throw broken(`The agent answered with the content type ${shown(type)}: send ${types.join(', ')}`, true)
-  if (!PLAIN.includes(String(headers['content-encoding'] ?? 'identity').toLowerCase()))
+  if (!PLAIN.includes(encodingOf(headers)))
     throw broken('The agent answered with a content encoding: send the body uncompressed')
   return type
 }
 
-function typeOf(headers: Answer['headers']): string {
+export function encodingOf(headers: Answer['headers']): string {
+  return String(headers['content-encoding'] ?? 'identity').toLowerCase()
+}
+
+export function typeOf(headers: Answer['headers']): string {
   return String(headers['content-type'] ?? 'none')
     .split(';')[0]!
     .trim()

@@ -235,7 +235,7 @@ export function createDirectory({
 }
 
 /** Rejects a URL that could never be called. The error names the field. */
-function hrefOf(field: string, text: string, guard: Deps['guard']): string {
+export function hrefOf(field: string, text: string, guard: Pick<AddressGuard, 'check'>): string {
   const url = URL.parse(text)
   if (!url || !/^https?:$/.test(url.protocol) || text.length > AGENT_LIMITS.urlLength)
     throw new Rejected(

@@ -24,7 +24,19 @@ import { retryAfterMs } from './retry-after.ts'
 import type { Protocol } from './settings.ts'
 import { sign } from './signature.ts'
 
-type Deps = { readonly clock: Pick<Clock, 'now'>; readonly version: string; readonly guard: AddressGuard }
+/** Sends a signed request and resolves with the answer, whatever its status. */
+export type SendRequest = (
+  client: Pick<Client, 'request'>,
+  request: Dispatcher.RequestOptions,
+) => Promise<Dispatcher.ResponseData>
+
+type Deps = {
+  readonly clock: Pick<Clock, 'now'>
+  readonly version: string
+  readonly guard: AddressGuard
+  /** Sends in another way. The checks of an agent watch its answers here, and send requests that it must reject. */
+  readonly send?: SendRequest
+}
 
 type Reached = Pick<Located, 'name' | 'url' | 'secret' | 'settings'>
 type Webhooks = { agentAt(located: Reached): AgentDefinition }
@@ -44,7 +56,7 @@ export function createWebhooks(deps: Deps): Webhooks {
         name,
         settings,
         answer: (call) => answerOf(deps, { ...located, ...DIALECTS[settings.protocol] }, call),
-        compact: (call) => summaryBy(deps, { ...summariser, ...PLAIN }, call),
+        compact: (call) => summaryBy(deps, { ...summariser, ...AI_SDK }, call),
       }
     },
   }
@@ -61,9 +73,9 @@ type Dialect = {
 }
 type Sent<Call> = Omit<Call, 'signal' | 'deadlineMs'>
 
-const PLAIN: Dialect = { types: TYPES, bodyOf: (call) => call, chunksOf }
+const AI_SDK: Dialect = { types: TYPES, bodyOf: (call) => call, chunksOf }
 const DIALECTS: Readonly<Record<Protocol, Dialect>> = {
-  'ai-sdk': PLAIN,
+  'ai-sdk': AI_SDK,
   'ag-ui': {
     types: AG_UI_TYPES,
     bodyOf: (call) => agUiInputOf(call as AgentCall),
@@ -106,6 +118,7 @@ async function ask(
   { name, url, secret, types, bodyOf }: Target,
   call: AgentCall | CompactCall,
 ): Promise<Asked> {
+  const { send = sendNow } = deps
   if (secret === undefined) throw unopened(name)
   const target = new URL(url)
   let client: Client | undefined
@@ -115,7 +128,7 @@ async function ask(
     const body = Buffer.from(JSON.stringify(bodyOf(sent)))
     const headers = { ...(await headersOf(deps, secret, call, body)), accept: types.join(', ') }
     const path = `${target.pathname}${target.search}`
-    const answer = await client.request({ method: 'POST', path, headers, body, signal: call.signal })
+    const answer = await send(client, { method: 'POST', path, headers, body, signal: call.signal })
     check(answer, deps.clock)
     return { client, answer }
   } catch (error) {
@@ -123,6 +136,8 @@ async function ask(
     throw call.signal.aborted ? error : faultOf(error, false)
   }
 }
+
+const sendNow: SendRequest = (client, request) => client.request(request)
 
 async function clientFor(
   target: URL,

@@ -1,5 +1,6 @@
-// fleetline agents ls | add | set | rm | default. Their code is loaded on demand (`agents/verbs.ts`).
+// fleetline agents ls | add | set | check | rm | default. Their code is loaded on demand (`agents/verbs.ts`, `agents/check.ts`).
 import type { CommandCall, Command } from './command.ts'
+import { EXIT } from './output.ts'
 
 const verb = (name: 'list' | 'add' | 'change' | 'remove' | 'useByDefault') => async (call: CommandCall) =>
   (await import('./agents/verbs.ts'))[name](call)
@@ -70,6 +71,28 @@ export const AGENTS: readonly Command[] = [
       ['--no-summary-url', 'ask for summaries at the URL of the agent'],
     ],
     run: verb('change'),
+  },
+  {
+    name: 'agents check',
+    summary: `Call an agent as a pod would, try what happens in production, and say what to mend. It needs no fleet, and calls the agent about a dozen times. Exits with ${EXIT.notClean} if a check has failed.`,
+    args: [['<url>', 'the URL of the agent, for example http://localhost:3000/']],
+    settings: [],
+    options: [
+      [
+        '--secret-file <path>',
+        'a file with the secret (whsec_…) of the agent (default: .fleetline/agent-secret, which fleetline dev --agent creates)',
+      ],
+      PROTOCOL,
+      ['--message <text>', 'what to say to it (default: a greeting, and a request for a long answer)'],
+      ['--tool-message <text>', 'what to say to make it call a tool (default: that is not tried)'],
+      ['--user <id>', 'the user who asks (default: none)'],
+      ['--compact', 'also ask it to summarise a conversation'],
+      [
+        '--timeout <seconds>',
+        'how long it may be silent, 1 to 600 (default: as on pods, 30 at first, then 60)',
+      ],
+    ],
+    run: async (call) => (await import('./agents/check.ts')).check(call),
   },
   {
     name: 'agents rm',

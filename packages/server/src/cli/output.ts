@@ -13,8 +13,8 @@ export const EXIT = {
   notFound: 3,
   refused: 4,
   unavailable: 5,
-  /** `doctor` has found something red. */
-  redFindings: 6,
+  /** `doctor` or `agents check` has found something that must be mended. */
+  notClean: 6,
   /** Ended by Ctrl-C; the number that shells use. */
   interrupted: 130,
   /** The same for SIGPIPE. */
@@ -29,7 +29,7 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   notFound: 'What the command names does not exist, or you may not see it.',
   refused: 'The request was refused.',
   unavailable: 'The fleet or the database cannot do this now. Try again.',
-  redFindings: '`fleetline doctor` has found something red.',
+  notClean: '`fleetline doctor` has found something red, or a check of `fleetline agents check` has failed.',
   interrupted: 'Ctrl-C ended the command.',
   pipeClosed:
     'The program that reads the output, such as `head`, closed the pipe before the command was done. Its work may be unfinished.',

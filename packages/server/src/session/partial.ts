@@ -14,6 +14,7 @@ import {
   chunkOf,
   createAssembler,
   hasContent,
+  isCall,
   jsonFault,
   MESSAGE_LIMITS,
   messageFault,
@@ -59,7 +60,7 @@ function assembled(id: string, batches: readonly Batch[]): Assembler | undefined
 
 function ended(part: Part): Part {
   if (part.type === 'text' || part.type === 'reasoning') return endedText(part)
-  return part.type === 'dynamic-tool' || part.type.startsWith('tool-') ? endedCall(part) : part
+  return isCall(part) ? endedCall(part) : part
 }
 
 function endedText(part: Part): Part {

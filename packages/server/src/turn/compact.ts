@@ -17,15 +17,14 @@
 //   four attempts failed, three minutes passed, the agent    failed: the conversation goes on without a summary, and the next try
 //   is unknown, its answer is malformed, or the summary      comes 20 messages later
 //   cannot be stored
-import { ChunkError, formatId, MESSAGE_LIMITS, parseId, jsonFault } from '@fleetline/protocol'
+import { formatId, parseId } from '@fleetline/protocol'
 import type { Agents, Callable } from '../agent/agents.ts'
 import type { CompactCall } from '../agent/agent.ts'
 import { AgentFault } from '../agent/fault.ts'
 import { shapeOf } from '../agent/in-code.ts'
-import { bytesOfTokens, MOST_SENT, mostSummaryTokens } from '../conversation/budget.ts'
+import { MOST_SENT, mostSummaryTokens } from '../conversation/budget.ts'
 import { Bug, kindOf } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
-import { within } from '../lib/clock.ts'
 import { crashPoint } from '../lib/crash-point.ts'
 import { retryUntilAnswered } from '../lib/retry-until-answered.ts'
 import type { Random } from '../lib/random.ts'
@@ -45,6 +44,7 @@ import { faultOf, readThrown, retryMs } from '../task/fault.ts'
 import type { Machine } from '../task/machine.ts'
 import type { Runner, SettledEnd, Surroundings } from '../task/runner.ts'
 import type { Settlement } from '../task/settle.ts'
+import { askSummary, checkSummary } from './ask-summary.ts'
 import { inOrder, isNotErased, isStale, messageOf, summaryMessage } from './gather.ts'
 import { STALE, underPermit } from './under-permit.ts'
 import { whyFailed } from './why-failed.ts'
@@ -62,7 +62,6 @@ const MOST_ATTEMPTS = 4
 const LATER_MS = 1_000
 const PATIENCE = 5 // if PostgreSQL rejects the end this often, and not because of its data, the compaction fails
 const NOTHING = 'All messages were erased or replaced.'
-const LATE = new AgentFault('timeout', 'The agent took too long to summarise', { isFinal: false })
 
 type Attempt = Surroundings & { readonly claim: Claim; readonly deps: Deps; readonly input: CompactionInput }
 type Work = Attempt & { readonly open: OpenCompaction; readonly leftMs: () => number }
@@ -171,26 +170,10 @@ async function summarise(
 ): Promise<string> {
   const { clock, leftMs, open, claim, deps } = work
   const around = { ...work, isStale: () => isStale(deps.sessions, { ...open, tenant: claim.tenant }) }
-  const text = await underPermit(around, agent.downstream, ({ signal }) => {
-    const asked = (async () => agent.compact!({ ...call, deadlineMs: leftMs(), signal }))().catch(throwFault)
-    return within(clock, Math.max(1, leftMs()), asked, LATE, signal)
-  })
-  const fault = typeof text === 'string' ? jsonFault(text) : 'no text'
-  if (fault !== undefined || text.trim() === '')
-    throw new AgentFault('agent_protocol', 'The summary is empty or cannot be stored', { isFinal: true })
-  const most = Math.min(MESSAGE_LIMITS.bytes, bytesOfTokens(call.maxTokens))
-  const bytes = Buffer.byteLength(text)
-  if (bytes > most)
-    throw new AgentFault('too_large', `The summary has ${bytes} bytes, and may have ${most}`, {
-      isFinal: true,
-    })
-  return text
-}
-
-function throwFault(error: unknown): never {
-  throw error instanceof ChunkError
-    ? new AgentFault('agent_protocol', error.message, { isFinal: true, quotesAgent: true })
-    : error
+  const text = await underPermit(around, agent.downstream, ({ signal }) =>
+    askSummary(clock, agent, { ...call, deadlineMs: leftMs(), signal }),
+  )
+  return checkSummary(text, call.maxTokens)
 }
 
 function afterFault(work: Work, error: unknown): Promise<SettledEnd> | Settlement {

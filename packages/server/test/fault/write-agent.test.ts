@@ -1,5 +1,5 @@
 // docs/guides/write-an-agent.md as a reader types it: a dev fleet, and the agents of the guide behind one URL, one after the other.
-// A message that is sent through either pod is answered, and can be read through the other.
+// A message that is sent through either pod is answered, and can be read through the other. Every agent passes `agents check`.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -10,7 +10,7 @@ import type { Page } from '@fleetline/protocol'
 import { CLONE_ENV, cloneFor, startFleet } from '../support/clone.ts'
 import { eventually } from '../support/eventually.ts'
 import { portInFront } from '../support/front.ts'
-import { blocksIn } from '../support/guide.ts'
+import { blocksIn, plain } from '../support/guide.ts'
 import { call } from '../support/http.ts'
 import { shell } from '../support/shell.ts'
 
@@ -48,6 +48,26 @@ async function sayThrough(door: string): Promise<void> {
   await eventually(isDone, { what: `turn ${turn} is done` })
 }
 
+/** Checks the first agent as the guide does on the command line, and the others as it does in a test. */
+async function checkEach([first, ...others]: readonly number[], clone: string): Promise<void> {
+  const [command, output, program] = [0, 1, 2].map((index) => textOf('Check your agent', index)) as [
+    string,
+    string,
+    string,
+  ]
+  const env = { ...CLONE_ENV, AGENT_SECRET: readFileSync(join(clone, '.fleetline/agent-secret'), 'utf8') }
+  const run = async (port: number, file: string, args: readonly string[], text: string) => {
+    const typed = text.replace('http://localhost:3000/', `http://localhost:${port}/`)
+    return (await promisify(execFile)(file, [...args, typed], { cwd: clone, env })).stdout
+  }
+  const asModule = ['--conditions=fleetline-source', '--input-type=module', '-e']
+  const [printed] = await Promise.all([
+    run(first!, 'sh', ['-c'], command),
+    ...others.map((port) => run(port, process.execPath, asModule, program)),
+  ])
+  assert.equal(plain(printed), plain(output))
+}
+
 test('the guide to writing an agent shows the examples as they are', () => {
   for (const [section, file] of AGENTS)
     assert.equal(textOf(section, 0), readFileSync(join(ROOT, file), 'utf8'))
@@ -55,6 +75,7 @@ test('the guide to writing an agent shows the examples as they are', () => {
 
 test('every agent of the guide answers through either pod, and rejects unsigned calls', async (t) => {
   let target = 0
+  const ports: number[] = []
   const url = `http://localhost:${await portInFront(t, () => target)}/`
   const clone = cloneFor(t)
   const fleet = await startFleet(t, textOf('A fleet', 0).replace('http://localhost:3000/', url), clone)
@@ -62,6 +83,7 @@ test('every agent of the guide answers through either pod, and rejects unsigned 
   const [talk, shown] = [textOf('An agent', 2), textOf('An agent', 3)]
   for (const [section] of AGENTS) {
     target = await startAgent(t, textOf(section, 1), clone)
+    ports.push(target)
     const env = { ...CLONE_ENV, FLEETLINE_URL: doors[0] }
     const { stdout } = await promisify(execFile)('sh', ['-c', talk], { cwd: clone, env })
     assert.equal(stdout, shown, section)
@@ -79,5 +101,6 @@ test('every agent of the guide answers through either pod, and rejects unsigned 
   )
   const all = AGENTS.flatMap(() => doors.map(() => shown.trim()))
   assert.deepEqual(replies, [all, all])
+  await checkEach(ports, clone)
   assert.equal(await fleet.stop(), 0, fleet.output())
 })

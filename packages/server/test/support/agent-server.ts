@@ -27,11 +27,13 @@ export async function agentServer(t: TestContext, answer: Answer) {
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  atEnd(t, () => {
+  const { port } = server.address() as AddressInfo
+  const die = () => {
     server.close()
     server.closeAllConnections()
-  })
-  return { received, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/api/chat?x=1` }
+  }
+  atEnd(t, die)
+  return { received, url: `http://127.0.0.1:${port}/api/chat?x=1`, /** Ends it before the test ends. */ die }
 }
 
 /** Responds with one chunk per line. */

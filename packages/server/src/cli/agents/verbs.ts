@@ -1,5 +1,4 @@
 // fleetline agents ls, add, set, rm, default: one request each.
-import { readFileSync } from 'node:fs'
 import { Rejected } from '../../errors.ts'
 import { addedSchema, agentParams, agentSchema, agentsSchema } from '../../gateway/agent-schemas.ts'
 import { ownTenantSchema } from '../../gateway/tenant-schemas.ts'
@@ -8,6 +7,7 @@ import { PROTOCOLS, SETTING_LIMITS } from '../../agent/settings.ts'
 import type { CommandCall, CommandOptions } from '../command.ts'
 import { choiceOf, numberOf, wholeOf } from '../options.ts'
 import { EXIT } from '../output.ts'
+import { readSecret } from './secret-file.ts'
 
 export async function list({ flags, output }: CommandCall): Promise<number> {
   const { agents } = await apiOf({ flags, output }).ask({
@@ -21,7 +21,7 @@ export async function list({ flags, output }: CommandCall): Promise<number> {
 
 export async function add({ flags, args: [name, url], options, output }: CommandCall): Promise<number> {
   const { secretFile, downstream } = options
-  const secret = typeof secretFile === 'string' ? read(secretFile) : undefined
+  const secret = typeof secretFile === 'string' ? readSecret(secretFile) : undefined
   const body = { name, url, secret, downstream, ...settingsOf(options) }
   output.one(
     await apiOf({ flags, output }).ask({ method: 'POST', path: '/agents', body, answer: addedSchema }),
@@ -31,7 +31,7 @@ export async function add({ flags, args: [name, url], options, output }: Command
 
 export async function change({ flags, args: [name], options, output }: CommandCall): Promise<number> {
   const { secretFile, downstream, to: url } = options
-  const secret = typeof secretFile === 'string' ? read(secretFile) : undefined
+  const secret = typeof secretFile === 'string' ? readSecret(secretFile) : undefined
   const body = {
     url,
     secret,
@@ -87,12 +87,4 @@ function settingsOf(options: CommandOptions) {
 
 function unlessEmpty<Value extends object>(value: Value): Value | undefined {
   return Object.values(value).every((one) => one === undefined) ? undefined : value
-}
-
-function read(path: string): string {
-  try {
-    return readFileSync(path, 'utf8').trim()
-  } catch (cause) {
-    throw new Rejected('invalid', `--secret-file: ${path} cannot be read`, { cause })
-  }
 }

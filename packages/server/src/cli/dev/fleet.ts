@@ -17,7 +17,7 @@ import type { Output } from '../output.ts'
 import { warnOfOpenConnection } from '../tls-warning.ts'
 import { createAppWatch } from './app-watch.ts'
 import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
-import { createFolder, shortPath, type Folder } from './folder.ts'
+import { createFolder, DEV_FOLDER, shortPath, type Folder } from './folder.ts'
 import { createFront } from './front.ts'
 import type { Ports } from './pod-process.ts'
 import { createFleetPage } from './page/page.ts'
@@ -179,7 +179,7 @@ type GroundWish = {
 
 /** The fleet's directory and PostgreSQL: its own, unless a database URL was given. */
 function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
-  const folder = createFolder(join(process.cwd(), '.fleetline'))
+  const folder = createFolder(join(process.cwd(), DEV_FOLDER))
   const given = settingIn(flags, 'databaseUrl')
   if (given.source !== 'default') {
     const said = () => given.value

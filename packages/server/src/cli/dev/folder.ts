@@ -23,6 +23,11 @@ export type Folder = Service & {
   secret(name: string, make: () => string): string
 }
 
+/** Its path in the working directory. */
+export const DEV_FOLDER = '.fleetline'
+/** The file in it with the secret that signs the calls of `--agent`. */
+export const AGENT_SECRET = 'agent-secret'
+
 const TRIES = 5
 
 export function createFolder(path: string): Folder {

@@ -13,7 +13,7 @@ import type { Service } from '../../lib/lifecycle.ts'
 import type { Random } from '../../lib/random.ts'
 import { createApi } from '../api.ts'
 import { eventOf, type OnEvent } from './events.ts'
-import { shortPath, type Folder } from './folder.ts'
+import { AGENT_SECRET, shortPath, type Folder } from './folder.ts'
 import { DEV_USER } from './person.ts'
 
 type Talk = Service & {
@@ -41,7 +41,6 @@ export const DEMO: Answerer = {
   title: 'Demo',
   describe: () => ['demo, built in', 'knows long, slow, fail and think; says anything else again'],
 }
-const SECRET_FILE = 'agent-secret'
 const [TRIES, AGAIN_MS] = [5, 200] // all of these requests can be repeated
 
 /** Its secret stays the same from start to start, in a file that only you can read. */
@@ -50,14 +49,14 @@ export function yourAgent(
   folder: Folder,
   random: Random,
 ): Answerer {
-  const secret = () => folder.secret(SECRET_FILE, () => newSecret(random))
+  const secret = () => folder.secret(AGENT_SECRET, () => newSecret(random))
   return {
     name: 'local',
     title: 'Your agent',
     located: () => ({ url, secret: secret(), protocol }),
     describe: () => {
       secret() // makes the file before people look for it
-      return [`local, at ${url}`, `signed with the secret in ${shortPath(folder.at(SECRET_FILE))}`]
+      return [`local, at ${url}`, `signed with the secret in ${shortPath(folder.at(AGENT_SECRET))}`]
     },
   }
 }

@@ -62,7 +62,7 @@ export function agUiRoutes(deps: Deps): Route[] {
         const feed = new SessionFeed({
           thread: formatId('session', cell, key.session),
           seq: at.seq,
-          resumed: given?.where ?? 'between',
+          resumed: given?.where ?? (live ? 'pause' : 'between'), // a reader without an id may have begun this reply before
           mark: () => `-${Buffer.from(random.bytes(4)).toString('hex')}`,
         })
         const begin = given?.where !== 'between' ? feed.begin(live && turnFor(principal, live)) : []

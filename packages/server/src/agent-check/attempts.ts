@@ -1,0 +1,58 @@
+// A turn that is called again, as pods do if a call breaks off or its pod dies. It has the same id and a higher attempt, and its
+// reply starts from the beginning.
+import { failed, ok, skipped, type Problem, type Verdict } from './finding.ts'
+import { nextAttempt } from './calls.ts'
+import { problemOf } from './problem.ts'
+import { cutOf, textOf, type Visit } from './visit.ts'
+
+const WHOLE_AGAIN =
+  'Answer every attempt of a turn with the whole reply: a pod calls again when it has lost the first one, and stores one reply. Use turn.id as the key of effects that must not happen twice, not to reject the call'
+export const SURVIVE =
+  'Handle the errors of writing to a connection that the reader has closed, so that the agent survives it. Its log may say more'
+
+export async function checkRepeat({ probe, notes: { hello } }: Visit): Promise<Verdict> {
+  const problem = problemOf(await probe.ask(nextAttempt(hello!.call)))
+  if (problem) return failed(rejected(problem), 'When the same turn was called again')
+  return ok('The same turn was answered whole again')
+}
+
+export async function checkCut(visit: Visit): Promise<Verdict> {
+  const { probe, calls, words } = visit
+  const call = calls.ofTurn([calls.said(words.long)])
+  const cut = await probe.ask(call, { cut: cutOf(visit) })
+  if (!cut.isCut) return unlessFailed(problemOf(cut))
+  const again = await probe.ask(nextAttempt(call))
+  const problem = problemOf(again)
+  if (problem) return failed(rejected(problem), 'When a turn was called again after its connection was cut')
+  const texts = { begun: textOf(cut.said), again: textOf(again.reply!) }
+  if (isRest(texts, textOf(visit.notes.long!)))
+    return failed({
+      found: 'After its connection was cut, the second attempt began where the first one had stopped',
+      remedy: WHOLE_AGAIN,
+    })
+  return ok('After its connection was cut, the same turn was answered whole')
+}
+
+/** A reply that ended, or failed, before the call could be cut. */
+export function unlessFailed(problem: Problem | undefined): Verdict {
+  return problem
+    ? failed(problem, 'When asked for a long answer')
+    : skipped(
+        'The reply ended before the call could be cut',
+        'Ask for something that takes the agent longer, with --message TEXT (in code: message)',
+      )
+}
+
+/** Whether the second attempt continues the first. Seen only if the agent gives the same reply to the same message. */
+function isRest(
+  { begun, again }: { readonly begun: string; readonly again: string },
+  whole: string,
+): boolean {
+  return begun !== '' && whole.startsWith(begun) && again.length < whole.length && whole.endsWith(again)
+}
+
+function rejected(problem: Problem): Problem {
+  const { code } = problem
+  if (code === 'unreachable') return { ...problem, remedy: SURVIVE }
+  return code === 'agent_refused' || code === undefined ? { ...problem, remedy: WHOLE_AGAIN } : problem
+}

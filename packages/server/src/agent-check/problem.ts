@@ -1,0 +1,201 @@
+// Says in the words of a person who writes agents why a reply would not be stored, and what to do. The first row that fits counts.
+import { MESSAGE_LIMITS } from '@fleetline/protocol'
+import { AG_UI_TYPES, PLAIN, TYPES } from '../agent/answer.ts'
+import type { Protocol } from '../agent/settings.ts'
+import type { AnswerHead, Heard } from './probe.ts'
+import type { Problem } from './finding.ts'
+
+type Failed = Pick<Heard, 'head' | 'fault' | 'protocol'> & Partial<Pick<Heard, 'reply' | 'chunks'>>
+type Seen = {
+  readonly code: string
+  /** What the pod says. */
+  readonly message: string
+  readonly head: AnswerHead | undefined
+  readonly chunks: number
+  readonly protocol: Protocol
+}
+type Cause = {
+  readonly code: string
+  readonly fits?: (seen: Seen) => boolean
+  /** Default: what the pod says. */
+  readonly found?: (seen: Seen) => string
+  readonly remedy: string
+}
+
+const SECRET =
+  'Give the agent the secret that signs these calls, let it check the signature over the body as it came, and correct a clock that is more than five minutes off'
+const LOG = 'Look into the log of the agent'
+const EVENTS =
+  'Send the events of AG-UI in their order, each as the data of a server-sent event: RUN_STARTED, TEXT_MESSAGE_START, TEXT_MESSAGE_CONTENT, TEXT_MESSAGE_END, RUN_FINISHED'
+const CHUNKS =
+  "Send the chunks of the AI SDK's UI message stream in their order, one JSON object per line or event: start, text-start, text-delta, text-end, finish. Data of your own goes into data-… chunks"
+
+const says = (words: RegExp) => (seen: Seen) => words.test(seen.message)
+const statusIs =
+  (...all: readonly number[]) =>
+  ({ head }: Seen) =>
+    all.includes(head?.status ?? 0)
+const counted = (chunks: number) => (chunks === 1 ? '1 valid chunk' : `${chunks} valid chunks`)
+const statusOf = ({ head }: Seen) => `The agent answered with status ${head?.status}`
+
+function isAgUi({ protocol }: Seen): boolean {
+  return protocol === 'ag-ui'
+}
+function typeFound({ head }: Seen): string {
+  return `The agent answered with the content type ${head?.type.slice(0, 60)}`
+}
+
+const CAUSES: readonly Cause[] = [
+  {
+    code: 'unreachable',
+    fits: says(/ECONNREFUSED/),
+    remedy: 'Start the agent, and compare host and port of the URL with those that it listens on',
+  },
+  {
+    code: 'unreachable',
+    fits: says(/ENOTFOUND|EAI_AGAIN|ENODATA|ETIMEOUT/),
+    remedy: 'Correct the host of the URL: its name has no address here',
+  },
+  {
+    code: 'unreachable',
+    fits: says(/CERT|SIGNED|SIGNATURE/),
+    remedy: 'Give the server a certificate for this host that pods trust',
+  },
+  {
+    code: 'unreachable',
+    fits: says(/SSL|EPROTO/),
+    remedy: 'Correct the scheme or the port of the URL: the server does not speak TLS there',
+  },
+  {
+    code: 'unreachable',
+    remedy: `${LOG}, and of proxies and firewalls on the way: the connection was closed, or never accepted`,
+  },
+  {
+    code: 'agent_refused',
+    fits: statusIs(401, 403),
+    found: ({ head }) => `The agent rejected a signed request, with status ${head?.status}`,
+    remedy: SECRET,
+  },
+  {
+    code: 'agent_refused',
+    fits: statusIs(404),
+    found: statusOf,
+    remedy: 'Correct the path of the URL: the server has no route there',
+  },
+  { code: 'agent_refused', fits: statusIs(405), found: statusOf, remedy: 'Let the route accept POST' },
+  {
+    code: 'agent_refused',
+    fits: statusIs(413),
+    found: statusOf,
+    remedy: 'Raise the limit for the body of a request: a conversation is sent with up to 2 MiB',
+  },
+  {
+    code: 'agent_refused',
+    fits: ({ head }) => head !== undefined && head.status >= 300 && head.status < 400,
+    found: ({ head }) => `The agent redirects to ${head?.location ?? 'nowhere'}, with status ${head?.status}`,
+    remedy: 'Register the URL that answers by itself: pods do not follow redirects',
+  },
+  {
+    code: 'agent_refused',
+    found: statusOf,
+    remedy: `${LOG}. Answer with status 200; a pod does not call again after this status, and the turn fails`,
+  },
+  {
+    code: 'rate_limited',
+    remedy:
+      'Check again later, or raise the limit of the agent or of its model. A pod would wait and call again',
+  },
+  {
+    code: 'agent_error',
+    fits: statusIs(502, 503, 504),
+    found: statusOf,
+    remedy: `${LOG}, and of the proxy in front of it, which may not reach it`,
+  },
+  {
+    code: 'agent_error',
+    remedy: `${LOG}. If its model failed, onError of fleetline/agent tells pods whether to call again`,
+  },
+  {
+    code: 'agent_protocol',
+    fits: ({ head }) => head === undefined,
+    remedy: 'Correct the scheme or the port of the URL',
+  },
+  {
+    code: 'agent_protocol',
+    fits: (seen) => isAgUi(seen) && !AG_UI_TYPES.includes(seen.head?.type ?? ''),
+    found: typeFound,
+    remedy: `Answer with the content type ${AG_UI_TYPES.join(', ')}. Check an agent that speaks as the AI SDK does without --protocol`,
+  },
+  {
+    code: 'agent_protocol',
+    fits: ({ head }) => !TYPES.includes(head?.type ?? ''),
+    found: typeFound,
+    remedy: `Answer with one of these content types: ${TYPES.join(', ')}`,
+  },
+  {
+    code: 'agent_protocol',
+    fits: ({ head }) => !PLAIN.includes(head?.encoding ?? ''),
+    found: ({ head }) =>
+      `The agent compressed its answer, with the content encoding ${head?.encoding.slice(0, 60)}`,
+    remedy: 'Disable compression for this route, in the agent and in proxies in front of it',
+  },
+  {
+    code: 'agent_protocol',
+    fits: ({ head }) => head?.type === 'application/json',
+    remedy: 'Answer with {"text": "…"}, or with one message of the role assistant with its parts',
+  },
+  { code: 'agent_protocol', fits: isAgUi, remedy: EVENTS },
+  {
+    code: 'agent_protocol',
+    fits: says(/Chunks of the type [A-Z_]+ /),
+    found: ({ message }) => message,
+    remedy: 'This looks like an agent of AG-UI: check it, and add it, with --protocol ag-ui',
+  },
+  {
+    code: 'agent_protocol',
+    found: ({ chunks, message }) => `After ${counted(chunks)}: ${message}`,
+    remedy: CHUNKS,
+  },
+  {
+    code: 'incomplete',
+    fits: says(/broke off/),
+    remedy: `${LOG}: its process may have ended, or a proxy cut the connection`,
+  },
+  { code: 'incomplete', fits: isAgUi, remedy: 'End every run with RUN_FINISHED or RUN_ERROR' },
+  { code: 'incomplete', remedy: 'End every reply with a finish chunk, also if it stops early' },
+  {
+    code: 'timeout',
+    found: ({ head, chunks, message }) =>
+      `${message}, ${head === undefined ? 'before any answer' : `after ${counted(chunks)}`}`,
+    remedy:
+      'Answer sooner. While the agent works, send a comment line in an event stream; or raise FLEETLINE_AGENT_FIRST_MS and FLEETLINE_AGENT_SILENCE_MS on the pods, and --timeout here',
+  },
+  {
+    code: 'too_large',
+    remedy: `Send less: a chunk may have 1 MiB, and a reply ${MESSAGE_LIMITS.replyBytes} bytes`,
+  },
+]
+
+const EMPTY: Problem = {
+  found: 'The reply is empty: the agent ended it without any content',
+  remedy: 'Send text, or another part, before finish',
+}
+
+/** Undefined: a pod would store the reply, and it says something. */
+export function problemOf(heard: Failed): Problem | undefined {
+  const { fault, head, protocol, chunks = 0 } = heard
+  if (fault === undefined) return heard.reply ? undefined : EMPTY
+  const seen: Seen = { code: fault.code, message: detailed(fault), head, chunks, protocol }
+  const { found = ({ message }) => message, remedy } = causeOf(seen)
+  return { code: fault.code, found: found(seen), remedy }
+}
+
+function causeOf(seen: Seen): Pick<Cause, 'found' | 'remedy'> {
+  return CAUSES.find(({ code, fits }) => code === seen.code && (fits?.(seen) ?? true)) ?? { remedy: LOG }
+}
+
+/** What onError of the agent's kit says about the cause. */
+function detailed(fault: NonNullable<Heard['fault']>): string {
+  const detail = 'detail' in fault ? fault.detail : undefined
+  return detail ? `${fault.message} (${detail})` : fault.message
+}
