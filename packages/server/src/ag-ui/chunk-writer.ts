@@ -26,7 +26,7 @@ import { usageChunks } from './usage.ts'
 export const ENCRYPTED = 'ag-ui'
 
 type Run = { readonly runId: string; readonly state: unknown }
-type Call = {
+type ReadCall = {
   readonly name: string
   args: string
   isOpen: boolean
@@ -60,7 +60,7 @@ function createReply({ runId, state }: Run) {
   const documents = createDocuments(state)
   const words = { text: new Set<string>(), reasoning: new Set<string>() } // that are open
   const others = new Set<string>() // open messages of other roles
-  const calls = new Map<string, Call>()
+  const calls = new Map<string, ReadCall>()
   const of: { run: string | undefined; hasStarted: boolean; hasSpoken: boolean } = {
     run: undefined,
     hasStarted: false,
@@ -230,7 +230,7 @@ function createReply({ runId, state }: Run) {
   }
 }
 
-function openCalls(calls: ReadonlyMap<string, Call>): string[] {
+function openCalls(calls: ReadonlyMap<string, ReadCall>): string[] {
   return [...calls].filter(([, { isOpen }]) => isOpen).map(([id]) => id)
 }
 

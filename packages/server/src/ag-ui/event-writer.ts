@@ -92,7 +92,7 @@ function isWords(chunk: Chunk): chunk is WordsChunk {
   return /^(?:text|reasoning)-(?:start|delta|end)$/.test(chunk.type)
 }
 
-type Call = {
+type WrittenCall = {
   isOpen: boolean
   hasArguments: boolean
   hasResult: boolean
@@ -101,7 +101,7 @@ type Call = {
 
 /** Calls of tools and their results. */
 function createCalls(reply: string, ids: MessageIds): EventWriter {
-  const calls = new Map<string, Call>()
+  const calls = new Map<string, WrittenCall>()
   const named = (toolCallId: string) => idOfCall(reply, toolCallId)
   const begin = (
     chunk: Of<'tool-input-start' | 'tool-input-available' | 'tool-input-error'>,

@@ -25,7 +25,7 @@ const KINDS = {
   },
 } as const
 type Kind = (typeof KINDS)[keyof typeof KINDS]
-type Item = { readonly kind: Kind; readonly id: unknown }
+type OpenItem = { readonly kind: Kind; readonly id: unknown }
 
 /** They say nothing about the item that is open. */
 const BESIDE = new Set(['ACTIVITY_SNAPSHOT', 'ACTIVITY_DELTA', 'REASONING_ENCRYPTED_VALUE'])
@@ -33,7 +33,7 @@ const OF_THE_RUN = new Set(['RUN_STARTED', 'RUN_FINISHED', 'RUN_ERROR', 'MESSAGE
 const OF_THE_AGENT = ''
 
 export function createExpander(): (event: AgUiEvent) => AgUiEvent[] {
-  const open = new Map<string, Item>() // by subagent
+  const open = new Map<string, OpenItem>() // by subagent
   const close = (lane: string): AgUiEvent[] => {
     const item = open.get(lane)
     open.delete(lane)

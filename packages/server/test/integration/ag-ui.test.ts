@@ -186,7 +186,7 @@ test('D1 D4: a session is followed as AG-UI events, cut in the middle of a reply
   const read = await readByAgUi(second.events, { messages })
   assert.equal(read.error, undefined)
   const wanted = (await talk.items()).flatMap(messagesForReader)
-  assert.deepEqual(contents(read.messages as readonly AgUiMessage[]), contents(wanted))
+  assert.deepEqual(contents(read.messages), contents(wanted))
 
   const third = await followAgUi(t, at, { 'last-event-id': second.lastId()! })
   const { turn: next } = await talk.send('And now?')
@@ -206,7 +206,7 @@ test('a reply that is written anew, and an erased message, leave the messages of
   const { epoch } = await talk.get()
   const again = await call('POST', `${gateway}/v1/sessions/${talk.session}/regenerate`, { epoch })
   await talk.ended(again.body['turn'] as string)
-  const now = async () => contents((await readByAgUi(reader.events)).messages as readonly AgUiMessage[])
+  const now = async () => contents((await readByAgUi(reader.events)).messages)
   await eventually(async () => assert.deepEqual(await now(), ['user Count.', 'assistant Two.']), {
     what: 'the reply written anew',
   })

@@ -3,14 +3,14 @@
 // client accepts every stream, and ends with the messages of the conversation.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Chunk, Frame, Id, Item, SeqRange, Turn } from '@fleetline/protocol'
+import type { Frame, Id, Item, SeqRange, Turn } from '@fleetline/protocol'
 import * as fc from 'fast-check'
 import { json, legalStream } from '../../../protocol/test/support/streams.ts'
 import { messagesForReader, type AgUiMessage } from '../../src/ag-ui/messages.ts'
 import { areAlike } from '../../src/ag-ui/told-messages.ts'
 import { inOrder } from '../../src/turn/gather.ts'
 import { placesOf, type AgUiCursor } from '../../src/gateway/ag-ui/cursor.ts'
-import { SessionFeed, type FeedStep } from '../../src/gateway/ag-ui/session-feed.ts'
+import { AgUiFeed, type FeedStep } from '../../src/gateway/ag-ui/ag-ui-feed.ts'
 import { faultsOf, readByAgUi } from '../support/ag-ui.ts'
 import { chunkFrames, seenOf, storedReply } from '../support/reply-frames.ts'
 
@@ -125,7 +125,12 @@ type Sent = AgUiCursor & { readonly event: { readonly type: string } }
 type Start = AgUiCursor & { readonly live?: Turn | undefined }
 
 /** The events that a reader gets, each with the position that its id says. */
-function send(feed: SessionFeed, { log }: Played, told: readonly Told[], { at, where, live }: Start): Sent[] {
+function send(
+  feed: ReturnType<Open>,
+  { log }: Played,
+  told: readonly Told[],
+  { at, where, live }: Start,
+): Sent[] {
   let before = at
   const batch = (steps: readonly FeedStep[], after: AgUiCursor['at']): Sent[] => {
     const places = placesOf(steps, { before, after, isInside: feed.isInside })
@@ -165,39 +170,81 @@ function afterwards({ log, told }: Played, at: AgUiCursor['at']): Told[] {
   ]
 }
 
-test('D1 D4 D6: the client of AG-UI ends with the messages of the conversation, wherever it is cut', async () => {
-  const plans = fc.record({
-    plan: exchanges,
-    cut: fc.option(fc.nat(400), { nil: undefined }),
-    joins: fc.nat(30),
-  })
-  await fc.assert(
-    fc.asyncProperty(plans, async ({ plan, cut, joins }) => {
-      const played = play(plan)
-      const { log, told } = played
-      const from = Math.min(joins, told.length - 1)
-      const start = joining(played, from)
-      const sent = send(feedFrom({ ...start, where: 'between' }), played, start.told, start)
-      const kept = cut === undefined ? sent : sent.slice(0, 1 + (cut % sent.length))
-      const last = kept.at(-1)!
-      const again =
-        kept.length === sent.length ? [] : send(feedFrom(last), played, afterwards(played, last.at), last)
-      const events = [...kept, ...again].map(({ event }) => event)
-      assert.deepEqual(events.flatMap(faultsOf), [])
-      const end = await readByAgUi(events)
-      assert.equal(end.error, undefined)
-      const wanted = conversation(log, log.length + 1, [])
-      const has = withoutLeftovers(json(end.messages) as AgUiMessage[], wanted)
-      if (!areAlike(sorted(has), sorted(wanted))) assert.deepEqual(sorted(has), sorted(wanted))
-    }),
-    { numRuns: 100 },
-  )
+const plans = fc.record({
+  plan: exchanges,
+  cut: fc.option(fc.nat(400), { nil: undefined }),
+  joins: fc.nat(30),
 })
+type Plan = typeof plans extends fc.Arbitrary<infer One> ? One : never
+type Open = (at: AgUiCursor) => Pick<AgUiFeed, 'begin' | 'take' | 'isInside'>
+
+/** Undefined: the client has the messages of the conversation. */
+async function brokenBy({ plan, cut, joins }: Plan, open: Open): Promise<string | undefined> {
+  const played = play(plan)
+  const { log, told } = played
+  const start = joining(played, Math.min(joins, told.length - 1))
+  const sent = send(open({ ...start, where: 'between' }), played, start.told, start)
+  const kept = cut === undefined ? sent : sent.slice(0, 1 + (cut % sent.length))
+  const last = kept.at(-1)!
+  const isWhole = kept.length === sent.length
+  const again = isWhole ? [] : send(open(last), played, afterwards(played, last.at), last)
+  const events = [...kept, ...again].map(({ event }) => event)
+  const end = await readByAgUi(events)
+  const wanted = conversation(log, log.length + 1, [])
+  const has = withoutLeftovers(json(end.messages) as AgUiMessage[], wanted)
+  const faults = [
+    ...events.flatMap(faultsOf),
+    ...end.warnings,
+    ...(end.error === undefined ? [] : [String(end.error)]),
+  ]
+  if (faults.length > 0) return faults.join()
+  const isSame = areAlike(sorted(has), sorted(wanted))
+  return isSame ? undefined : `has ${JSON.stringify(sorted(has))}, not ${JSON.stringify(sorted(wanted))}`
+}
+
+test('D1 D4 D6: the client of AG-UI ends with the messages of the conversation, wherever it is cut', async () => {
+  const holds = fc.asyncProperty(plans, async (plan) =>
+    assert.equal(await brokenBy(plan, feedFrom), undefined),
+  )
+  await fc.assert(holds, { numRuns: 100 })
+})
+
+class Changed extends AgUiFeed {
+  readonly #change: (steps: FeedStep[]) => FeedStep[]
+  constructor(at: AgUiCursor, change: (steps: FeedStep[]) => FeedStep[]) {
+    super(startAt(at))
+    this.#change = change
+  }
+  override take(frame: Frame): FeedStep[] {
+    return this.#change(super.take(frame))
+  }
+}
+
+const MUTANTS: Readonly<Record<string, Open>> = {
+  'no snapshot after the beginning': (at) =>
+    new Changed(at, (steps) => steps.filter(({ type }) => type !== 'snapshot')),
+  'no end of an attempt that begins again': (at) =>
+    new Changed(at, (steps) => steps.filter((step) => !('code' in step && step['code'] === 'restarted'))),
+  'resumes as if no part of a reply had arrived': (at) => feedFrom({ ...at, where: 'between' }),
+  'resumes as if no run were open': (at) =>
+    feedFrom({ ...at, where: at.where === 'run' ? 'pause' : at.where }),
+}
+
+for (const [what, open] of Object.entries(MUTANTS))
+  test(`mutant: ${what}`, async () => {
+    for (const plan of fc.sample(plans, { numRuns: 300, seed: 7 }))
+      if ((await brokenBy(plan, open)) !== undefined) return
+    assert.fail('nobody has noticed')
+  })
 
 let marks = 0
 
-function feedFrom({ at: { seq }, where }: AgUiCursor): SessionFeed {
-  return new SessionFeed({ thread: SESSION, seq, resumed: where, mark: () => `-${(marks += 1)}` })
+function startAt({ at: { seq }, where }: AgUiCursor) {
+  return { thread: SESSION, seq, resumed: where, mark: () => `-${(marks += 1)}` }
+}
+
+function feedFrom(at: AgUiCursor): AgUiFeed {
+  return new AgUiFeed(startAt(at))
 }
 
 /** A follower that comes after so many frames gets a live reply from its beginning, behind the messages that it answers. */

@@ -24,6 +24,8 @@ export type ReadByAgUi = {
   readonly messages: readonly Message[]
   readonly state: unknown
   readonly error: unknown
+  /** What it has removed, because the protocol does not describe it. */
+  readonly warnings: readonly string[]
 }
 
 /** Runs the events through its schemas, the check of their order, and its reducer. */
@@ -33,15 +35,17 @@ export async function readByAgUi(
 ): Promise<ReadByAgUi> {
   const agent = new Replayed(events, messages, state)
   let failed: unknown
+  const warnings: string[] = []
+  const warn = (text: string) => text.includes('[enforce]') && warnings.push(text)
   const loud = { error: console.error, warn: console.warn }
-  Object.assign(console, { error: () => undefined, warn: () => undefined }) // it prints what it refuses
+  Object.assign(console, { error: () => undefined, warn }) // it prints what it refuses
   await agent
     .runAgent({ runId: 'r' }, { onRunFailed: ({ error }) => void (failed = error) })
     .catch((error: unknown) => {
       failed ??= error
     })
   Object.assign(console, loud)
-  return { messages: agent.messages, state: agent.state, error: failed }
+  return { messages: agent.messages, state: agent.state, error: failed, warnings }
 }
 
 /** What the schemas say of an event. Fields that they do not know count as faults, too. */

@@ -55,11 +55,16 @@ test('a hostile patch costs little and reaches no prototype', () => {
 
 const value = fc.constantFrom<unknown>(1, 'x', [1, 2], { c: 3 }, null).map(structuredClone)
 const path = fc.constantFrom('/a', '/a/0', '/a/1', '/a/-', '/b', '/b/c', '/b/d~1e', '/b/m~0n')
+/** fast-json-patch lets a move or a copy leave a gap in an array, which RFC 6902 forbids. */
+const isLoose = ({ op, path: to }: { readonly op: string; readonly path: string }) =>
+  (op === 'move' || op === 'copy') && /^\/a\/\d$/.test(to)
 const patches = fc.array(
-  fc.record(
-    { op: fc.constantFrom('add', 'remove', 'replace', 'move', 'copy', 'test'), path, from: path, value },
-    { noNullPrototype: true },
-  ),
+  fc
+    .record(
+      { op: fc.constantFrom('add', 'remove', 'replace', 'move', 'copy', 'test'), path, from: path, value },
+      { noNullPrototype: true },
+    )
+    .filter((one) => !isLoose(one)),
   { maxLength: 5 },
 )
 

@@ -27,7 +27,7 @@ export const agUiCursorSchema = z
     return z.NEVER
   })
 
-type Batch = {
+type SentBatch = {
   readonly before: AgUiCursor['at']
   /** Once the reader has the last one. */
   readonly after: AgUiCursor['at']
@@ -37,7 +37,7 @@ type Batch = {
 const ENDS = ['RUN_FINISHED', 'RUN_ERROR']
 
 /** Where a reader is after each of the events that a frame becomes. */
-export function placesOf(events: readonly { readonly type: string }[], batch: Batch): AgUiCursor[] {
+export function placesOf(events: readonly { readonly type: string }[], batch: SentBatch): AgUiCursor[] {
   return events.map(({ type }, index) => {
     const isLast = index === events.length - 1
     const where = isLast && !batch.isInside ? 'between' : ENDS.includes(type) ? 'pause' : 'run'

@@ -20,7 +20,7 @@ import { itemsFor, turnFor } from '../seen.ts'
 import { notFound, type SessionKeys } from '../session-key.ts'
 import { sessionParams } from '../session-schemas.ts'
 import { agUiCursorSchema, formatAgUiCursor, placesOf, type AgUiCursor } from './cursor.ts'
-import { SessionFeed, type FeedStep } from './session-feed.ts'
+import { AgUiFeed, type FeedStep } from './ag-ui-feed.ts'
 
 type Deps = SessionKeys & {
   readonly sessions: Pick<Sessions, 'find' | 'findTurn' | 'readConversation'>
@@ -59,7 +59,7 @@ export function agUiRoutes(deps: Deps): Route[] {
         const { at, live } = await startOf(deps, key, given)
         const following = await operations.follow(principal, key, at)
         const reader = { principal, key, limit: query.limit }
-        const feed = new SessionFeed({
+        const feed = new AgUiFeed({
           thread: formatId('session', cell, key.session),
           seq: at.seq,
           resumed: given?.where ?? (live ? 'pause' : 'between'), // a reader without an id may have begun this reply before
@@ -98,7 +98,7 @@ async function startOf(
 }
 
 type Following = {
-  readonly feed: SessionFeed
+  readonly feed: AgUiFeed
   readonly begin: readonly FeedStep[]
   readonly at: AgUiCursor['at']
   readonly frames: AsyncIterable<SeenFrame>

@@ -66,7 +66,7 @@ type Start = {
   readonly mark: () => string
 }
 
-export class SessionFeed {
+export class AgUiFeed {
   readonly #thread: string
   /** Makes a text that no other feed of this session makes. */
   readonly #mark: () => string
