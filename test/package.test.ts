@@ -125,6 +125,7 @@ test('a React page compiles against the installed client without skipLibCheck', 
 })
 
 const PROGRAM = `import { createClient } from '@fleetline/client'
+import { toExternalStore, toThreadList } from '@fleetline/client/assistant-ui'
 import { indexedDbOutbox } from '@fleetline/client/indexeddb'
 import { agent, createPod, machine, task } from 'fleetline'
 import { verify } from 'fleetline/agent'
@@ -134,7 +135,7 @@ export const pod = createPod({ port: 0 }, { tasks: [greet] })
 export const { seq } = await pod.sessions.send('trip', 'hello')
 export const { turn } = await createClient({ url: 'http://localhost:4400' }).session('trip').send('hi').sent
 export const keeping = () => createClient({ outbox: indexedDbOutbox({ user: 'ada' }) })
-export const all = [agent, machine, verify]
+export const all = [agent, machine, toExternalStore, toThreadList, verify]
 `
 
 const PAGE_OF_REACT = `import { createClient, type Message } from '@fleetline/client'
@@ -163,6 +164,7 @@ export const wrong = <FleetlineProvider />
 
 for (const [entry, kb] of [
   ['index.js', 14],
+  ['assistant-ui.js', 3],
   ['indexeddb.js', 2],
   ['react.js', 4],
 ] as const)

@@ -1,7 +1,7 @@
 // The inbox of a user on this device: its sessions, as they are now, and how far the user has read. It follows the inbox until it is
 // closed.
-import type { InboxItem, InboxPage, InboxShow, ReadAck } from '@fleetline/protocol'
-import { ask } from './ask.ts'
+import type { InboxItem, InboxPage, InboxShow, ReadAck, Session as SessionFacts } from '@fleetline/protocol'
+import { ask, pathOf } from './ask.ts'
 import type { Clock, Random } from './clock.ts'
 import { refusalOf, unavailable } from './failure.ts'
 import { createFeed } from './feed.ts'
@@ -20,7 +20,7 @@ import { insist } from './insist.ts'
 import type { Link } from './link.ts'
 import { createListeners } from './listeners.ts'
 import { napOf } from './nap.ts'
-import type { Waking } from './session.ts'
+import type { SessionChange, Waking } from './session.ts'
 
 export type InboxOptions = {
   /** `all`: all but archived ones. With `archived`, later changes of archived sessions are not shown. */
@@ -36,6 +36,8 @@ export type Inbox = {
   readonly subscribe: (listener: () => void) => () => void
   /** The user has read this session: up to a seq, or all of it. Shown at once; resolves when it is stored. */
   readonly markRead: (session: string, seq?: number) => Promise<void>
+  /** Changes the title of a session, or archives it for all members, as `change` of the session does. It need not be in this inbox. */
+  readonly change: (session: string, change: SessionChange) => Promise<SessionFacts>
   /** Loads the next sessions, if there are any. */
   readonly loadMore: () => Promise<void>
   readonly close: () => void
@@ -133,6 +135,7 @@ export function createInbox(deps: InboxDeps): Inbox & Waking {
       stored.catch(() => undefined) // a page need not wait for it
       return stored
     },
+    change: (session, change) => http.send('PATCH', pathOf(session), change, signal),
     loadMore: async () => {
       for (const goal = view.wanted + 1; view.pages < goal && view.next !== null;) await loadNext(view.next)
     },

@@ -27,7 +27,7 @@ export function createLazyInbox(deps: InboxDeps): Inbox & Waking {
   }
   const opened = open()
   opened.catch(() => undefined) // it was closed, which only calls that wait have to know
-  const perform = async (work: (inbox: Inbox) => Promise<void>) => work(inbox ?? (await opened))
+  const perform = async <Result>(work: (inbox: Inbox) => Promise<Result>) => work(inbox ?? (await opened))
   return {
     get: () => inbox?.get() ?? shown,
     subscribe: listeners.subscribe,
@@ -36,6 +36,7 @@ export function createLazyInbox(deps: InboxDeps): Inbox & Waking {
       stored.catch(() => undefined) // a page need not wait for it
       return stored
     },
+    change: (session, change) => perform((inbox) => inbox.change(session, change)),
     loadMore: () => perform((inbox) => inbox.loadMore()),
     wake: () => {
       nap.wake()

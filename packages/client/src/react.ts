@@ -26,7 +26,7 @@ export type SessionView = Snapshot &
     Session,
     'send' | 'stop' | 'regenerate' | 'edit' | 'retry' | 'discard' | 'change' | 'loadOlder' | 'markRead'
   >
-export type InboxView = InboxSnapshot & Pick<Inbox, 'markRead' | 'loadMore'>
+export type InboxView = InboxSnapshot & Pick<Inbox, 'markRead' | 'change' | 'loadMore'>
 
 const LINGER_MS = 30_000 // strict mode, hot reload and navigation leave and come back
 const LINK = { connection: 'connecting', refusal: null } as const
@@ -111,6 +111,7 @@ function inboxOf(client: Client, show: NonNullable<InboxOptions['show']>, user: 
   })
   const actions: Omit<InboxView, keyof InboxSnapshot> = {
     markRead: (session, seq) => one.act((inbox) => inbox.markRead(session, seq)),
+    change: (session, change) => one.act((inbox) => inbox.change(session, change)),
     loadMore: () => one.act((inbox) => inbox.loadMore()),
   }
   return { ...one, actions }

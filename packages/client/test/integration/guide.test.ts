@@ -1,7 +1,8 @@
-// Runs docs/guides/client.md and inbox.md against a pod, as a reader would.
+// Runs docs/guides/client.md and inbox.md against a pod, as a reader would. The guide to assistant-ui quotes its example, which the browser
+// tests run.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
@@ -47,4 +48,16 @@ test('the guide to the inbox does what it says', async (t) => {
     const [printed, shown] = [await type(block), blocks[index + 1]]
     if (shown?.language === 'text') assert.equal(plain(printed), plain(shown.text))
   }
+})
+
+test('the guide to assistant-ui quotes the example', () => {
+  const sources = globSync('examples/assistant-ui/src/*.tsx', { cwd: ROOT }).map((path) =>
+    readFileSync(join(ROOT, path), 'utf8'),
+  )
+  const page = readFileSync(join(ROOT, 'docs/guides/assistant-ui.md'), 'utf8')
+  for (const { text } of blocksIn(page))
+    assert.ok(
+      sources.some((source) => source.includes(text.trim())),
+      text,
+    )
 })

@@ -48,7 +48,7 @@ test('calls wait for the code, which is loaded again if that fails, and at once 
   try {
     const empty = inbox.get()
     assert.deepEqual([empty.loading, empty.connection, empty.sessions], [true, 'connecting', []])
-    const calls = [inbox.markRead('ses_1', 3), inbox.loadMore()]
+    const calls = [inbox.markRead('ses_1', 3), inbox.change('ses_1', { title: 'Rome' }), inbox.loadMore()]
     const retry = async () => {
       await clock.advance(25)
       assert.ok(loads >= 2)
@@ -64,7 +64,12 @@ test('calls wait for the code, which is loaded again if that fails, and at once 
     await eventually(wake, { what: 'another attempt, before the pause is over' })
     await Promise.all(calls)
     await eventually(
-      () => assert.deepEqual(requests.toSorted(), ['/inbox/events?show=all', '/sessions/ses_1/read']),
+      () =>
+        assert.deepEqual(requests.toSorted(), [
+          '/inbox/events?show=all',
+          '/sessions/ses_1',
+          '/sessions/ses_1/read',
+        ]),
       { what: 'the requests' },
     )
   } finally {

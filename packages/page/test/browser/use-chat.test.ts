@@ -4,16 +4,12 @@ import { mkdirSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
 import type { UIMessage } from 'ai'
 import type { Page } from 'playwright-core'
-import { agent, type AgentCall } from '../../../server/src/agent/agent.ts'
-import { databaseFor } from '../../../server/test/support/database.ts'
 import { eventually } from '../../../server/test/support/eventually.ts'
-import { portInFront } from '../../../server/test/support/front.ts'
 import { call } from '../../../server/test/support/http.ts'
-import { CLOSED, podOn } from '../../../server/test/support/pod.ts'
 import { openChromium } from '../support/chromium.ts'
+import { startCounter } from '../support/counter.ts'
 import { installExample } from '../support/example.ts'
 
 const PICTURES = process.env['PICTURES'] ?? mkdtempSync(join(tmpdir(), 'fleetline-pictures-'))
@@ -23,49 +19,14 @@ const RELEASES = {
   '5': { ai: '5.0.277', '@ai-sdk/react': '2.0.280' },
 }
 
-/** Counts its calls, and speaks until it is told to end if it is asked to wait. */
 async function setUp(t: TestContext) {
-  let [calls, isOver] = [0, false]
-  const counter = agent('counter', async function* ({ messages, signal }: AgentCall) {
-    const text = String(messages.findLast(({ role }) => role === 'user')!.parts[0]!['text'])
-    yield { type: 'start' }
-    yield { type: 'start-step' }
-    yield { type: 'text-start', id: '1' }
-    yield { type: 'text-delta', id: '1', delta: `reply ${(calls += 1)} to ${text}` }
-    if (text.includes('wait')) while (!isOver) await pause(20, undefined, { signal })
-    yield { type: 'text-delta', id: '1', delta: '.' }
-    yield { type: 'text-end', id: '1' }
-    yield { type: 'finish-step' }
-    yield { type: 'finish' }
-  })
-  const url = await databaseFor(t)
-  const front = { port: 1 }
-  const gateway = `http://localhost:${await portInFront(t, () => front.port)}`
-  const startPod = async () => {
-    const made = await podOn(t, url, { ...CLOSED, drainMs: '0', unreadyMs: '0' }, { agents: [counter] })
-    front.port = Number(new URL(made.gateway).port)
-    return made.pod
-  }
-  const pod = await startPod()
-  const { key } = await pod.keys.create({
-    tenant: 'dev',
-    name: 'backend',
-    scopes: ['agents:write', 'tokens:mint'],
-  })
-  await call('PATCH', `${gateway}/v1/tenant`, { defaultAgent: 'counter' }, key)
+  const { gateway, key, ...counter } = await startCounter(t)
   const loaded = async (id: string) => {
     const { body } = await call('POST', `${gateway}/v1/tokens`, { user: 'ada' }, key)
     const headers = { authorization: `Bearer ${String(body['token'])}` }
     return (await (await fetch(`${gateway}/v1/chat/${id}/messages`, { headers })).json()) as UIMessage[]
   }
-  return {
-    pod,
-    startPod,
-    loaded,
-    goOn: () => (isOver = true),
-    wait: () => (isOver = false),
-    env: { FLEETLINE_URL: gateway, FLEETLINE_API_KEY: key },
-  }
+  return { ...counter, loaded }
 }
 
 const box = (page: Page) => page.getByLabel('Message', { exact: true })
