@@ -3,6 +3,7 @@
 // client accepts every stream, and ends with the messages of the conversation.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { inspect } from 'node:util'
 import type { Frame, Id, Item, SeqRange, Turn } from '@fleetline/protocol'
 import * as fc from 'fast-check'
 import { json, legalStream } from '../../../protocol/test/support/streams.ts'
@@ -195,7 +196,7 @@ async function brokenBy({ plan, cut, joins }: Plan, open: Open): Promise<string 
   const faults = [
     ...events.flatMap(faultsOf),
     ...end.warnings,
-    ...(end.error === undefined ? [] : [String(end.error)]),
+    ...(end.error === undefined ? [] : [inspect(end.error)]),
   ]
   if (faults.length > 0) return faults.join()
   const isSame = areAlike(sorted(has), sorted(wanted))
