@@ -25,6 +25,8 @@ const exchanges = fc.array(
     isAgain: fc.boolean(),
     /** A message comes while the reply is written. */
     isInterrupted: fc.boolean(),
+    /** The first message is erased while the reply is written. */
+    erases: fc.boolean(),
     lost: fc.option(legalStream, { nil: undefined }),
     stream: legalStream,
     sizes: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 5 }),
@@ -35,14 +37,14 @@ const exchanges = fc.array(
 type Exchange = typeof exchanges extends fc.Arbitrary<readonly (infer One)[]> ? One : never
 
 /** A frame, and where a follower is after it. */
-type Told = { readonly frame: Frame; readonly seq: number; readonly ended: number }
+type Told = { readonly frame: Frame; readonly seq: number; readonly ended: number; readonly erased: number }
 
 /** The log of a session and the frames of a follower that was there all the time. */
 function play(plan: readonly Exchange[]) {
   const [log, told, gone]: [Item[], Told[], SeqRange[]] = [[], [], []]
-  let ended = 0
+  let [ended, erased] = [0, 0]
   const tell = (...frames: readonly Frame[]) =>
-    told.push(...frames.map((frame) => ({ frame, seq: log.length, ended })))
+    told.push(...frames.map((frame) => ({ frame, seq: log.length, ended, erased })))
   const append = (item: Omit<Item, 'seq' | 'at'>) => {
     const stored: Item = { ...item, seq: log.length + 1, at: 'now' }
     log.push(stored)
@@ -51,9 +53,16 @@ function play(plan: readonly Exchange[]) {
   }
   const ask = (text: string) =>
     append({ id: `u${log.length}`, role: 'user', parts: [{ type: 'text', text }], author: { kind: 'user' } })
+  const erase = () => {
+    const { parts: _said, ...first } = log[0] ?? ({} as Item)
+    if (first.role !== 'user' || first.erased) return
+    log[0] = { ...first, parts: [], erased: true }
+    erased += 1
+    tell({ type: 'erased', session: SESSION, seqs: [1] })
+  }
   plan.forEach((exchange, index) => {
     const epoch = index + 1
-    const { asked, note, isAgain, isInterrupted, lost, stream, sizes, state } = exchange
+    const { asked, note, isAgain, isInterrupted, erases, lost, stream, sizes, state } = exchange
     const before = log.findLast(({ turn }) => turn !== undefined)
     const again = isAgain && before ? { replaces: [[before.seq, before.seq] as const] } : {}
     if (!('replaces' in again)) for (let n = 0; n < asked; n += 1) ask(`question ${index} ${n}`)
@@ -72,7 +81,10 @@ function play(plan: readonly Exchange[]) {
     tell({ type: 'turn', session: SESSION, turn: live })
     if (lost) tell(...chunkFrames(seenOf(lost, message), { turn: live, attempt: 1, sizes }))
     if (isInterrupted) ask('one more thing')
-    tell(...chunkFrames(seen, { turn: live, attempt: lost ? 2 : 1, sizes }))
+    const frames = chunkFrames(seen, { turn: live, attempt: lost ? 2 : 1, sizes })
+    tell(...frames.slice(0, 1))
+    if (erases) erase()
+    tell(...frames.slice(1))
     const stored = storedReply(seen, over)
     if (stored)
       append({
@@ -118,7 +130,7 @@ function conversation(log: readonly Item[], before: number, without: readonly Se
   const there = inOrder(log).filter(({ seq }) => seq < before)
   const gone = [...without, ...there.flatMap(({ replaces = [] }) => replaces)]
   return there
-    .filter(({ seq }) => !gone.some(([from, to]) => from <= seq && seq <= to))
+    .filter(({ seq, parts }) => parts.length > 0 && !gone.some(([from, to]) => from <= seq && seq <= to))
     .flatMap(messagesForReader)
 }
 
@@ -142,7 +154,10 @@ function send(
     }))
   }
   const first = where === 'between' ? [] : batch(feed.begin(live), at)
-  return [...first, ...told.flatMap(({ frame, seq, ended }) => batch(feed.take(frame), { seq, ended }))]
+  return [
+    ...first,
+    ...told.flatMap(({ frame, seq, ended, erased }) => batch(feed.take(frame), { seq, ended, erased })),
+  ]
 }
 
 type Snapshot = Extract<FeedStep, { readonly type: 'snapshot' }>
@@ -164,10 +179,12 @@ function afterwards({ log, told }: Played, at: AgUiCursor['at']): Told[] {
   const ends = told.filter(
     ({ frame }) => frame.type === 'turn' && frame.turn.endedAt !== null && frame.turn.epoch > at.ended!,
   )
-  const place = { seq: log.length, ended: at.ended! }
+  const gone = told.filter(({ frame, erased }) => frame.type === 'erased' && erased > at.erased!)
+  const place = { seq: log.length, ended: at.ended!, erased: at.erased! }
   return [
-    ...(items.length > 0 ? [{ frame: page, ...place }] : []),
-    ...ends.map(({ frame }) => ({ frame, seq: last.seq, ended: last.ended })),
+    ...(items.length > 0 ? [{ ...place, frame: page }] : []),
+    ...gone.map(({ frame, erased }) => ({ ...place, frame, erased })),
+    ...ends.map(({ frame }) => ({ ...last, frame })),
   ]
 }
 
@@ -250,7 +267,7 @@ function feedFrom(at: AgUiCursor): AgUiFeed {
 
 /** A follower that comes after so many frames gets a live reply from its beginning, behind the messages that it answers. */
 function joining({ told }: Played, from: number): Start & { readonly told: readonly Told[] } {
-  const at = from === 0 ? { seq: 0, ended: 0 } : told[from - 1]!
+  const at = from === 0 ? { seq: 0, ended: 0, erased: 0 } : told[from - 1]!
   const begun = told.findLastIndex(({ frame }, index) => index < from && frame.type === 'turn')
   const last = told[begun]?.frame
   const live = last?.type === 'turn' && last.turn.endedAt === null ? last.turn : undefined
@@ -259,7 +276,8 @@ function joining({ told }: Played, from: number): Start & { readonly told: reado
   const missed = told
     .slice(0, from)
     .filter(({ frame, seq: to }, index) => index > begun || (frame.type === 'messages' && to > seq))
-  return { at: { seq, ended: live.epoch - 1 }, where: 'run', live, told: [...missed, ...told.slice(from)] }
+  const start = { seq, ended: live.epoch - 1, erased: told[begun]!.erased }
+  return { at: start, where: 'run', live, told: [...missed, ...told.slice(from)] }
 }
 
 /** A client that has a message does not move it to another place. */

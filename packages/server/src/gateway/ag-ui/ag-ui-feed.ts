@@ -39,7 +39,7 @@ export type FeedStep =
   | { readonly type: 'cut' }
 
 const VERSION = '1.0'
-const MOST_TOLD = 64
+const [MOST_TOLD, MOST_WAITING] = [64, 64]
 /** A reader in the middle of a run cannot begin another one before it has ended. */
 const CUT = { code: 'resumed', message: 'The connection was cut. The reply is sent again.' }
 
@@ -132,10 +132,14 @@ export class AgUiFeed {
     if (replaces) this.#isStale = true
     if (parts.length === 0) return lost // erased, or not for this reader
     if (turn !== undefined) return [...lost, ...this.#tellWhole(item, turn)]
-    this.#waiting.push(item)
-    if (this.#run && mayAnswer(this.#run, item) && this.#run.told.messages().length === 0)
-      this.#isStale = true
+    this.#wait(item)
+    if (this.#run && mayAnswer(this.#run, item)) this.#isStale = true
     return this.#run ? this.#restated() : []
+  }
+
+  #wait(item: Item): void {
+    if (this.#waiting.length < MOST_WAITING) this.#waiting.push(item)
+    else this.#isStale = true // the snapshot at the end of the reply has it
   }
 
   /** What is missing of the reply that the reader has seen growing. */
@@ -243,8 +247,10 @@ export class AgUiFeed {
     return [this.#started(id), ...steps, this.#ended(id, 'success')]
   }
 
+  /** Not while a reply is shown: a snapshot would take it away. */
   #restated(): FeedStep[] {
-    return this.#isStale ? [this.#snapshot()] : []
+    const isShown = this.#run !== undefined && this.#run.told.messages().length > 0
+    return this.#isStale && !isShown ? [this.#snapshot()] : []
   }
 
   /** During a reply, messages that it does not answer wait for its end. */
