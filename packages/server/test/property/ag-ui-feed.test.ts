@@ -83,7 +83,10 @@ function play(plan: readonly Exchange[]) {
     if (isInterrupted) ask('one more thing')
     const frames = chunkFrames(seen, { turn: live, attempt: lost ? 2 : 1, sizes })
     tell(...frames.slice(0, 1))
-    if (erases) erase()
+    if (erases) {
+      erase()
+      ask('and another thing')
+    }
     tell(...frames.slice(1))
     const stored = storedReply(seen, over)
     if (stored)
