@@ -8,8 +8,8 @@
 //   assistant: a result             a tool message, right behind the message with its call
 //   assistant: data, file, source   an activity. Front ends show activities; agents are not sent them
 import { isCall, isFields, type Message, type Part } from '@fleetline/protocol'
-import { ENCRYPTED } from './chunk-writer.ts'
-import { STATE } from './documents.ts'
+import { ENCRYPTED } from './events-to-chunks.ts'
+import { STATE } from './state-and-activities.ts'
 import { createMessageIds, idOfCall, idOfResult, type MessageIds } from './message-ids.ts'
 
 export type AgUiMessage = { readonly id: string; readonly role: string; readonly [field: string]: unknown }
@@ -21,7 +21,7 @@ export function messagesForAgent(message: Message): AgUiMessage[] {
   return toAgUiMessages(message, (_reply, toolCallId) => toolCallId)
 }
 
-/** For readers, with the ids of `event-writer.ts`. */
+/** For readers, with the ids of `chunks-to-events.ts`. */
 export function messagesForReader(message: Message): AgUiMessage[] {
   return toAgUiMessages(message, idOfCall)
 }

@@ -1,6 +1,6 @@
 // The reply in a snapshot of the conversation: for agents that send their messages whole. It is what follows the last message of a user.
 import { isFields } from '@fleetline/protocol'
-import { knownEvent, type AgUiEvent } from './known-event.ts'
+import { parseEvent, type AgUiEvent } from './parse-event.ts'
 
 /** The events that would have said the same. */
 export function eventsOfSnapshot(messages: unknown): AgUiEvent[] {
@@ -9,7 +9,7 @@ export function eventsOfSnapshot(messages: unknown): AgUiEvent[] {
   return all
     .slice(asked + 1)
     .flatMap(eventsOf)
-    .flatMap((event) => knownEvent(event) ?? [])
+    .flatMap((event) => parseEvent(event) ?? [])
 }
 
 type Fields = { readonly [field: string]: unknown }

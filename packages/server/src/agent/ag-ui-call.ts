@@ -1,9 +1,10 @@
 // A call of an agent that speaks AG-UI: what it is sent (`RunAgentInput`), and how its events become chunks. The run has the id of the turn
 // with the number of the attempt, because each request is a run of its own. What AG-UI has no field for is in `forwardedProps.fleetline`.
 import { ChunkError, jsonTextFault } from '@fleetline/protocol'
-import { createChunkWriter, type ChunkWriter } from '../ag-ui/chunk-writer.ts'
-import { lastState } from '../ag-ui/documents.ts'
+import { createChunksOfEvents, type ChunksOfEvents } from '../ag-ui/events-to-chunks.ts'
+import { lastState } from '../ag-ui/state-and-activities.ts'
 import { messagesForAgent, type AgUiMessage } from '../ag-ui/messages.ts'
+import { AgentFault } from './fault.ts'
 import { ChunkText, LIFE, type AgentAnswer, type AgentCall } from './agent.ts'
 
 /** What an agent is sent. */
@@ -37,7 +38,7 @@ export function agUiInputOf({
     threadId: id,
     runId: runIdOf({ turn }),
     protocolVersion: '1.0',
-    messages: messages.flatMap((message) => answered(messagesForAgent(message))),
+    messages: messages.flatMap((message) => dropOpenCalls(messagesForAgent(message))),
     state: lastState(messages) ?? {},
     tools: [],
     context: [],
@@ -50,10 +51,14 @@ export async function* agUiChunks(
   texts: AgentAnswer,
   call: Pick<AgUiCall, 'turn' | 'messages'>,
 ): AgentAnswer {
-  const writer = writerFor(call)
+  const events = chunksFor(call)
   for await (const one of texts)
-    if (one instanceof ChunkText) yield* orLife(writer.take(parsed(one.text)))
+    if (one instanceof ChunkText) yield* chunksOrLife(events.take(parseText(one.text)))
     else yield one
+  if (!events.isOver())
+    throw new AgentFault('incomplete', 'The stream of the agent ended before RUN_FINISHED or RUN_ERROR', {
+      isFinal: false,
+    })
 }
 
 /**
@@ -63,12 +68,12 @@ export async function* fromAgUi(
   events: AsyncIterable<{ readonly type: string }>,
   call: Pick<AgUiCall, 'turn' | 'messages'>,
 ): AgentAnswer {
-  const writer = writerFor(call)
-  for await (const event of events) yield* orLife(writer.take(event))
+  const reader = chunksFor(call)
+  for await (const event of events) yield* chunksOrLife(reader.take(event))
 }
 
-function writerFor({ turn, messages }: Pick<AgUiCall, 'turn' | 'messages'>): ChunkWriter {
-  return createChunkWriter({ runId: runIdOf({ turn }), state: lastState(messages) })
+function chunksFor({ turn, messages }: Pick<AgUiCall, 'turn' | 'messages'>): ChunksOfEvents {
+  return createChunksOfEvents({ runId: runIdOf({ turn }), state: lastState(messages) })
 }
 
 function runIdOf({ turn: { id, attempt } }: Pick<AgUiCall, 'turn'>): string {
@@ -76,12 +81,12 @@ function runIdOf({ turn: { id, attempt } }: Pick<AgUiCall, 'turn'>): string {
 }
 
 /** An event that becomes no chunk is a sign of life. */
-function orLife<Chunk>(chunks: readonly Chunk[]): readonly (Chunk | typeof LIFE)[] {
+function chunksOrLife<Chunk>(chunks: readonly Chunk[]): readonly (Chunk | typeof LIFE)[] {
   return chunks.length > 0 ? chunks : [LIFE]
 }
 
 /** Without activities, which are for front ends, and without calls that have no result, which most models reject. */
-function answered(messages: readonly AgUiMessage[]): AgUiMessage[] {
+function dropOpenCalls(messages: readonly AgUiMessage[]): AgUiMessage[] {
   const results = new Set(messages.map(({ toolCallId }) => toolCallId))
   return messages.flatMap((message) => {
     if (message.role === 'activity') return []
@@ -93,7 +98,7 @@ function answered(messages: readonly AgUiMessage[]): AgUiMessage[] {
   })
 }
 
-function parsed(text: string): unknown {
+function parseText(text: string): unknown {
   const fault = jsonTextFault(text)
   if (fault !== undefined) throw new ChunkError(`An event is ${fault}`)
   try {

@@ -5,18 +5,18 @@ import { test } from 'node:test'
 import { chunkOf, createAssembler, type Chunk } from '@fleetline/protocol'
 import * as fc from 'fast-check'
 import { json, legalStream } from '../../../protocol/test/support/streams.ts'
-import { createChunkWriter } from '../../src/ag-ui/chunk-writer.ts'
-import { lastState } from '../../src/ag-ui/documents.ts'
-import { createEventWriter } from '../../src/ag-ui/event-writer.ts'
+import { createChunksOfEvents } from '../../src/ag-ui/events-to-chunks.ts'
+import { lastState } from '../../src/ag-ui/state-and-activities.ts'
+import { createEventsOfChunks } from '../../src/ag-ui/chunks-to-events.ts'
 import { messagesForAgent } from '../../src/ag-ui/messages.ts'
-import { createToldMessages } from '../../src/ag-ui/told-messages.ts'
+import { createReaderMessages } from '../../src/ag-ui/reader-messages.ts'
 import { faultsOf, readByAgUi } from '../support/ag-ui.ts'
 import { anyEvents, closing, type AgUiEvent } from '../support/ag-ui-events.ts'
 
 const RUN = { threadId: 't', runId: 'r' }
 
 function eventsOf(stream: readonly Chunk[]) {
-  const writer = createEventWriter('m')
+  const writer = createEventsOfChunks('m')
   return [...stream.flatMap(writer.write), ...writer.close()]
 }
 
@@ -24,7 +24,7 @@ test('every event is valid, in an order that the client of AG-UI accepts, and it
   await fc.assert(
     fc.asyncProperty(legalStream, async (stream) => {
       const events = eventsOf(stream.filter(({ type }) => type !== 'reset-step'))
-      const told = createToldMessages()
+      const told = createReaderMessages()
       events.forEach(told.take)
       const all = [{ type: 'RUN_STARTED', ...RUN }, ...events, { type: 'RUN_FINISHED', ...RUN }]
       assert.deepEqual(all.flatMap(faultsOf), [])
@@ -39,7 +39,7 @@ test('every event is valid, in an order that the client of AG-UI accepts, and it
 type Verdict = { readonly chunks: readonly Chunk[]; readonly error?: unknown }
 
 function chunksOf(events: readonly AgUiEvent[]): Verdict {
-  const writer = createChunkWriter({ runId: 'r', state: {} })
+  const writer = createChunksOfEvents({ runId: 'r', state: {} })
   const chunks: Chunk[] = []
   try {
     for (const event of events) chunks.push(...writer.take(event))
@@ -131,7 +131,7 @@ test('mutant: a reader that is told of no results does not have the messages tha
     { type: 'tool-input-available', toolCallId: 'c', toolName: 'weather', input: {} },
     { type: 'tool-output-available', toolCallId: 'c', output: 'sunny' },
   ].map(chunkOf)
-  const told = createToldMessages()
+  const told = createReaderMessages()
   const events = eventsOf(stream)
   events.forEach(told.take)
   const { messages } = await readByAgUi([

@@ -22,10 +22,10 @@ import {
   type SeqRange,
   type Turn,
 } from '@fleetline/protocol'
-import { createEventWriter, type EventWriter } from '../../ag-ui/event-writer.ts'
-import type { AgUiEvent } from '../../ag-ui/known-event.ts'
+import { createEventsOfChunks, type EventsOfChunks } from '../../ag-ui/chunks-to-events.ts'
+import type { AgUiEvent } from '../../ag-ui/parse-event.ts'
 import { messagesForReader } from '../../ag-ui/messages.ts'
-import { createToldMessages, type ToldMessages } from '../../ag-ui/told-messages.ts'
+import { createReaderMessages, type ReaderMessages } from '../../ag-ui/reader-messages.ts'
 import { usageOf } from '../../ag-ui/usage.ts'
 import type { AgUiCursor } from './cursor.ts'
 import { createUiReply, type UiReply } from '../chat/ui-reply.ts'
@@ -46,8 +46,8 @@ const CUT = { code: 'resumed', message: 'The connection was cut. The reply is se
 type Run = {
   turn: Turn
   readonly reply: UiReply
-  readonly writer: EventWriter
-  readonly told: ToldMessages
+  readonly writer: EventsOfChunks
+  readonly told: ReaderMessages
   /** The reader may have words of this reply from before. */
   readonly isAgain: boolean
   /** As it is stored. */
@@ -156,8 +156,8 @@ export class AgUiFeed {
 
   #tellWhole(item: Item, turn: string): FeedStep[] {
     const run = {
-      writer: createEventWriter(item.id, this.#isResumed ? this.#mark() : ''),
-      told: createToldMessages(),
+      writer: createEventsOfChunks(item.id, this.#isResumed ? this.#mark() : ''),
+      told: createReaderMessages(),
     }
     if (this.#isResumed && item.parts.some(({ type }) => type === 'reasoning')) this.#isStale = true
     this.#isResumed = false
@@ -269,8 +269,8 @@ export class AgUiFeed {
       turn,
       isAgain,
       reply: createUiReply({ turn: id, message, knowsReset: false }),
-      writer: createEventWriter(message, isAgain ? this.#mark() : ''),
-      told: createToldMessages(),
+      writer: createEventsOfChunks(message, isAgain ? this.#mark() : ''),
+      told: createReaderMessages(),
     }
   }
 

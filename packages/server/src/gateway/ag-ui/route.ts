@@ -1,8 +1,8 @@
 // Follows a session as AG-UI events.
 import { formatId, PAGE_LIMITS, type Item, type Turn } from '@fleetline/protocol'
 import { z } from 'zod'
-import { lastState } from '../../ag-ui/documents.ts'
-import type { AgUiEvent } from '../../ag-ui/known-event.ts'
+import { lastState } from '../../ag-ui/state-and-activities.ts'
+import type { AgUiEvent } from '../../ag-ui/parse-event.ts'
 import { messagesForReader } from '../../ag-ui/messages.ts'
 import type { SentEvent } from '../../door/events.ts'
 import { route, type Route } from '../../door/route.ts'

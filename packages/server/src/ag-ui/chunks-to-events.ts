@@ -7,14 +7,14 @@
 //   data-…, file, source, …        ACTIVITY_SNAPSHOT; transient data: CUSTOM; the agent's state: STATE_SNAPSHOT
 //   any other                      none
 // Any chunks give a sequence of events that AG-UI allows. AG-UI cannot begin a call again or replace its result; then the first one stays, and
-// the reader's messages differ from the stored ones: told-messages.ts.
+// the reader's messages differ from the stored ones: reader-messages.ts.
 import type { Chunk } from '@fleetline/protocol'
-import { STATE } from './documents.ts'
-import type { AgUiEvent } from './known-event.ts'
+import { STATE } from './state-and-activities.ts'
+import type { AgUiEvent } from './parse-event.ts'
 import { createMessageIds, idOfCall, idOfResult, type MessageIds } from './message-ids.ts'
 import { activityOf, argumentsOf, encryptedIn, isUnseen, resultOf } from './messages.ts'
 
-export type EventWriter = {
+export type EventsOfChunks = {
   readonly write: (chunk: Chunk) => AgUiEvent[]
   /** Ends what is open. */
   readonly close: () => AgUiEvent[]
@@ -22,7 +22,7 @@ export type EventWriter = {
 type Of<Type> = Extract<Chunk, { readonly type: Type }>
 
 /** `mark`: makes the ids of reasonings differ from those that the reader has. */
-export function createEventWriter(reply: string, mark?: string): EventWriter {
+export function createEventsOfChunks(reply: string, mark?: string): EventsOfChunks {
   const ids = createMessageIds(reply, mark)
   const writers = [createWords(ids), createCalls(reply, ids), createOthers(ids)]
   return {
@@ -39,7 +39,7 @@ type Words = keyof typeof PREFIX
 type WordsChunk = Of<`${Words}-${'start' | 'delta' | 'end'}`>
 
 /** Texts and reasonings. A second one with the same id ends the first. */
-function createWords(ids: MessageIds): EventWriter {
+function createWords(ids: MessageIds): EventsOfChunks {
   const open = { text: new Map<string, string>(), reasoning: new Map<string, string>() }
   const end = (kind: Words, id: string, described?: unknown): AgUiEvent[] => {
     const messageId = open[kind].get(id)
@@ -100,7 +100,7 @@ type WrittenCall = {
 }
 
 /** Calls of tools and their results. */
-function createCalls(reply: string, ids: MessageIds): EventWriter {
+function createCalls(reply: string, ids: MessageIds): EventsOfChunks {
   const calls = new Map<string, WrittenCall>()
   const named = (toolCallId: string) => idOfCall(reply, toolCallId)
   const begin = (
@@ -210,7 +210,7 @@ const WHOLE = new Set([
 ])
 
 /** What is neither words nor a call. */
-function createOthers(ids: MessageIds): EventWriter {
+function createOthers(ids: MessageIds): EventsOfChunks {
   const known = new Map<string, string>() // data with an id, which may be replaced
   const show = (chunk: Chunk & { readonly id?: string }): AgUiEvent[] => {
     const key =

@@ -1,6 +1,6 @@
 // The messages that a reader of AG-UI events has of one reply, as AG-UI's own client puts them together.
 import { isDeepStrictEqual } from 'node:util'
-import type { AgUiEvent } from './known-event.ts'
+import type { AgUiEvent } from './parse-event.ts'
 import type { AgUiMessage } from './messages.ts'
 
 type Called = {
@@ -18,13 +18,13 @@ type Told = {
   [field: string]: unknown
 }
 
-export type ToldMessages = {
+export type ReaderMessages = {
   readonly take: (event: AgUiEvent) => void
   readonly messages: () => readonly AgUiMessage[]
   readonly areLike: (wanted: readonly AgUiMessage[]) => boolean
 }
 
-export function createToldMessages(): ToldMessages {
+export function createReaderMessages(): ReaderMessages {
   const told: Told[] = []
   const byId = new Map<string, Told>()
   const calls = new Map<string, { readonly call: Called; readonly parent: Told }>()

@@ -16,6 +16,18 @@ const CHECKS = {
   'role of a text message': (value: unknown) => TEXT_ROLES.includes(value as string),
 } as const
 
+/** What a check asks for, in an error. */
+const WORDS: Readonly<Record<keyof typeof CHECKS, string>> = {
+  text: 'a string',
+  flag: 'true or false',
+  list: 'an array',
+  fields: 'an object',
+  value: 'given',
+  'text or parts': 'a string or an array of parts',
+  'list of objects': 'an array of objects',
+  'role of a text message': 'developer, system, assistant or user',
+}
+
 const TEXT_ROLES = ['developer', 'system', 'assistant', 'user']
 
 const MESSAGE = { messageId: 'text' } as const
@@ -58,19 +70,26 @@ const FORMER: Readonly<Record<string, string>> = {
 }
 
 /** Returns the event without fields that are null. Undefined: its type is not known, or says nothing that we keep. */
-export function knownEvent(value: unknown): AgUiEvent | undefined {
-  if (!isFields(value)) throw new ChunkError('An event is a JSON object')
-  const { type: given } = value
-  if (typeof given !== 'string' || given === '') throw new ChunkError('An event has a type')
+export function parseEvent(value: unknown): AgUiEvent | undefined {
+  const given = typeOfEvent(value)
   const former = Object.hasOwn(FORMER, given) ? FORMER[given] : undefined
   const type = former ?? given
   const fields = Object.hasOwn(FIELDS, type) ? FIELDS[type]! : undefined
   if (!fields) return undefined
-  const event = former ? { messageId: 'thinking', ...value, type } : { ...value, type }
-  return Object.assign(event, checked(type, event, fields))
+  const event = former
+    ? { messageId: 'thinking', ...(value as object), type }
+    : { ...(value as object), type }
+  return Object.assign(event, checkFields(type, event, fields))
 }
 
-function checked(
+export function typeOfEvent(value: unknown): string {
+  if (!isFields(value)) throw new ChunkError('An event must be a JSON object')
+  const { type } = value
+  if (typeof type !== 'string' || type === '') throw new ChunkError('An event lacks its type')
+  return type
+}
+
+function checkFields(
   type: string,
   event: Readonly<Record<string, unknown>>,
   fields: Readonly<Record<string, keyof typeof CHECKS>>,
@@ -82,7 +101,8 @@ function checked(
     const value = isOptional ? (event[name] ?? undefined) : event[name]
     read[name] = value
     if (value === undefined ? isOptional : CHECKS[check](value)) continue
-    throw new ChunkError(`${type}: ${name} is not what it should be (${check})`)
+    const how = value === undefined ? 'it is missing' : `it is ${typeof value}`
+    throw new ChunkError(`${type}: ${name} must be ${WORDS[check]}, but ${how}`)
   }
   return read
 }

@@ -1,7 +1,7 @@
 // Turns shorthand events into the ones that they stand for: the first …_CHUNK of an item opens it, the next ones continue it, and whatever
 // else is said closes it. Each subagent has an item of its own; an event without `subagentRunId` belongs to the agent itself.
 import { ChunkError } from '@fleetline/protocol'
-import type { AgUiEvent } from './known-event.ts'
+import type { AgUiEvent } from './parse-event.ts'
 
 /** For each shorthand: the prefix of the whole events, the one with the content, and the field with the id. */
 const KINDS = {
@@ -27,12 +27,12 @@ const KINDS = {
 type Kind = (typeof KINDS)[keyof typeof KINDS]
 type OpenItem = { readonly kind: Kind; readonly id: unknown }
 
-/** They say nothing about the item that is open. */
+/** These events do not close the open item. */
 const BESIDE = new Set(['ACTIVITY_SNAPSHOT', 'ACTIVITY_DELTA', 'REASONING_ENCRYPTED_VALUE'])
 const OF_THE_RUN = new Set(['RUN_STARTED', 'RUN_FINISHED', 'RUN_ERROR', 'MESSAGES_SNAPSHOT'])
 const OF_THE_AGENT = ''
 
-export function createExpander(): (event: AgUiEvent) => AgUiEvent[] {
+export function createShorthandExpander(): (event: AgUiEvent) => AgUiEvent[] {
   const open = new Map<string, OpenItem>() // by subagent
   const close = (lane: string): AgUiEvent[] => {
     const item = open.get(lane)
@@ -45,7 +45,7 @@ export function createExpander(): (event: AgUiEvent) => AgUiEvent[] {
     const same = [...open].filter(([, item]) => item.kind === kind && (id === undefined || item.id === id))
     if (same.length === 0 || same.some(([lane]) => lane === OF_THE_AGENT)) return OF_THE_AGENT
     if (same.length > 1)
-      throw new ChunkError(`${kind.prefix}_CHUNK: it could continue several items. Send ${kind.id}`)
+      throw new ChunkError(`${kind.prefix}_CHUNK: several are open. Name one with ${kind.id}`)
     return same[0]![0]
   }
   const expand = (kind: Kind, event: AgUiEvent): AgUiEvent[] => {
@@ -56,7 +56,7 @@ export function createExpander(): (event: AgUiEvent) => AgUiEvent[] {
     if (before?.kind === kind && before.id === id) return delta
     const missing = kind.required.find((name) => event[name] === undefined)
     if (missing !== undefined)
-      throw new ChunkError(`${kind.prefix}_CHUNK: the first one of an item needs ${missing}`)
+      throw new ChunkError(`${kind.prefix}_CHUNK: the first one must have ${missing}`)
     const ended = close(lane)
     open.set(lane, { kind, id })
     return [...ended, { ...event, type: `${kind.prefix}_START` }, ...delta]

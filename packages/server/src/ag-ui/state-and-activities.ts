@@ -2,7 +2,7 @@
 // them. A document becomes a part of the reply, `data-…` with an id. It is written when something else is said, so that a hundred patches in
 // a row cost one chunk, and only at the end if an agent changes its documents all the time. A patch that does not apply changes nothing.
 import { ChunkError, isFields, type Chunk } from '@fleetline/protocol'
-import type { AgUiEvent } from './known-event.ts'
+import type { AgUiEvent } from './parse-event.ts'
 import { applyPatch, PATCH_LIMITS, PatchError, type PatchOperation } from './json-patch.ts'
 
 /** The part of a reply with the state of its agent. The next call of the agent is sent it again. */

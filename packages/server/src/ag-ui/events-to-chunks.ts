@@ -1,0 +1,120 @@
+// Turns the AG-UI events of an agent into the chunks of its reply. Rejects events in an order that the protocol forbids, as AG-UI's own
+// client does.
+//
+//   event                                    chunks
+//   RUN_STARTED                              start
+//   TEXT_MESSAGE_… of the assistant          text-start, text-delta, text-end. Messages of other roles are not part of the reply
+//   REASONING_MESSAGE_…                      reasoning-start, reasoning-delta, reasoning-end
+//   TOOL_CALL_START, _ARGS, _END             tool-input-start, tool-input-delta, tool-input-available, of a dynamic tool
+//   TOOL_CALL_RESULT                         tool-output-available, if the call is in this reply
+//   REASONING_ENCRYPTED_VALUE                providerMetadata of its text, reasoning or call
+//   STATE_…, ACTIVITY_…                      data-… with an id: state-and-activities.ts
+//   CUSTOM                                   data-NAME, transient
+//   MESSAGES_SNAPSHOT                        the messages after the last user message, if the run has said nothing yet
+//   RUN_FINISHED                             data-usage, finish. `cancelled`: abort. An interrupt is refused: nobody can answer it yet
+//   RUN_ERROR                                data-usage, error
+// A step of the reply begins with the first thing that is said, and again when something is said after the results of all calls: that is
+// where the agent has called its model again. A run with another id and without content replays an earlier run; it is ignored.
+import { ChunkError, isFields, type Chunk } from '@fleetline/protocol'
+import { createShorthandExpander } from './expand-shorthand.ts'
+import { parseEvent, typeOfEvent, type AgUiEvent } from './parse-event.ts'
+import { createCallsReader } from './read-calls.ts'
+import { createWordsReader, nameOf, type WordsPrefix } from './read-words.ts'
+import { eventsOfSnapshot } from './snapshot-events.ts'
+import { createSpeaker } from './speaker.ts'
+import { createDocuments } from './state-and-activities.ts'
+import { usageChunks } from './usage.ts'
+
+/** Where an encrypted value of the agent's provider stands in `providerMetadata`. */
+export const ENCRYPTED = 'ag-ui'
+
+export type ChunksOfEvents = {
+  /** The chunks that an event becomes. Throws a ChunkError if it is no event, or is not allowed at this point. */
+  readonly take: (value: unknown) => Chunk[]
+  /** Whether the run has ended. */
+  readonly isOver: () => boolean
+}
+/** What the agent was sent. */
+type Asked = { readonly runId: string; readonly state: unknown }
+
+export function createChunksOfEvents({ runId: asked, state }: Asked): ChunksOfEvents {
+  const documents = createDocuments(state)
+  const speaker = createSpeaker(documents)
+  const [words, calls, expand] = [
+    createWordsReader(speaker),
+    createCallsReader(speaker),
+    createShorthandExpander(),
+  ]
+  let [run, hasStarted, isOver]: [string | undefined, boolean, boolean] = [undefined, false, false]
+
+  const begin = (runId: string) => {
+    if (run !== undefined)
+      throw new ChunkError(`RUN_STARTED: the run ${nameOf(run)} has not ended. Send RUN_FINISHED first`)
+    run = runId
+    if (!hasStarted) speaker.say({ type: 'start' })
+    hasStarted = true
+  }
+  const finish = ({ outcome, usage, runId }: AgUiEvent) => {
+    const [message, call] = [words.findOpen(), calls.findOpen()]
+    const open = message ?? (call !== undefined && { id: call, end: 'TOOL_CALL_END' })
+    if (open)
+      throw new ChunkError(`RUN_FINISHED: ${nameOf(open.id)} is still open. Send ${open.end} for it first`)
+    run = undefined
+    if (runId !== asked && !speaker.hasSpoken()) return
+    const type = isFields(outcome) ? outcome['type'] : 'success'
+    if (type === 'interrupt') throw new ChunkError(INTERRUPT)
+    if (type !== 'cancelled') speaker.endStep()
+    speaker.say(...documents.flush({ isLast: true }), ...usageChunks(usage))
+    speaker.say(type === 'cancelled' ? CANCELLED : { type: 'finish', finishReason: 'stop' })
+    isOver = true
+  }
+  const fail = ({ message, code, usage }: AgUiEvent) => {
+    const errorText = typeof code === 'string' ? `${String(message)} (${code})` : String(message)
+    speaker.say(...documents.flush({ isLast: true }), ...usageChunks(usage), { type: 'error', errorText })
+    isOver = true
+  }
+  const encrypt = ({ subtype, entityId, encryptedValue }: AgUiEvent) => {
+    const encrypted = { [ENCRYPTED]: { encryptedValue } }
+    if (subtype === 'tool-call') calls.encrypt(String(entityId), encrypted)
+    else if (subtype === 'message') speaker.encryptLater(String(entityId), encrypted)
+  }
+  const takeInRun = (event: AgUiEvent): void => {
+    const { type } = event
+    const [, prefix] = /^(TEXT_MESSAGE|REASONING_MESSAGE|TOOL_CALL)_/.exec(type) ?? []
+    if (prefix === 'TOOL_CALL') return calls.take(event)
+    if (prefix) return words.take(prefix as WordsPrefix, event)
+    switch (type) {
+      case 'RUN_STARTED':
+        return begin(String(event['runId']))
+      case 'RUN_FINISHED':
+        return finish(event)
+      case 'REASONING_ENCRYPTED_VALUE':
+        return encrypt(event)
+      case 'MESSAGES_SNAPSHOT':
+        if (!speaker.hasSpoken()) eventsOfSnapshot(event['messages']).forEach(takeInRun)
+        return
+      case 'CUSTOM':
+        return speaker.say({ type: `data-${String(event['name'])}`, data: event['value'], transient: true })
+      default:
+        return documents.take(event)
+    }
+  }
+  return {
+    isOver: () => isOver,
+    take: (value) => {
+      const event = parseEvent(value)
+      if (event?.type === 'RUN_ERROR') fail(event)
+      else if (run === undefined && event?.type !== 'RUN_STARTED') throw tooSoon(typeOfEvent(value))
+      else if (event) expand(event).forEach(takeInRun)
+      return speaker.take()
+    },
+  }
+}
+
+const CANCELLED: Chunk = { type: 'abort', reason: 'The agent has cancelled the run' }
+const INTERRUPT =
+  'RUN_FINISHED: the agent waits for an answer to an interrupt. Fleetline cannot answer interrupts yet. Let the agent finish without one'
+
+function tooSoon(type: string): ChunkError {
+  return new ChunkError(`${type.slice(0, 64)} came before RUN_STARTED. Send RUN_STARTED first`)
+}

@@ -1,0 +1,103 @@
+// Reads the tool calls of an agent and their results. A result may come before the end of the arguments; a call that was closed may begin
+// again until it has a result. A result without a call in this reply belongs to an earlier reply, and is left out.
+import { ChunkError, jsonTextFault, type ProviderMetadata } from '@fleetline/protocol'
+import type { AgUiEvent } from './parse-event.ts'
+import { nameOf } from './read-words.ts'
+import type { Speaker } from './speaker.ts'
+
+type ReadCall = {
+  readonly toolName: string
+  args: string
+  isOpen: boolean
+  hasResult: boolean
+  encrypted?: ProviderMetadata
+  /** Its result, if that comes before the end of its arguments. */
+  early?: { readonly output: unknown }
+}
+
+export type CallsReader = {
+  /** Takes an event TOOL_CALL_…. */
+  readonly take: (event: AgUiEvent) => void
+  readonly encrypt: (toolCallId: string, encrypted: ProviderMetadata) => void
+  readonly findOpen: () => string | undefined
+}
+
+export function createCallsReader(speaker: Speaker): CallsReader {
+  const calls = new Map<string, ReadCall>()
+  const start = (toolCallId: string, toolCallName: string) => {
+    const before = calls.get(toolCallId)
+    if (before?.isOpen || before?.hasResult)
+      throw new ChunkError(
+        `TOOL_CALL_START: the call ${nameOf(toolCallId)} has begun before. Give each call an id of its own`,
+      )
+    speaker.beginStep()
+    if (!before) speaker.countCall()
+    const call = before ?? { toolName: toolCallName, args: '', isOpen: true, hasResult: false }
+    calls.set(toolCallId, Object.assign(call, { isOpen: true }))
+    speaker.say({ type: 'tool-input-start', toolCallId, toolName: call.toolName, dynamic: true })
+    if (call.args !== '') speaker.say({ type: 'tool-input-delta', toolCallId, inputTextDelta: call.args })
+  }
+  const mustBeOpen = (type: string, id: string): ReadCall => {
+    const call = calls.get(id)
+    if (call?.isOpen) return call
+    throw new ChunkError(
+      `${type}: no call ${nameOf(id)} is open. Send TOOL_CALL_START first, with the same toolCallId`,
+    )
+  }
+  const settle = (toolCallId: string, call: ReadCall, output: unknown) => {
+    if (!call.hasResult) speaker.countResult()
+    call.hasResult = true
+    speaker.say({ type: 'tool-output-available', toolCallId, dynamic: true, output, ...describe(call) })
+  }
+  const end = (toolCallId: string, call: ReadCall) => {
+    call.isOpen = false
+    const input = inputOf(call.args)
+    const { toolName, early } = call
+    speaker.say({
+      type: 'tool-input-available',
+      toolCallId,
+      toolName,
+      dynamic: true,
+      input,
+      ...describe(call),
+    })
+    if (early) settle(toolCallId, call, early.output)
+  }
+  return {
+    take: ({ type, toolCallId, toolCallName, delta, content }) => {
+      const id = String(toolCallId)
+      if (type === 'TOOL_CALL_START') return start(id, String(toolCallName))
+      if (type === 'TOOL_CALL_RESULT') {
+        const call = calls.get(id)
+        if (call?.isOpen) call.early = { output: content }
+        else if (call) settle(id, call, content)
+        return
+      }
+      const call = mustBeOpen(type, id)
+      if (type === 'TOOL_CALL_END') return end(id, call)
+      call.args += String(delta)
+      speaker.say({ type: 'tool-input-delta', toolCallId: id, inputTextDelta: String(delta) })
+    },
+    encrypt: (toolCallId, encrypted) => {
+      const call = calls.get(toolCallId)
+      if (call) call.encrypted = encrypted
+    },
+    findOpen: () => [...calls].find(([, { isOpen }]) => isOpen)?.[0],
+  }
+}
+
+function describe({ encrypted }: ReadCall): { readonly providerMetadata?: ProviderMetadata } {
+  return encrypted ? { providerMetadata: encrypted } : {}
+}
+
+/** The arguments as a value, or as they came if they are not JSON. Text stays as it came, so that it can be sent back. */
+function inputOf(args: string): unknown {
+  if (args.trim() === '') return {}
+  if (jsonTextFault(args) !== undefined) return args
+  try {
+    const value: unknown = JSON.parse(args)
+    return typeof value === 'string' ? args : value
+  } catch {
+    return args
+  }
+}
