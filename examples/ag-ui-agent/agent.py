@@ -1,4 +1,4 @@
-"""An agent that speaks AG-UI, with nothing but Python's standard library. It looks a word up with a tool, and says what it found."""
+"""An agent that speaks AG-UI, with nothing but Python's standard library. It counts words with a tool."""
 
 import base64
 import hashlib
@@ -35,17 +35,17 @@ def text_of(content):
 def answer(run):
     """The events of one run."""
     asked = text_of(run["messages"][-1].get("content", "")) or "nothing"
-    looked_up = run["state"].get("lookedUp", 0) + 1
+    counted = run["state"].get("counted", 0) + 1
     ids = {"threadId": run["threadId"], "runId": run["runId"]}
     yield {"type": "RUN_STARTED", **ids, "protocolVersion": "1.0"}
-    call = f"call-{looked_up}"
+    call = f"call-{counted}"
     yield {"type": "TOOL_CALL_START", "toolCallId": call, "toolCallName": "count_words"}
     yield {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": json.dumps({"text": asked})}
     yield {"type": "TOOL_CALL_END", "toolCallId": call}
     count = len(asked.split())
-    yield {"type": "TOOL_CALL_RESULT", "messageId": f"result-{looked_up}", "toolCallId": call, "content": str(count)}
-    yield {"type": "STATE_SNAPSHOT", "snapshot": {"lookedUp": looked_up}}
-    message = {"messageId": f"message-{looked_up}"}
+    yield {"type": "TOOL_CALL_RESULT", "messageId": f"result-{counted}", "toolCallId": call, "content": str(count)}
+    yield {"type": "STATE_SNAPSHOT", "snapshot": {"counted": counted}}
+    message = {"messageId": f"message-{counted}"}
     yield {"type": "TEXT_MESSAGE_START", **message, "role": "assistant"}
     for word in re.findall(r"\S+\s*", f"You said {count} words: {asked}"):
         yield {"type": "TEXT_MESSAGE_CONTENT", **message, "delta": word}

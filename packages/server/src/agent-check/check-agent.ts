@@ -107,7 +107,7 @@ async function* runAll(visit: Visit, { isCompact, late }: Run): AsyncGenerator<A
 /** Why this check cannot be made. */
 function obstacleTo({ needs }: Pick<CheckRow, 'needs'>, done: readonly AgentCheck[]): string | undefined {
   const lost = done.find(({ state, code }) => state === 'failed' && code === 'unreachable')
-  if (lost) return `The agent could not be reached any more: see ${lost.name}`
+  if (lost) return `The agent cannot be reached: see ${lost.name}`
   const missing = done.find(({ name, state }) => needs.includes(name) && !GOOD.includes(state))
   return (
     missing && `It needs ${missing.name}, which ${missing.state === 'failed' ? 'has failed' : 'was skipped'}`
@@ -137,7 +137,7 @@ function checkOptions({
   if (protocol === 'ag-ui' && compact)
     throw new Rejected(
       'invalid',
-      'compact: AG-UI has no request for a summary. Check the URL that summarises without protocol',
+      'compact (--compact) does not work with the protocol ag-ui: AG-UI has no request for a summary. Check the URL that writes summaries alone, without --protocol',
     )
   if (!isSecret(secret)) throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
   for (const [name, text] of Object.entries({ message, toolMessage }))

@@ -1,4 +1,4 @@
-// Says in the words of a person who writes agents why a reply would not be stored, and what to do. The first row that fits counts.
+// Explains to the author of an agent why a pod would not store its reply, and what to do. The first row that fits counts.
 import { MESSAGE_LIMITS } from '@fleetline/protocol'
 import { AG_UI_TYPES, PLAIN, TYPES } from '../agent/answer.ts'
 import type { Protocol } from '../agent/settings.ts'
@@ -19,7 +19,7 @@ type Cause = {
   readonly fits?: (seen: Seen) => boolean
   /** Default: what the pod says. */
   readonly found?: (seen: Seen) => string
-  readonly remedy: string
+  readonly remedy: string | ((seen: Seen) => string)
 }
 
 const SECRET =
@@ -38,6 +38,9 @@ const statusIs =
 const counted = (chunks: number) => (chunks === 1 ? '1 valid chunk' : `${chunks} valid chunks`)
 const statusOf = ({ head }: Seen) => `The agent answered with status ${head?.status}`
 
+/** What the pod says about events in a wrong order ends with what to do. */
+const ADVICE = '. '
+
 function isAgUi({ protocol }: Seen): boolean {
   return protocol === 'ag-ui'
 }
@@ -49,7 +52,7 @@ const CAUSES: readonly Cause[] = [
   {
     code: 'unreachable',
     fits: says(/ECONNREFUSED/),
-    remedy: 'Start the agent, and compare host and port of the URL with those that it listens on',
+    remedy: 'Start the agent, and check that the URL has the host and port on which it listens',
   },
   {
     code: 'unreachable',
@@ -97,6 +100,12 @@ const CAUSES: readonly Cause[] = [
   },
   {
     code: 'agent_refused',
+    fits: (seen) => statusIs(400, 422)(seen) && !isAgUi(seen),
+    found: statusOf,
+    remedy: `If the agent speaks AG-UI, add --protocol ag-ui (in code: protocol). Otherwise: ${LOG}, and let it accept the request`,
+  },
+  {
+    code: 'agent_refused',
     found: statusOf,
     remedy: `${LOG}. Answer with status 200; a pod does not call again after this status, and the turn fails`,
   },
@@ -113,6 +122,11 @@ const CAUSES: readonly Cause[] = [
   },
   {
     code: 'agent_error',
+    fits: isAgUi,
+    remedy: `${LOG}. A pod calls again after RUN_ERROR; the turn fails after its last attempt`,
+  },
+  {
+    code: 'agent_error',
     remedy: `${LOG}. If its model failed, onError of fleetline/agent tells pods whether to call again`,
   },
   {
@@ -124,7 +138,7 @@ const CAUSES: readonly Cause[] = [
     code: 'agent_protocol',
     fits: (seen) => isAgUi(seen) && !AG_UI_TYPES.includes(seen.head?.type ?? ''),
     found: typeFound,
-    remedy: `Answer with the content type ${AG_UI_TYPES.join(', ')}. Check an agent that speaks as the AI SDK does without --protocol`,
+    remedy: `Answer with the content type ${AG_UI_TYPES.join(', ')}. If it speaks the AI SDK's protocol, leave out --protocol`,
   },
   {
     code: 'agent_protocol',
@@ -144,12 +158,23 @@ const CAUSES: readonly Cause[] = [
     fits: ({ head }) => head?.type === 'application/json',
     remedy: 'Answer with {"text": "…"}, or with one message of the role assistant with its parts',
   },
+  {
+    code: 'agent_protocol',
+    fits: (seen) => isAgUi(seen) && /^[a-z-]+ came before/.test(seen.message),
+    remedy: "The agent seems to speak the AI SDK's protocol: leave out --protocol",
+  },
+  {
+    code: 'agent_protocol',
+    fits: (seen) => isAgUi(seen) && seen.message.includes(ADVICE),
+    found: ({ message }) => message.slice(0, message.indexOf(ADVICE)),
+    remedy: ({ message }) => message.slice(message.indexOf(ADVICE) + ADVICE.length),
+  },
   { code: 'agent_protocol', fits: isAgUi, remedy: EVENTS },
   {
     code: 'agent_protocol',
     fits: says(/Chunks of the type [A-Z_]+ /),
     found: ({ message }) => message,
-    remedy: 'This looks like an agent of AG-UI: check it, and add it, with --protocol ag-ui',
+    remedy: 'The agent seems to speak AG-UI: add --protocol ag-ui (in code: protocol)',
   },
   {
     code: 'agent_protocol',
@@ -162,7 +187,11 @@ const CAUSES: readonly Cause[] = [
     remedy: `${LOG}: its process may have ended, or a proxy cut the connection`,
   },
   { code: 'incomplete', fits: isAgUi, remedy: 'End every run with RUN_FINISHED or RUN_ERROR' },
-  { code: 'incomplete', remedy: 'End every reply with a finish chunk, also if it stops early' },
+  {
+    code: 'incomplete',
+    remedy:
+      'End every reply with a finish chunk, also if it stops early. If the agent speaks AG-UI, add --protocol ag-ui (in code: protocol)',
+  },
   {
     code: 'timeout',
     found: ({ head, chunks, message }) =>
@@ -187,7 +216,7 @@ export function problemOf(heard: Failed): Problem | undefined {
   if (fault === undefined) return heard.reply ? undefined : EMPTY
   const seen: Seen = { code: fault.code, message: detailed(fault), head, chunks, protocol }
   const { found = ({ message }) => message, remedy } = causeOf(seen)
-  return { code: fault.code, found: found(seen), remedy }
+  return { code: fault.code, found: found(seen), remedy: typeof remedy === 'string' ? remedy : remedy(seen) }
 }
 
 function causeOf(seen: Seen): Pick<Cause, 'found' | 'remedy'> {

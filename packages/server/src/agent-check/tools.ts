@@ -23,7 +23,7 @@ export async function checkTools(visit: Visit): Promise<Verdict> {
   return failed({
     found: `Calls of these tools were left without output, error or denial: ${[...open].join(', ')}`,
     remedy:
-      'End every call within the reply, with its output or its error. Approvals, and tools that run in the page, are not supported yet',
+      'End every call within the reply, with its output or its error (AG-UI: TOOL_CALL_RESULT). Approvals, and tools that run in the page, are not supported yet',
   })
 }
 

@@ -84,7 +84,7 @@ export function checkTogether({ protocol, compaction: { enabled, url } }: AgentS
   if (protocol === 'ag-ui' && enabled && url === null)
     throw new Rejected(
       'invalid',
-      'settings.compaction.url: is missing. AG-UI has no request for a summary. Name another URL that summarises, or turn compaction off',
+      'settings.compaction.url (--summary-url) is missing: AG-UI has no request for a summary. Name a URL that writes summaries, or leave out compaction',
     )
 }
 

@@ -6,10 +6,7 @@ const verb = (name: 'list' | 'add' | 'change' | 'remove' | 'useByDefault') => as
   (await import('./agents/verbs.ts'))[name](call)
 
 const AGENT = ['<agent>', 'the name of the agent'] as const
-const PROTOCOL = [
-  '--protocol <name>',
-  'what it speaks: ai-sdk, for routes and chunks of the AI SDK (the default), or ag-ui',
-] as const
+const PROTOCOL = ['--protocol <name>', 'the protocol of the agent: ai-sdk (the default) or ag-ui'] as const
 const WINDOW = [
   [
     '--messages <number>',
@@ -74,7 +71,7 @@ export const AGENTS: readonly Command[] = [
   },
   {
     name: 'agents check',
-    summary: `Call an agent as a pod would, try what happens in production, and say what to mend. It needs no fleet, and calls the agent about a dozen times. Exits with ${EXIT.notClean} if a check has failed.`,
+    summary: `Test an agent: call it as a pod would, with second attempts, broken connections and forged requests, and say what to fix. It needs no fleet. It calls the agent, and so its model, about a dozen times. Exits with ${EXIT.notClean} if a check fails.`,
     args: [['<url>', 'the URL of the agent, for example http://localhost:3000/']],
     settings: [],
     options: [
@@ -84,7 +81,7 @@ export const AGENTS: readonly Command[] = [
       ],
       PROTOCOL,
       ['--message <text>', 'what to say to it (default: a greeting, and a request for a long answer)'],
-      ['--tool-message <text>', 'what to say to make it call a tool (default: that is not tried)'],
+      ['--tool-message <text>', 'what to say to make it call a tool (default: no such message)'],
       ['--user <id>', 'the user who asks (default: none)'],
       ['--compact', 'also ask it to summarise a conversation'],
       [

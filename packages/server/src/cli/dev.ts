@@ -23,7 +23,7 @@ export const DEV: Command = {
   options: [
     ['--pods <number>', `the number of pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`],
     ['--agent <url>', 'the URL of your agent; it replies in the session local, and on the page'],
-    ['--protocol <name>', 'what your agent speaks: ai-sdk (the default) or ag-ui'],
+    ['--protocol <name>', 'the protocol of your agent: ai-sdk (the default) or ag-ui'],
     ['--no-model', 'do not look for a model in the environment (OPENAI_API_KEY, …) and on this machine'],
   ],
   run: async ({ flags, args: [app], options, output }) => {
@@ -39,7 +39,7 @@ export const DEV: Command = {
     const agentUrl = urlOf(options['agent'])
     const agentProtocol = choiceOf('--protocol', options['protocol'], PROTOCOLS)
     if (agentProtocol !== undefined && agentUrl === undefined)
-      throw new Rejected('invalid', '--protocol says what your agent speaks: give --agent URL, too')
+      throw new Rejected('invalid', '--protocol needs --agent URL')
     const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })
     const { createDevFleet } = await import('./dev/fleet.ts') // no other command needs this code
     const { findModel } = await import('./dev/model.ts')

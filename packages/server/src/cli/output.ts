@@ -13,7 +13,7 @@ export const EXIT = {
   notFound: 3,
   refused: 4,
   unavailable: 5,
-  /** `doctor` or `agents check` has found something that must be mended. */
+  /** `doctor` or `agents check` has found something that must be fixed. */
   notClean: 6,
   /** Ended by Ctrl-C; the number that shells use. */
   interrupted: 130,

@@ -93,7 +93,7 @@ test('what is not valid is rejected before the agent is called; a signal ends th
 test('a URL at which no agent listens is named by what is wrong with it', async (t) => {
   const { url } = await checkedAgent(t, { serve: GOOD })
   const cases = [
-    ['http://127.0.0.1:1/', /ECONNREFUSED\)\. Start the agent, and compare host and port/],
+    ['http://127.0.0.1:1/', /ECONNREFUSED\)\. Start the agent, and check that the URL/],
     [url.replace('http:', 'https:'), /\. Correct the scheme or the port of the URL/],
   ] as const
   for (const [at, says] of cases) {

@@ -18,6 +18,6 @@ export function devSecretFile(): string {
   if (existsSync(path)) return path
   throw new Rejected(
     'invalid',
-    `There is no ${path} here. Name a file with the secret of the agent, as fleetline agents add printed it: --secret-file FILE`,
+    `There is no ${path} here. Name a file with the secret of the agent: --secret-file FILE. To make one, type echo "whsec_$(openssl rand -base64 32)" > FILE, and give the secret to the agent, too`,
   )
 }

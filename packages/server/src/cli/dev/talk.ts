@@ -56,7 +56,10 @@ export function yourAgent(
     located: () => ({ url, secret: secret(), protocol }),
     describe: () => {
       secret() // makes the file before people look for it
-      return [`local, at ${url}`, `signed with the secret in ${shortPath(folder.at(AGENT_SECRET))}`]
+      return [
+        `local, at ${url} (${protocol})`,
+        `signed with the secret in ${shortPath(folder.at(AGENT_SECRET))}`,
+      ]
     },
   }
 }

@@ -34,6 +34,7 @@ type End =
 const UNTOLD = { type: 'untold' } as const
 const SILENT = { text: () => undefined, note: () => undefined }
 const GOES_ON = 'The message is stored, and the conversation goes on with the next one.'
+const ASK_AGENT = 'If the agent is behind a URL, fleetline agents check URL says what to fix.'
 
 export async function send({ flags, args, options, output }: CommandCall): Promise<number> {
   const clock = systemClock()
@@ -140,7 +141,8 @@ function tell({ output }: Asking, end: End, reply: ReplyPrinter): number {
       if (end.item) reply.finish(end.item)
       else reply.closeLine()
       if (end.item && output.isJson) output.one(end.item)
-      throw new Abort('internal', `${id} failed: ${error?.message}. ${keptOf(end.item)} ${GOES_ON}`)
+      const more = error?.code.startsWith('agent_') || error?.code === 'incomplete' ? ` ${ASK_AGENT}` : ''
+      throw new Abort('internal', `${id} failed: ${error?.message}. ${keptOf(end.item)} ${GOES_ON}${more}`)
     }
     case 'untold':
       throw new Abort(
