@@ -10,11 +10,11 @@
 //   REASONING_ENCRYPTED_VALUE                providerMetadata of its text, reasoning or call
 //   STATE_…, ACTIVITY_…                      data-… with an id: state-and-activities.ts
 //   CUSTOM                                   data-NAME, transient
-//   MESSAGES_SNAPSHOT                        the messages after the last user message, if the run has said nothing yet
+//   MESSAGES_SNAPSHOT                        its new messages after the last user message, if the reply comes in snapshots only
 //   RUN_FINISHED                             data-usage, finish. `cancelled`: abort. An interrupt is refused: nobody can answer it yet
 //   RUN_ERROR                                data-usage, error
 // A step of the reply begins with the first thing that is said, and again when something is said after the results of all calls: that is
-// where the agent has called its model again. A run with another id and without content replays an earlier run; it is ignored.
+// where the agent has called its model again. A run with another id and without words replays an earlier run, unless none follows.
 import { ChunkError, isFields, type Chunk } from '@fleetline/protocol'
 import { createShorthandExpander } from './expand-shorthand.ts'
 import { parseEvent, typeOfEvent, type AgUiEvent } from './parse-event.ts'
@@ -22,7 +22,7 @@ import { createCallsReader } from './read-calls.ts'
 import { createWordsReader, nameOf, type WordsPrefix } from './read-words.ts'
 import { eventsOfSnapshot } from './snapshot-events.ts'
 import { createSpeaker } from './speaker.ts'
-import { createDocuments } from './state-and-activities.ts'
+import { createDocuments, dataTypeOf } from './state-and-activities.ts'
 import { usageChunks } from './usage.ts'
 
 /** Where an encrypted value of the agent's provider stands in `providerMetadata`. */
@@ -31,21 +31,33 @@ export const ENCRYPTED = 'ag-ui'
 export type ChunksOfEvents = {
   /** The chunks that an event becomes. Throws a ChunkError if it is no event, or is not allowed at this point. */
   readonly take: (value: unknown) => Chunk[]
-  /** Whether the run has ended. */
-  readonly isOver: () => boolean
+  /** The last chunks. Undefined: no run has ended. */
+  readonly end: () => Chunk[] | undefined
 }
 /** What the agent was sent. */
-type Asked = { readonly runId: string; readonly state: unknown }
+type Asked = {
+  readonly runId: string
+  readonly state: unknown
+  /** The ids of its messages. */
+  readonly messages: Iterable<string>
+}
 
-export function createChunksOfEvents({ runId: asked, state }: Asked): ChunksOfEvents {
-  const documents = createDocuments(state)
+export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
+  const documents = createDocuments(asked.state)
   const speaker = createSpeaker(documents)
   const [words, calls, expand] = [
     createWordsReader(speaker),
     createCallsReader(speaker),
     createShorthandExpander(),
   ]
-  let [run, hasStarted, isOver]: [string | undefined, boolean, boolean] = [undefined, false, false]
+  const known = new Set(asked.messages)
+  let [run, hasStarted, hasEnded, isOver]: [string | undefined, boolean, boolean, boolean] = [
+    undefined,
+    false,
+    false,
+    false,
+  ]
+  let isFromSnapshots = false
 
   const begin = (runId: string) => {
     if (run !== undefined)
@@ -60,7 +72,8 @@ export function createChunksOfEvents({ runId: asked, state }: Asked): ChunksOfEv
     if (open)
       throw new ChunkError(`RUN_FINISHED: ${nameOf(open.id)} is still open. Send ${open.end} for it first`)
     run = undefined
-    if (runId !== asked && !speaker.hasSpoken()) return
+    hasEnded = true
+    if (runId !== asked.runId && !speaker.hasSpoken()) return
     const type = isFields(outcome) ? outcome['type'] : 'success'
     if (type === 'interrupt') throw new ChunkError(INTERRUPT)
     if (type !== 'cancelled') speaker.endStep()
@@ -69,7 +82,8 @@ export function createChunksOfEvents({ runId: asked, state }: Asked): ChunksOfEv
     isOver = true
   }
   const fail = ({ message, code, usage }: AgUiEvent) => {
-    const errorText = typeof code === 'string' ? `${String(message)} (${code})` : String(message)
+    const text = String(message)
+    const errorText = typeof code === 'string' && !text.startsWith('fleetline:') ? `${text} (${code})` : text // own-error.ts
     speaker.say(...documents.flush({ isLast: true }), ...usageChunks(usage), { type: 'error', errorText })
     isOver = true
   }
@@ -77,6 +91,14 @@ export function createChunksOfEvents({ runId: asked, state }: Asked): ChunksOfEv
     const encrypted = { [ENCRYPTED]: { encryptedValue } }
     if (subtype === 'tool-call') calls.encrypt(String(entityId), encrypted)
     else if (subtype === 'message') speaker.encryptLater(String(entityId), encrypted)
+  }
+  /** An agent that streams its reply restates it here. One that does not may send a snapshot after each step. */
+  const takeSnapshot = (messages: unknown) => {
+    if (speaker.hasSpoken() && !isFromSnapshots) return
+    const { events, ids } = eventsOfSnapshot(messages, (id) => known.has(id))
+    for (const id of ids) known.add(id)
+    events.forEach(takeInRun)
+    isFromSnapshots = speaker.hasSpoken()
   }
   const takeInRun = (event: AgUiEvent): void => {
     const { type } = event
@@ -91,16 +113,20 @@ export function createChunksOfEvents({ runId: asked, state }: Asked): ChunksOfEv
       case 'REASONING_ENCRYPTED_VALUE':
         return encrypt(event)
       case 'MESSAGES_SNAPSHOT':
-        if (!speaker.hasSpoken()) eventsOfSnapshot(event['messages']).forEach(takeInRun)
-        return
+        return takeSnapshot(event['messages'])
       case 'CUSTOM':
-        return speaker.say({ type: `data-${String(event['name'])}`, data: event['value'], transient: true })
+        return speaker.say({ type: dataTypeOf(String(event['name'])), data: event['value'], transient: true })
       default:
         return documents.take(event)
     }
   }
   return {
-    isOver: () => isOver,
+    end: () => {
+      if (isOver) return []
+      if (!hasEnded || run !== undefined) return undefined
+      speaker.say(...documents.flush({ isLast: true }), { type: 'finish', finishReason: 'stop' }) // a run of another name that said nothing
+      return speaker.take()
+    },
     take: (value) => {
       const event = parseEvent(value)
       if (event?.type === 'RUN_ERROR') fail(event)

@@ -31,6 +31,7 @@ type OpenItem = { readonly kind: Kind; readonly id: unknown }
 const BESIDE = new Set(['ACTIVITY_SNAPSHOT', 'ACTIVITY_DELTA', 'REASONING_ENCRYPTED_VALUE'])
 const OF_THE_RUN = new Set(['RUN_STARTED', 'RUN_FINISHED', 'RUN_ERROR', 'MESSAGES_SNAPSHOT'])
 const OF_THE_AGENT = ''
+const MOST_LANES = 100
 
 export function createShorthandExpander(): (event: AgUiEvent) => AgUiEvent[] {
   const open = new Map<string, OpenItem>() // by subagent
@@ -57,6 +58,8 @@ export function createShorthandExpander(): (event: AgUiEvent) => AgUiEvent[] {
     const missing = kind.required.find((name) => event[name] === undefined)
     if (missing !== undefined)
       throw new ChunkError(`${kind.prefix}_CHUNK: the first one must have ${missing}`)
+    if (open.size === MOST_LANES && !open.has(lane))
+      throw new ChunkError(`${kind.prefix}_CHUNK: at most ${MOST_LANES} subagents may speak at once`)
     const ended = close(lane)
     open.set(lane, { kind, id })
     return [...ended, { ...event, type: `${kind.prefix}_START` }, ...delta]

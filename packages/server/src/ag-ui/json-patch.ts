@@ -1,6 +1,7 @@
 // JSON Patch (RFC 6902). A patch applies as a whole or not at all, and never changes the document that it is given. What it costs is
-// limited for any patch: a document stays below a size, and a patch has a limited number of operations.
+// limited for any patch: by the number of its operations, by what they copy and move, and by how deep the document may be nested.
 import { isDeepStrictEqual } from 'node:util'
+import { JSON_LIMITS } from '@fleetline/protocol'
 
 /** The patch does not apply. */
 export class PatchError extends Error {
@@ -9,49 +10,74 @@ export class PatchError extends Error {
 
 export const PATCH_LIMITS = {
   operations: 1_000,
-  /** Of one patch: each copy may double the document. */
-  copies: 100,
-  /** Of a document, as JSON. */
+  /** Of a document, as JSON; and of all that a patch copies and moves. */
   characters: 262_144,
 } as const
 
 export type PatchOperation = { readonly [field: string]: unknown }
 type Container = Record<string, unknown> | unknown[]
 
-export function applyPatch(document: unknown, patch: readonly PatchOperation[]): unknown {
-  const copies = patch.filter(({ op }) => op === 'copy').length
-  if (patch.length > PATCH_LIMITS.operations || copies > PATCH_LIMITS.copies)
-    throw new PatchError(
-      `A patch has at most ${PATCH_LIMITS.operations} operations, and ${PATCH_LIMITS.copies} of them may copy`,
-    )
-  const draft = createDraft(document)
-  for (const operation of patch) run(draft, operation)
-  return mustBeSmall(draft.valueAt([]))
+/** The changed document, and how many characters of JSON the patch has added at most. */
+export type Patched = { readonly document: unknown; readonly added: number }
+
+export function applyPatch(document: unknown, patch: readonly PatchOperation[]): Patched {
+  if (patch.length > PATCH_LIMITS.operations)
+    throw new PatchError(`A patch has at most ${PATCH_LIMITS.operations} operations`)
+  const [draft, budget] = [createDraft(document), createBudget()]
+  for (const operation of patch) run(draft, budget, operation)
+  return { document: draft.valueAt([]), added: budget.spent() }
 }
 
-function run(draft: Draft, { op, path: to, from, value }: PatchOperation): void {
+function run(draft: Draft, budget: Budget, { op, path: to, from, value }: PatchOperation): void {
   const path = parsePointer(to)
   switch (op) {
     case 'add':
-      return draft.add(path, present(value))
+      return draft.add(path, budget.take(path, value))
     case 'replace':
-      return draft.replace(path, present(value))
+      return draft.replace(path, budget.take(path, value))
     case 'remove':
       return void draft.remove(path)
     case 'move': {
       const source = parsePointer(from)
       if (source.length < path.length && source.every((token, index) => token === path[index]))
         throw new PatchError('A value cannot be moved into itself')
-      return draft.add(path, draft.remove(source))
+      return draft.add(path, budget.take(path, draft.remove(source)))
     }
     case 'copy':
-      return draft.add(path, structuredClone(mustBeSmall(draft.valueAt(parsePointer(from)))))
+      return draft.add(path, structuredClone(budget.take(path, draft.valueAt(parsePointer(from)))))
     case 'test':
       if (isDeepStrictEqual(draft.valueAt(path), present(value))) return undefined
       throw new PatchError(`${String(to)} has another value`)
     default: // an operation of a later release: ignored, as the specification demands
       return undefined
   }
+}
+
+type Budget = ReturnType<typeof createBudget>
+
+/** What a patch may put into a document. */
+function createBudget() {
+  let spent = 0
+  return {
+    spent: () => spent,
+    /** Returns the value, if there is room for it at this depth. */
+    take: (path: readonly string[], value: unknown): unknown => {
+      if (path.length + depthOf(present(value)) > JSON_LIMITS.depth)
+        throw new PatchError(`A document is nested at most ${JSON_LIMITS.depth} deep`)
+      spent += JSON.stringify(value).length
+      if (spent > PATCH_LIMITS.characters)
+        throw new PatchError(`A patch adds at most ${PATCH_LIMITS.characters} characters of JSON`)
+      return value
+    },
+  }
+}
+
+/** Stops where it is too deep. */
+function depthOf(value: unknown, above = 0): number {
+  if (!isContainer(value) || above > JSON_LIMITS.depth) return 0
+  let deepest = 0
+  for (const inner of Object.values(value)) deepest = Math.max(deepest, depthOf(inner, above + 1))
+  return 1 + deepest
 }
 
 type Draft = ReturnType<typeof createDraft>
@@ -141,12 +167,6 @@ function parsePointer(pointer: unknown): string[] {
 
 function present(value: unknown): unknown {
   if (value === undefined) throw new PatchError('An operation lacks its value')
-  return value
-}
-
-function mustBeSmall(value: unknown): unknown {
-  if (JSON.stringify(value).length > PATCH_LIMITS.characters)
-    throw new PatchError(`A document has at most ${PATCH_LIMITS.characters} characters of JSON`)
   return value
 }
 

@@ -167,13 +167,16 @@ function contentPartOf({ type, text, mediaType, url, filename }: Part): object[]
   return [
     {
       type: kind,
-      source: sourceOf(url, String(mediaType)),
+      source: sourceOf(url, typeof mediaType === 'string' ? mediaType : undefined),
       ...(typeof filename === 'string' && { metadata: { filename } }),
     },
   ]
 }
 
-function sourceOf(url: string, mimeType: string) {
+function sourceOf(url: string, type: string | undefined) {
+  const mimeType = type === undefined ? {} : { mimeType: type }
   const [, value] = /^data:[^,]*;base64,(.*)$/s.exec(url) ?? []
-  return value === undefined ? { type: 'url', value: url, mimeType } : { type: 'data', value, mimeType }
+  return value === undefined || type === undefined
+    ? { type: 'url', value: url, ...mimeType }
+    : { type: 'data', value, ...mimeType }
 }

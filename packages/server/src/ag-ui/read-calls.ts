@@ -1,11 +1,13 @@
 // Reads the tool calls of an agent and their results. A result may come before the end of the arguments; a call that was closed may begin
-// again until it has a result. A result without a call in this reply belongs to an earlier reply, and is left out.
+// again until it has a result; then its id stands for a new call. A result without a call in this reply belongs to an earlier reply, and is left out.
 import { ChunkError, jsonTextFault, type ProviderMetadata } from '@fleetline/protocol'
 import type { AgUiEvent } from './parse-event.ts'
 import { nameOf } from './read-words.ts'
 import type { Speaker } from './speaker.ts'
 
 type ReadCall = {
+  /** In the reply. An agent may use an id again, for another call. */
+  readonly id: string
   readonly toolName: string
   args: string
   isOpen: boolean
@@ -24,18 +26,23 @@ export type CallsReader = {
 
 export function createCallsReader(speaker: Speaker): CallsReader {
   const calls = new Map<string, ReadCall>()
+  let count = 0
   const start = (toolCallId: string, toolCallName: string) => {
-    const before = calls.get(toolCallId)
-    if (before?.isOpen || before?.hasResult)
+    const known = calls.get(toolCallId)
+    const before = known?.hasResult ? undefined : known
+    if (before?.isOpen)
       throw new ChunkError(
-        `TOOL_CALL_START: the call ${nameOf(toolCallId)} has begun before. Give each call an id of its own`,
+        `TOOL_CALL_START: the call ${nameOf(toolCallId)} is open already. Send TOOL_CALL_END first`,
       )
     speaker.beginStep()
+    if (!before) count += 1
     if (!before) speaker.countCall()
-    const call = before ?? { toolName: toolCallName, args: '', isOpen: true, hasResult: false }
+    const id = known ? `${toolCallId}~${count}` : toolCallId
+    const call = before ?? { id, toolName: toolCallName, args: '', isOpen: true, hasResult: false }
     calls.set(toolCallId, Object.assign(call, { isOpen: true }))
-    speaker.say({ type: 'tool-input-start', toolCallId, toolName: call.toolName, dynamic: true })
-    if (call.args !== '') speaker.say({ type: 'tool-input-delta', toolCallId, inputTextDelta: call.args })
+    speaker.say({ type: 'tool-input-start', toolCallId: call.id, toolName: call.toolName, dynamic: true })
+    if (call.args !== '')
+      speaker.say({ type: 'tool-input-delta', toolCallId: call.id, inputTextDelta: call.args })
   }
   const mustBeOpen = (type: string, id: string): ReadCall => {
     const call = calls.get(id)
@@ -44,15 +51,21 @@ export function createCallsReader(speaker: Speaker): CallsReader {
       `${type}: no call ${nameOf(id)} is open. Send TOOL_CALL_START first, with the same toolCallId`,
     )
   }
-  const settle = (toolCallId: string, call: ReadCall, output: unknown) => {
+  const settle = (call: ReadCall, output: unknown) => {
     if (!call.hasResult) speaker.countResult()
     call.hasResult = true
-    speaker.say({ type: 'tool-output-available', toolCallId, dynamic: true, output, ...describe(call) })
+    speaker.say({
+      type: 'tool-output-available',
+      toolCallId: call.id,
+      dynamic: true,
+      output,
+      ...describe(call),
+    })
   }
-  const end = (toolCallId: string, call: ReadCall) => {
+  const end = (call: ReadCall) => {
     call.isOpen = false
     const input = inputOf(call.args)
-    const { toolName, early } = call
+    const { id: toolCallId, toolName, early } = call
     speaker.say({
       type: 'tool-input-available',
       toolCallId,
@@ -61,7 +74,7 @@ export function createCallsReader(speaker: Speaker): CallsReader {
       input,
       ...describe(call),
     })
-    if (early) settle(toolCallId, call, early.output)
+    if (early) settle(call, early.output)
   }
   return {
     take: ({ type, toolCallId, toolCallName, delta, content }) => {
@@ -70,13 +83,13 @@ export function createCallsReader(speaker: Speaker): CallsReader {
       if (type === 'TOOL_CALL_RESULT') {
         const call = calls.get(id)
         if (call?.isOpen) call.early = { output: content }
-        else if (call) settle(id, call, content)
+        else if (call) settle(call, content)
         return
       }
       const call = mustBeOpen(type, id)
-      if (type === 'TOOL_CALL_END') return end(id, call)
+      if (type === 'TOOL_CALL_END') return end(call)
       call.args += String(delta)
-      speaker.say({ type: 'tool-input-delta', toolCallId: id, inputTextDelta: String(delta) })
+      speaker.say({ type: 'tool-input-delta', toolCallId: call.id, inputTextDelta: String(delta) })
     },
     encrypt: (toolCallId, encrypted) => {
       const call = calls.get(toolCallId)

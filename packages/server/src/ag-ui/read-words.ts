@@ -6,6 +6,8 @@ import type { Speaker } from './speaker.ts'
 const KINDS = { TEXT_MESSAGE: 'text', REASONING_MESSAGE: 'reasoning' } as const
 export type WordsPrefix = keyof typeof KINDS
 
+const MOST_OTHERS = 1_000
+
 export type WordsReader = {
   /** Takes an event TEXT_MESSAGE_… or REASONING_MESSAGE_…. */
   readonly take: (prefix: WordsPrefix, event: AgUiEvent) => void
@@ -21,6 +23,8 @@ export function createWordsReader(speaker: Speaker): WordsReader {
       throw new ChunkError(
         `${prefix}_START: the message ${nameOf(id)} is open already. Send ${prefix}_END first`,
       )
+    if (isOfOther && others.size === MOST_OTHERS)
+      throw new ChunkError(`TEXT_MESSAGE_START: at most ${MOST_OTHERS} messages of other roles may be open`)
     if (isOfOther) return void others.add(id)
     speaker.beginStep()
     open[prefix].add(id)

@@ -2,14 +2,18 @@
 import { isFields } from '@fleetline/protocol'
 import { parseEvent, type AgUiEvent } from './parse-event.ts'
 
-/** The events that would have said the same. */
-export function eventsOfSnapshot(messages: unknown): AgUiEvent[] {
+/** The events that would have said the same, and the ids of the messages. */
+export function eventsOfSnapshot(
+  messages: unknown,
+  isKnown: (id: string) => boolean,
+): { readonly events: readonly AgUiEvent[]; readonly ids: readonly string[] } {
   const all = Array.isArray(messages) ? messages.filter(isFields) : []
   const asked = all.findLastIndex(({ role }) => role === 'user')
-  return all
-    .slice(asked + 1)
-    .flatMap(eventsOf)
-    .flatMap((event) => parseEvent(event) ?? [])
+  const fresh = all.slice(asked + 1).filter(({ id }) => typeof id === 'string' && !isKnown(id))
+  return {
+    events: fresh.flatMap(eventsOf).flatMap((event) => parseEvent(event) ?? []),
+    ids: fresh.map(({ id }) => String(id)),
+  }
 }
 
 type Fields = { readonly [field: string]: unknown }

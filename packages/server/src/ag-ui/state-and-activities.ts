@@ -8,7 +8,8 @@ import { applyPatch, PATCH_LIMITS, PatchError, type PatchOperation } from './jso
 /** The part of a reply with the state of its agent. The next call of the agent is sent it again. */
 export const STATE = { type: 'data-ag-ui-state', id: 'state' } as const
 
-type Document = { readonly type: `data-${string}`; readonly id: string; data: unknown }
+/** `size`: at least as many characters as the data has as JSON. */
+type Document = { readonly type: `data-${string}`; readonly id: string; data: unknown; size: number }
 
 export type Documents = {
   /** Takes an event with the type STATE_… or ACTIVITY_…. */
@@ -17,52 +18,81 @@ export type Documents = {
   readonly flush: (options?: { readonly isLast: boolean }) => Chunk[]
 }
 
-const TYPE_LENGTH = 64
-const MOST_EARLY = 8_388_608 // characters that are written before the end
+const LIMITS = {
+  /** Of one document, as JSON. */
+  characters: PATCH_LIMITS.characters,
+  /** Of all documents together: more could not be stored. */
+  all: 4_194_304,
+  activities: 1_000,
+  typeLength: 64,
+  /** Written before the end. */
+  early: 8_388_608,
+} as const
+/** Names that parts of ours have. */
+const RESERVED = new Set(['usage', 'ag-ui-state'])
+
+/** The type of the part for what an agent has named. */
+export function dataTypeOf(name: string): `data-${string}` {
+  return RESERVED.has(name) ? `data-ag-ui-custom-${name}` : `data-${name}`
+}
 
 export function createDocuments(state: unknown): Documents {
   const [activities, changed] = [new Map<string, Document>(), new Set<Document>()]
-  const ofAgent: Document = { ...STATE, data: state ?? {} }
-  let written = 0
-  const set = (document: Document, data: unknown) => {
-    if (JSON.stringify(data).length > PATCH_LIMITS.characters)
-      throw new ChunkError(`A state or an activity has at most ${PATCH_LIMITS.characters} characters of JSON`)
-    document.data = data
+  const ofAgent: Document = { ...STATE, data: state ?? {}, size: sizeOf(state ?? {}) }
+  let [written, all] = [0, ofAgent.size]
+  const set = (document: Document, data: unknown, most: number) => {
+    const size = most > LIMITS.characters ? sizeOf(data) : most // it is measured only if it may be too large
+    if (size > LIMITS.characters)
+      throw new ChunkError(`A state or an activity has at most ${LIMITS.characters} characters of JSON`)
+    all += size - document.size
+    if (all > LIMITS.all)
+      throw new ChunkError(`State and activities have at most ${LIMITS.all} characters of JSON`)
+    Object.assign(document, { data, size })
     changed.add(document)
   }
+  /** A patch that does not apply changes nothing. */
   const patch = (document: Document | undefined, operations: unknown) => {
     if (!document) return
     try {
-      set(document, applyPatch(document.data, operations as readonly PatchOperation[]))
+      const { document: data, added } = applyPatch(document.data, operations as readonly PatchOperation[])
+      set(document, data, document.size + added)
     } catch (error) {
       if (!(error instanceof PatchError)) throw error
     }
   }
   const show = ({ messageId, activityType, content, replace }: AgUiEvent) => {
-    const [id, type] = [String(messageId), String(activityType)]
+    const [id, name] = [String(messageId), String(activityType)]
     const there = activities.get(id)
     if (there && replace === false) return
-    if (type === '' || type.length > TYPE_LENGTH)
-      throw new ChunkError(`ACTIVITY_SNAPSHOT: activityType has 1 to ${TYPE_LENGTH} characters`)
-    const document = there ?? { type: `data-${type}` as const, id, data: undefined }
+    if (name === '' || name.length > LIMITS.typeLength)
+      throw new ChunkError(`ACTIVITY_SNAPSHOT: activityType must have 1 to ${LIMITS.typeLength} characters`)
+    if (!there && activities.size === LIMITS.activities)
+      throw new ChunkError(`ACTIVITY_SNAPSHOT: a reply has at most ${LIMITS.activities} activities`)
+    const document = there ?? { type: dataTypeOf(name), id, data: undefined, size: 0 }
     activities.set(id, document)
-    set(document, content)
+    set(document, content, sizeOf(content))
   }
   return {
     take: (event) => {
-      if (event.type === 'STATE_SNAPSHOT') set(ofAgent, event['snapshot'])
+      if (event.type === 'STATE_SNAPSHOT') set(ofAgent, event['snapshot'], sizeOf(event['snapshot']))
       else if (event.type === 'STATE_DELTA') patch(ofAgent, event['delta'])
       else if (event.type === 'ACTIVITY_SNAPSHOT') show(event)
       else patch(activities.get(String(event['messageId'])), event['patch'])
     },
     flush: ({ isLast } = { isLast: false }) => {
-      if (!isLast && written > MOST_EARLY) return []
-      const chunks = Array.from(changed, (document) => ({ ...document }))
+      if (!isLast && written > LIMITS.early) return []
+      const chunks = Array.from(changed, ({ type, id, data, size }) => {
+        written += size
+        return { type, id, data }
+      })
       changed.clear()
-      for (const { data } of chunks) written += JSON.stringify(data).length
       return chunks
     },
   }
+}
+
+function sizeOf(data: unknown): number {
+  return JSON.stringify(data).length
 }
 
 /** The state that the agent left in its last reply. Undefined: none. */

@@ -4,10 +4,10 @@ import { isFields, type Chunk, type Message } from '@fleetline/protocol'
 
 type Fields = { readonly [field: string]: unknown }
 
-/** One chunk per entry of the run's `usage`. */
+/** The tokens of a run: as those of the whole reply, or, if it used several models, as a step for each. */
 export function usageChunks(usage: unknown): Chunk[] {
   const entries: Fields[] = Array.isArray(usage) ? usage.filter(isFields) : []
-  return entries.map((entry, index) => {
+  const counted = entries.map((entry) => {
     const { provider, model = provider, inputTokens, outputTokens, totalTokens } = entry
     const inputTokenDetails = {
       cacheReadTokens: entry['cachedInputTokens'],
@@ -15,8 +15,11 @@ export function usageChunks(usage: unknown): Chunk[] {
     }
     const outputTokenDetails = { reasoningTokens: entry['reasoningTokens'] }
     const counts = { inputTokens, outputTokens, totalTokens, inputTokenDetails, outputTokenDetails }
-    return { type: 'data-usage', id: `run-${index}`, data: { model, usage: counts } }
+    return { model, usage: counts }
   })
+  const [only, ...others] = counted
+  if (only && others.length === 0) return [{ type: 'message-metadata', messageMetadata: only }]
+  return counted.map((data, index) => ({ type: 'data-usage', id: `run-${index}`, data }))
 }
 
 /** The entries of a stored reply, which counts its tokens as the AI SDK does. Undefined: it reports nothing. */

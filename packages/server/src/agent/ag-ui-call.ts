@@ -55,10 +55,7 @@ export async function* agUiChunks(
   for await (const one of texts)
     if (one instanceof ChunkText) yield* chunksOrLife(events.take(parseText(one.text)))
     else yield one
-  if (!events.isOver())
-    throw new AgentFault('incomplete', 'The stream of the agent ended before RUN_FINISHED or RUN_ERROR', {
-      isFinal: false,
-    })
+  yield* endOf(events)
 }
 
 /**
@@ -70,10 +67,20 @@ export async function* fromAgUi(
 ): AgentAnswer {
   const reader = chunksFor(call)
   for await (const event of events) yield* chunksOrLife(reader.take(event))
+  yield* endOf(reader)
+}
+
+function endOf(events: ChunksOfEvents) {
+  const chunks = events.end()
+  if (chunks) return chunks
+  throw new AgentFault('incomplete', 'The stream of the agent ended before RUN_FINISHED or RUN_ERROR', {
+    isFinal: false,
+  })
 }
 
 function chunksFor({ turn, messages }: Pick<AgUiCall, 'turn' | 'messages'>): ChunksOfEvents {
-  return createChunksOfEvents({ runId: runIdOf({ turn }), state: lastState(messages) })
+  const ids = messages.flatMap(messagesForAgent).map(({ id }) => id)
+  return createChunksOfEvents({ runId: runIdOf({ turn }), state: lastState(messages), messages: ids })
 }
 
 function runIdOf({ turn: { id, attempt } }: Pick<AgUiCall, 'turn'>): string {

@@ -6,6 +6,9 @@ export const AG_UI_EVENTS: StreamFormat<SentEvent> = {
   contentType: 'text/event-stream',
   comment: ':\n\n',
   textOf: ({ id, data }) => `id: ${id}\ndata: ${JSON.stringify(data)}\n\n`,
-  // It has no id, so that a reader resumes after the event before it.
-  endOf: ({ code, message }) => `data: ${JSON.stringify({ type: 'RUN_ERROR', message, code })}\n\n`,
+  // A reader resumes after the event before it, but the run that was open is not open any more.
+  endOf: ({ code, message }, last) => {
+    const id = last && /[^~]~$/.test(last.id) ? `id: ${last.id}~\n` : ''
+    return `${id}data: ${JSON.stringify({ type: 'RUN_ERROR', message, code })}\n\n`
+  },
 }

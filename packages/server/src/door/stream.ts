@@ -23,7 +23,7 @@ export type StreamFormat<Piece> = {
   readonly headers?: Readonly<Record<string, string>>
   readonly textOf: (piece: Piece) => string
   /** What a reader is told last if it is not let in any more. */
-  readonly endOf?: (refusal: Rejected) => string
+  readonly endOf?: (refusal: Rejected, last: Piece | undefined) => string
   /** If given, the answer ends only after its last piece. Otherwise the connection breaks. */
   readonly isLast?: (piece: Piece) => boolean
 }
@@ -76,15 +76,16 @@ async function streamTo<Piece>(raw: ServerResponse, options: Options<Piece>): Pr
     refused.abort()
     admission.know(Number.POSITIVE_INFINITY)
   })
-  let isWhole = isLast === undefined
+  let [isWhole, last]: [boolean, Piece | undefined] = [isLast === undefined, undefined]
   try {
     for await (const piece of options.source({ signal, cut: () => raw.destroy() })) {
       await admission.known()
       if (signal.aborted) break
       await written(raw, textOf(piece), signal)
+      last = piece
       isWhole ||= isLast!(piece)
     }
-    if (isWhole) raw.end(refusal && endOf?.(refusal))
+    if (isWhole) raw.end(refusal && endOf?.(refusal, last))
     else raw.destroy()
   } catch (error) {
     if (!signal.aborted) options.onError(error)

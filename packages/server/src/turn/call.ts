@@ -57,7 +57,7 @@ export const CALL_LIMITS: CallLimits = {
 const LATE = new AgentFault('timeout', 'The agent took too long', { isFinal: false })
 const SILENT = new AgentFault('timeout', 'The agent was silent for too long', { isFinal: false, status: 408 })
 
-const BREATH = 64 // chunks between two pauses: an agent that has all chunks ready must not block the pod
+const BREATH = 64 // chunks and signs of life between two pauses: an agent that has all chunks ready must not block the pod
 
 type Deps = {
   readonly clock: Clock
@@ -128,13 +128,16 @@ async function read(
   { clock, limits, assembler, onChunk, signal, messageId }: Reading,
 ): Promise<{ readonly isRead: boolean; readonly end?: End }> {
   const measure = createMeasure(limits, assembler)
+  let steps = 0
   for (let waitMs = limits.firstMs; ; waitMs = limits.silenceMs) {
     signal.throwIfAborted() // a step that is ready at once would win against the signal
     const step = await within(clock, waitMs, next(stream), SILENT, signal)
     if (step?.done) return { isRead: true }
+    steps += 1
+    if (steps % BREATH === 0) await yieldToEventLoop()
     if (step?.value === LIFE) continue
     const text = step?.value instanceof ChunkText ? step.value.text : jsonOf(step?.value)
-    if (measure.count(text) % BREATH === 0) await yieldToEventLoop()
+    measure.count(text)
     const chunk = ours(chunkOfText(text), messageId)
     measure.look(chunk)
     assembler.push(chunk)
@@ -186,14 +189,13 @@ function createMeasure(limits: CallLimits, assembler: Assembler) {
       throw new AgentFault('too_large', `A reply has at most ${limits[over]} ${over}`, { isFinal: true })
   }
   return {
-    /** Counts a chunk before it is parsed. Returns the number of chunks so far. */
-    count: (text: string): number => {
+    /** Counts a chunk before it is parsed. */
+    count: (text: string): void => {
       size.chunks += 1
       size.chunkBytes = Buffer.byteLength(text)
       size.bytes += size.chunkBytes
       unweighed += size.chunkBytes
       check()
-      return size.chunks
     },
     look: (chunk: Chunk) => {
       if ('messageMetadata' in chunk)

@@ -195,6 +195,26 @@ test('D1 D4: a session is followed as AG-UI events, cut in the middle of a reply
   assert.ok(!third.types().includes('MESSAGES_SNAPSHOT'), 'a reader with whole messages gets only new ones')
 })
 
+test('readers that leave at once give back their places', async (t) => {
+  const url = await databaseFor(t)
+  const { gateway } = await podOn(
+    t,
+    url,
+    { maxFollowers: '3' },
+    { agents: [agent('quiet', () => saying('Yes.'))] },
+  )
+  const talk = await talkOn(t, { url, gateway, agent: 'quiet' })
+  const at = `${gateway}/v1/sessions/${talk.session}/ag-ui`
+  for (let n = 0; n < 8; n += 1) {
+    const leaving = new AbortController()
+    const answer = fetch(at, { signal: leaving.signal })
+    if (n % 2 === 0) await answer
+    leaving.abort()
+    await answer.catch(() => undefined)
+  }
+  await eventually(async () => assert.ok((await followAgUi(t, at)).events), { what: 'a place' })
+})
+
 test('a reply that is written anew, and an erased message, leave the messages of a reader', async (t) => {
   const answers = ['One.', 'Two.']
   const url = await databaseFor(t)

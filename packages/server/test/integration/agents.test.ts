@@ -173,6 +173,7 @@ test('an agent can be added, listed and removed; its secret is shown once and no
   const { secret, createdAt, ...shown } = body
   const downstream = 'agent/1/afar'
   const settings = {
+    protocol: 'ai-sdk',
     window: { messages: 500, bytes: 2_097_152 },
     compaction: { enabled: false, tokenBudget: 50_000, triggerRatio: 0.7, url: null },
   }
@@ -266,11 +267,27 @@ test('agents add, set, ls and rm print JSON or tab-separated lines, and report f
   const { createdAt, ...shown } = JSON.parse(added.out) as Record<string, string>
   const [downstream, window] = ['agent/1/afar', { messages: 500, bytes: 2_097_152 }]
   const compaction = { enabled: false, tokenBudget: 50_000, triggerRatio: 0.7, url: null }
-  assert.deepEqual(shown, { name: words[0], url: words[1], downstream, window, compaction, secret: SECRET })
-  assert.equal((await type({ url }, 'ls')).out, `${words.join('\t')}\t${downstream}\t${createdAt}\n`)
+  const protocol = 'ai-sdk'
+  assert.deepEqual(shown, {
+    name: words[0],
+    url: words[1],
+    downstream,
+    protocol,
+    window,
+    compaction,
+    secret: SECRET,
+  })
+  assert.equal(
+    (await type({ url }, 'ls')).out,
+    `${words.join('\t')}\t${downstream}\t${createdAt}\t${protocol}\n`,
+  )
   const set = await type({ url, json: true }, 'set', ['afar'], { messages: '20', downstream: false })
   assert.deepEqual((JSON.parse(set.out) as { window: unknown }).window, { ...window, messages: 20 })
   assert.match((await type({ url }, 'set', ['afar'], { messages: '0' })).err, /--messages must be/)
+  assert.match((await type({ url }, 'set', ['afar'], { protocol: 'agui' })).err, /--protocol must be one of/)
+  const spoken = await type({ url, json: true }, 'set', ['afar'], { protocol: 'ag-ui' })
+  assert.equal((JSON.parse(spoken.out) as { protocol: unknown }).protocol, 'ag-ui')
+  await type({ url }, 'set', ['afar'], { protocol: 'ai-sdk' })
   const setAll = async (options: Record<string, string | boolean>) => {
     const { out } = await type({ url, json: true }, 'set', ['afar'], options)
     return (JSON.parse(out) as { compaction: unknown }).compaction

@@ -39,7 +39,7 @@ test('every event is valid, in an order that the client of AG-UI accepts, and it
 type Verdict = { readonly chunks: readonly Chunk[]; readonly error?: unknown }
 
 function chunksOf(events: readonly AgUiEvent[]): Verdict {
-  const writer = createChunksOfEvents({ runId: 'r', state: {} })
+  const writer = createChunksOfEvents({ runId: 'r', state: {}, messages: [] })
   const chunks: Chunk[] = []
   try {
     for (const event of events) chunks.push(...writer.take(event))

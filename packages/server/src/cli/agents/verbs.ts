@@ -15,7 +15,7 @@ export async function list({ flags, output }: CommandCall): Promise<number> {
     path: '/agents',
     answer: agentsSchema,
   })
-  output.list(['name', 'url', 'protocol', 'downstream', 'createdAt'], agents)
+  output.list(['name', 'url', 'downstream', 'createdAt', 'protocol'], agents)
   return EXIT.done
 }
 

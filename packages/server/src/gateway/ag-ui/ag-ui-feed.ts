@@ -16,6 +16,7 @@
 import {
   chunkOf,
   condense,
+  isWithin,
   type Chunk,
   type Frame,
   type Item,
@@ -41,6 +42,8 @@ export type FeedStep =
 const VERSION = '1.0'
 const [MOST_TOLD, MOST_WAITING] = [64, 64]
 /** A reader in the middle of a run cannot begin another one before it has ended. */
+const FAILED = { code: 'failed', message: 'The reply has failed.' }
+const UNKNOWN = { code: 'unknown', message: 'How this reply ended is not known.' }
 const CUT = { code: 'resumed', message: 'The connection was cut. The reply is sent again.' }
 
 type Run = {
@@ -53,6 +56,7 @@ type Run = {
   /** As it is stored. */
   item?: Item
 }
+type End = 'success' | 'cancelled' | NonNullable<Turn['error']>
 type Frames = { readonly [Type in Frame['type']]: Extract<Frame, { readonly type: Type }> }
 
 type Start = {
@@ -71,8 +75,10 @@ export class AgUiFeed {
   /** Makes a text that no other feed of this session makes. */
   readonly #mark: () => string
   #seq: number
-  /** The reader has messages that it should not have, or lacks some. */
+  /** The reader has messages that it should not have. */
   #isStale = false
+  /** Messages that wait for the end of a reply were too many. A snapshot has them. */
+  #hasDropped = false
   #waiting: Item[] = []
   #run: Run | undefined
   /** The last turns whose whole replies were sent as a run. */
@@ -117,7 +123,7 @@ export class AgUiFeed {
       case 'chunks':
         return this.#takeChunks(frame)
       case 'erased':
-        this.#isStale = true
+        this.#forget((seq) => frame.seqs.includes(seq))
         return this.#settle()
       case 'gap':
         return this.#startOver()
@@ -129,7 +135,7 @@ export class AgUiFeed {
     const { turn, replaces, parts } = item
     if (turn !== undefined && this.#run?.turn.id === turn) return this.#takeReply(this.#run, item)
     const lost = turn === undefined ? [] : this.#lose()
-    if (replaces) this.#isStale = true
+    if (replaces) this.#forget((seq) => isWithin(seq, replaces))
     if (parts.length === 0) return lost // erased, or not for this reader
     if (turn !== undefined) return [...lost, ...this.#tellWhole(item, turn)]
     this.#wait(item)
@@ -138,8 +144,14 @@ export class AgUiFeed {
   }
 
   #wait(item: Item): void {
-    if (this.#waiting.length < MOST_WAITING) this.#waiting.push(item)
-    else this.#isStale = true // the snapshot at the end of the reply has it
+    if (this.#run && this.#waiting.length === MOST_WAITING) this.#hasDropped = true
+    else this.#waiting.push(item)
+  }
+
+  /** Messages that have left the conversation. */
+  #forget(isGone: (seq: number) => boolean): void {
+    this.#waiting = this.#waiting.filter(({ seq }) => !isGone(seq))
+    this.#isStale = true
   }
 
   /** What is missing of the reply that the reader has seen growing. */
@@ -164,11 +176,8 @@ export class AgUiFeed {
     const started = this.#started(turn)
     const said = [...say(run, condense(item).map(chunkOf)), ...endSaying(run)]
     if (!run.told.areLike(messagesForReader(item))) this.#isStale = true
-    this.#told.add(turn)
-    if (this.#told.size > MOST_TOLD) this.#told.delete(this.#told.values().next().value!)
-    const failed = { code: 'failed', message: 'The reply has failed.' }
-    const end = item.status === 'failed' ? failed : item.status === 'stopped' ? 'cancelled' : 'success'
-    return [started, ...said, ...this.#restated(), this.#ended(turn, end, item)]
+    this.#remember(turn)
+    return [started, ...said, ...this.#restated(), this.#ended(turn, endOf(item), item)]
   }
 
   #open(turn: Turn): FeedStep[] {
@@ -202,7 +211,7 @@ export class AgUiFeed {
   #end(turn: Turn): FeedStep[] {
     const run = this.#run
     const { id, state, error } = turn
-    const failed = { code: 'failed', message: 'The reply has failed.', ...error }
+    const failed = { ...FAILED, ...error }
     if (run?.turn.id !== id) {
       const isNew = run === undefined && state === 'failed' && !this.#told.has(id)
       return isNew ? [this.#started(id), this.#ended(id, failed)] : []
@@ -213,18 +222,28 @@ export class AgUiFeed {
     const hasLeftovers = run.isAgain && wanted.some(({ role }) => role === 'reasoning')
     if (isUnreplaced || hasLeftovers || !run.told.areLike(wanted)) this.#isStale = true
     this.#run = undefined
+    this.#isStale ||= this.#hasDropped
     const restated = this.#restated()
     const end = state === 'failed' ? failed : state === 'stopped' ? 'cancelled' : 'success'
     return [...said, ...restated, this.#ended(id, end, run.item), ...this.#settle()]
   }
 
-  /** The end of the open turn was not told: only the last ones are. */
+  /** The next reply begins before the end of the open turn was told: of a page, that comes later. */
   #lose(): FeedStep[] {
     const run = this.#run
     if (!run) return []
+    const { item, turn } = run
+    const said = endSaying(run)
     this.#run = undefined
     this.#isStale = true
-    return [this.#ended(run.turn.id, { code: 'unknown', message: 'How this reply ended is not known.' })]
+    if (!item) return [...said, this.#ended(turn.id, UNKNOWN)]
+    this.#remember(turn.id)
+    return [...said, this.#ended(turn.id, endOf(item), item)]
+  }
+
+  #remember(turn: string): void {
+    this.#told.add(turn)
+    if (this.#told.size > MOST_TOLD) this.#told.delete(this.#told.values().next().value!)
   }
 
   #startOver(): FeedStep[] {
@@ -257,6 +276,7 @@ export class AgUiFeed {
   #snapshot(): FeedStep {
     const run = this.#run
     this.#isStale = false
+    if (!run) this.#hasDropped = false
     this.#waiting = this.#waiting.filter((item) => run && !mayAnswer(run, item))
     const before = this.#waiting[0]?.seq ?? this.#seq + 1
     return { type: 'snapshot', before, without: run?.turn.replaces ?? [] }
@@ -289,7 +309,7 @@ export class AgUiFeed {
     }
   }
 
-  #ended(runId: string, end: 'success' | 'cancelled' | NonNullable<Turn['error']>, item?: Item): AgUiEvent {
+  #ended(runId: string, end: End, item?: Item): AgUiEvent {
     const usage = item && usageOf(item)
     if (typeof end === 'object') return { type: 'RUN_ERROR', ...end, ...(usage && { usage }) }
     return {
@@ -305,6 +325,11 @@ export class AgUiFeed {
 /** Whether the turn may answer this message. It does not if it had read the conversation before. */
 function mayAnswer({ turn: { answers } }: Run, { seq }: Item): boolean {
   return answers.to === null || seq <= answers.to
+}
+
+function endOf({ status }: Item): End {
+  if (status === undefined) return 'success'
+  return status === 'failed' ? FAILED : 'cancelled'
 }
 
 type Speaking = Pick<Run, 'writer' | 'told'>

@@ -1,5 +1,5 @@
 // Follows a session as AG-UI events.
-import { formatId, PAGE_LIMITS, type Item, type Turn } from '@fleetline/protocol'
+import { formatId, type Item, type Turn } from '@fleetline/protocol'
 import { z } from 'zod'
 import { lastState } from '../../ag-ui/state-and-activities.ts'
 import type { AgUiEvent } from '../../ag-ui/parse-event.ts'
@@ -23,7 +23,7 @@ import { agUiCursorSchema, formatAgUiCursor, placesOf, type AgUiCursor } from '.
 import { AgUiFeed, type FeedStep } from './ag-ui-feed.ts'
 
 type Deps = SessionKeys & {
-  readonly sessions: Pick<Sessions, 'find' | 'findTurn' | 'readConversation'>
+  readonly sessions: Pick<Sessions, 'read' | 'findTurn' | 'readConversation'>
   readonly operations: Pick<Operations, 'follow'>
   readonly cell: number
   readonly random: Random
@@ -72,7 +72,14 @@ export function agUiRoutes(deps: Deps): Route[] {
         return {
           status: 200,
           body: (listener: Listener) =>
-            eventsOf(deps, reader, { feed, begin, at, frames: following(listener), listener }),
+            eventsOf(deps, reader, {
+              feed,
+              begin,
+              at,
+              frames: following(listener),
+              listener,
+              isResumed: given !== undefined,
+            }),
           recheck,
         }
       },
@@ -82,19 +89,19 @@ export function agUiRoutes(deps: Deps): Route[] {
 
 /** Where a reader starts. One that begins with a snapshot while a turn is live starts with that turn, behind the messages that it answers. */
 async function startOf(
-  { sessions, explainMissing }: Deps,
+  { sessions, explainMissing, cell }: Deps,
   key: SessionKey,
   given: AgUiCursor | undefined,
 ): Promise<Pick<AgUiCursor, 'at'> & { readonly live?: Turn }> {
   if (given?.where === 'between') return given
-  const facts = await sessions.find(key)
-  if (!facts) throw await explainMissing(key)
-  const live = facts.turn ? await sessions.findTurn(key.tenant, facts.turn) : undefined
-  const at = given?.at ?? { seq: facts.head }
-  if (!live || live.endedAt !== null) return { at }
-  const seq = Math.min(at.seq, live.answers.to ?? at.seq)
-  const ended = Math.min(at.ended ?? live.epoch, live.epoch - 1)
-  return { at: { ...at, seq, ended }, live }
+  const page = await sessions.read(key, { before: 1, limit: 0 }) // without any message
+  if (!page) throw await explainMissing(key)
+  const { head, turn, eraseCount: erased } = page
+  const live = turn === null ? undefined : await sessions.findTurn(key.tenant, formatId('turn', cell, turn))
+  if (!live || live.endedAt !== null) return { at: { seq: head, ended: undefined, erased } }
+  const answered = live.answers.to ?? head
+  const replaced = live.replaces?.map(([, to]) => to) ?? []
+  return { at: { seq: Math.min(head, Math.max(answered, ...replaced)), ended: live.epoch - 1, erased }, live }
 }
 
 type Following = {
@@ -103,26 +110,40 @@ type Following = {
   readonly at: AgUiCursor['at']
   readonly frames: AsyncIterable<SeenFrame>
   readonly listener: Listener
+  readonly isResumed: boolean
 }
 
 /** Until the last event of a frame has arrived, the reader's position is inside of what the frame changes. */
 async function* eventsOf(deps: Deps, reader: Reader, following: Following): AsyncGenerator<SentEvent> {
-  const { feed, begin, at: start, frames, listener } = following
-  let before = start
+  const { feed, begin, at: start, frames, listener, isResumed } = following
+  const iterator = frames[Symbol.asyncIterator]()
+  const first = iterator.next() // from now on, the end of `frames` gives back the place of this follower
+  first.catch(() => undefined)
+  let [before, hasState] = [start, isResumed]
   const send = async function* (
     steps: readonly FeedStep[],
     after: AgUiCursor['at'],
   ): AsyncGenerator<SentEvent> {
     const places = placesOf(steps, { before, after, isInside: feed.isInside })
     for (const [index, step] of steps.entries()) {
-      if (step.type === 'cut') return listener.cut()
       const id = formatAgUiCursor(places[index]!)
-      for (const data of isSnapshot(step) ? await restate(deps, reader, step) : [step]) yield { id, data }
+      for (const data of isSnapshot(step) ? await restate(deps, reader, step, hasState) : [step]) {
+        hasState ||= data.type === 'STATE_SNAPSHOT'
+        yield { id, data }
+      }
     }
     before = after
   }
-  yield* send(begin, start)
-  for await (const { frame, at } of frames) yield* send(feed.take(frame), at)
+  try {
+    yield* send(begin, start)
+    for (let next = await first; !next.done; next = await iterator.next()) {
+      const steps = feed.take(next.value.frame)
+      if (steps.some(({ type }) => type === 'cut')) return listener.cut()
+      yield* send(steps, next.value.at)
+    }
+  } finally {
+    await iterator.return?.()
+  }
 }
 
 /** AG-UI's own client keeps activities that a snapshot leaves out, unless the snapshot says this. */
@@ -134,17 +155,20 @@ function isSnapshot(step: FeedStep): step is Snapshot {
   return step.type === 'snapshot'
 }
 
-/** The last messages of the conversation, and the state that the agent has left in them. */
+const SNAPSHOT_BYTES = 524_288
+
+/** The last messages of the conversation, and the state that the agent has left in them. `hasState`: the reader may have another one. */
 async function restate(
   { sessions }: Deps,
   { principal, key, limit }: Reader,
   { before, without }: Snapshot,
+  hasState: boolean,
 ): Promise<AgUiEvent[]> {
   const also = without.length > 0 ? formatRanges(without) : null
-  const page = await sessions.readConversation(key, { before, limit, maxBytes: PAGE_LIMITS.bytes, also })
+  const page = await sessions.readConversation(key, { before, limit, maxBytes: SNAPSHOT_BYTES, also })
   const items: readonly Item[] = itemsFor(principal, page?.items ?? [])
   const messages = inOrder(items).filter(({ parts }) => parts.length > 0) // others are erased, or not for this reader
-  const state = lastState(items)
+  const state = lastState(items) ?? (hasState ? {} : undefined)
   return [
     { type: 'MESSAGES_SNAPSHOT', messages: messages.flatMap(messagesForReader), metadata: OWNS_ACTIVITIES },
     ...(state === undefined ? [] : [{ type: 'STATE_SNAPSHOT', snapshot: state }]),

@@ -1,0 +1,101 @@
+// AG-UI events of agents that do what others do not: snapshots instead of streams, ids that come again, runs of another name, hostile
+// documents.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ChunkError, createAssembler, type Chunk } from '@fleetline/protocol'
+import { createChunksOfEvents } from '../../src/ag-ui/events-to-chunks.ts'
+
+const RUN = { threadId: 't', runId: 'r' }
+const STARTED = { type: 'RUN_STARTED', ...RUN }
+const FINISHED = { type: 'RUN_FINISHED', ...RUN }
+
+function read(events: readonly object[], messages: readonly string[] = []) {
+  const reader = createChunksOfEvents({ runId: 'r', state: {}, messages })
+  const chunks: Chunk[] = []
+  for (const event of events) chunks.push(...reader.take(event))
+  chunks.push(...(reader.end() ?? []))
+  const assembler = createAssembler('m')
+  chunks.forEach(assembler.push)
+  return { types: chunks.map(({ type }) => type), parts: assembler.message().parts, chunks }
+}
+const texts = (parts: readonly { readonly type: string; readonly text?: unknown }[]) =>
+  parts.flatMap(({ type, text }) => (type === 'text' ? [text] : []))
+const snapshot = (...messages: object[]) => ({ type: 'MESSAGES_SNAPSHOT', messages })
+const user = { id: 'u', role: 'user', content: 'hi' }
+const assistant = (id: string, content: string) => ({ id, role: 'assistant', content })
+
+test('an agent that sends snapshots after each step says each message once, and none of the history', () => {
+  const { parts } = read(
+    [
+      STARTED,
+      snapshot(user, assistant('old', 'An old reply.'), assistant('a', 'One.')),
+      snapshot(user, assistant('old', 'An old reply.'), assistant('a', 'One.'), assistant('b', 'Two.')),
+      FINISHED,
+    ],
+    ['u', 'old'],
+  )
+  assert.deepEqual(texts(parts), ['One.', 'Two.'])
+})
+
+test('an agent that has streamed its reply may restate it under other ids', () => {
+  const streamed = [
+    { type: 'TEXT_MESSAGE_START', messageId: 'a' },
+    { type: 'TEXT_MESSAGE_CONTENT', messageId: 'a', delta: 'One.' },
+    { type: 'TEXT_MESSAGE_END', messageId: 'a' },
+  ]
+  const { parts } = read([STARTED, ...streamed, snapshot(user, assistant('b', 'One.')), FINISHED], ['u'])
+  assert.deepEqual(texts(parts), ['One.'])
+})
+
+test('an id of a call that has its result stands for a new call', () => {
+  const call = [
+    { type: 'TOOL_CALL_START', toolCallId: 'c', toolCallName: 'weather' },
+    { type: 'TOOL_CALL_END', toolCallId: 'c' },
+    { type: 'TOOL_CALL_RESULT', messageId: 'r', toolCallId: 'c', content: 'sunny' },
+  ]
+  const { parts } = read([STARTED, ...call, ...call, FINISHED])
+  const calls = parts.filter(({ type }) => type === 'dynamic-tool')
+  assert.deepEqual(
+    calls.map(({ state }) => state),
+    ['output-available', 'output-available'],
+  )
+  assert.equal(new Set(calls.map(({ toolCallId }) => toolCallId)).size, 2)
+})
+
+test('a run of another name that says no word ends the reply if none follows, and is a replay if one does', () => {
+  const other = { threadId: 't', runId: 'of the past' }
+  const replayed = [
+    { type: 'RUN_STARTED', ...other },
+    { type: 'STATE_SNAPSHOT', snapshot: { a: 1 } },
+    { type: 'RUN_FINISHED', ...other },
+  ]
+  assert.deepEqual(read(replayed).types, ['start', 'data-ag-ui-state', 'finish'])
+  const { types } = read([...replayed, STARTED, FINISHED])
+  assert.equal(types.filter((type) => type === 'finish').length, 1)
+})
+
+test('what an agent keeps with its reader is limited, however it grows', () => {
+  const copies = Array.from({ length: 40 }, (_, n) => ({ op: 'copy', from: '', path: `/${n}` }))
+  const growing = (messageId: string) => [
+    { type: 'ACTIVITY_SNAPSHOT', messageId, activityType: 'plan', content: { text: 'x'.repeat(200_000) } },
+    { type: 'ACTIVITY_DELTA', messageId, activityType: 'plan', patch: copies },
+  ]
+  const many = Array.from({ length: 30 }, (_, n) => growing(`a${n}`)).flat()
+  assert.throws(() => read([STARTED, ...many]), ChunkError)
+  const deep = Array.from({ length: 70 }, (_, n) => ({ op: 'add', path: '/a'.repeat(n + 1), value: {} }))
+  const { chunks } = read([STARTED, { type: 'STATE_DELTA', delta: deep }, FINISHED])
+  assert.ok(
+    !chunks.some(({ type }) => type === 'data-ag-ui-state'),
+    'a patch that nests too deep does not apply',
+  )
+})
+
+test('names of parts that Fleetline reads itself are not an agent’s to use', () => {
+  const { chunks } = read([
+    STARTED,
+    { type: 'CUSTOM', name: 'usage', value: { usage: { inputTokens: 1 } } },
+    { type: 'ACTIVITY_SNAPSHOT', messageId: 'state', activityType: 'ag-ui-state', content: {} },
+    FINISHED,
+  ])
+  assert.ok(!chunks.some(({ type }) => type === 'data-usage' || type === 'data-ag-ui-state'))
+})

@@ -1,0 +1,113 @@
+// What a reader of AG-UI events is told when messages leave a conversation, or are many, while a reply is on its way.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Frame, Id, Item, Turn } from '@fleetline/protocol'
+import { AgUiFeed, type FeedStep } from '../../src/gateway/ag-ui/ag-ui-feed.ts'
+
+const SESSION = 'ses_1' as Id<'session'>
+const LIVE: Turn = {
+  id: 'turn_1' as Id<'turn'>,
+  session: SESSION,
+  state: 'running',
+  epoch: 1,
+  attempt: 1,
+  agent: 'a',
+  message: 'msg_1' as Id<'message'>,
+  answers: { from: 1, to: 1 },
+  pod: null,
+  startedAt: 'now',
+  retryAt: null,
+  waitsFor: null,
+  endedAt: null,
+  error: null,
+}
+const feed = () => new AgUiFeed({ thread: SESSION, seq: 0, resumed: 'between', mark: () => '-x' })
+const said = (seq: number, text: string, more: Partial<Item> = {}): Item => ({
+  seq,
+  id: `u${seq}`,
+  role: 'user',
+  parts: [{ type: 'text', text }],
+  author: { kind: 'user' },
+  at: 'now',
+  ...more,
+})
+const reply = (seq: number, turn: Turn, more: Partial<Item> = {}) =>
+  said(seq, 'A reply.', { id: turn.message, role: 'assistant', turn: turn.id, ...more })
+const items = (...all: Item[]): Frame => ({
+  type: 'messages',
+  session: SESSION,
+  items: all,
+  head: all.at(-1)!.seq,
+})
+const turn = (state: Turn): Frame => ({ type: 'turn', session: SESSION, turn: state })
+const words = (attempt: number): Frame => ({
+  type: 'chunks',
+  session: SESSION,
+  turn: LIVE.id,
+  attempt,
+  index: 0,
+  count: 2,
+  chunks: [
+    { type: 'text-start', id: '1' },
+    { type: 'text-delta', id: '1', delta: `attempt ${attempt}` },
+  ],
+})
+const told = (one: AgUiFeed, ...frames: Frame[]): FeedStep[] => frames.flatMap((frame) => one.take(frame))
+const textOf = (steps: readonly FeedStep[]) => JSON.stringify(steps)
+const ends = (steps: readonly FeedStep[]) =>
+  steps.flatMap((step) => ('outcome' in step ? [step['outcome']] : 'code' in step ? [step['code']] : []))
+
+test('a message that waits for the end of a reply and is erased meanwhile is not told', () => {
+  const one = feed()
+  const steps = told(one, items(said(1, 'hi')), turn(LIVE), words(1), items(said(2, 'SECRET')))
+  assert.ok(!textOf(steps).includes('SECRET'))
+  const rest = told(
+    one,
+    { type: 'erased', session: SESSION, seqs: [2] },
+    words(2),
+    items(reply(3, LIVE)),
+    turn({ ...LIVE, state: 'done', endedAt: 'now' }),
+  )
+  assert.ok(!textOf(rest).includes('SECRET'))
+})
+
+test('a message that waits and is edited meanwhile is told once, as it is now', () => {
+  const one = feed()
+  told(one, items(said(1, 'hi')), turn(LIVE), items(said(2, 'typo')))
+  const rest = told(
+    one,
+    items(said(3, 'edited', { replaces: [[2, 2]] })),
+    turn({ ...LIVE, state: 'stopped', endedAt: 'now' }),
+  )
+  assert.ok(!textOf(rest).includes('typo'))
+})
+
+test('if very many messages come during a reply, the reader gets all of them', () => {
+  const one = feed()
+  told(one, items(said(1, 'hi')), turn(LIVE))
+  const many = Array.from({ length: 100 }, (_, n) => items(said(n + 2, `message ${n}`)))
+  const steps = told(one, ...many, turn({ ...LIVE, state: 'stopped', endedAt: 'now' }))
+  const snapshots = steps.filter(({ type }) => type === 'snapshot')
+  assert.deepEqual(snapshots.at(-1), { type: 'snapshot', before: 102, without: [] })
+})
+
+test('of two turns that end in one page, each is told as it ended', () => {
+  const next: Turn = { ...LIVE, id: 'turn_2' as Id<'turn'>, message: 'msg_2' as Id<'message'>, epoch: 2 }
+  const one = feed()
+  const over = (of: Turn, state: 'done' | 'failed') =>
+    turn({
+      ...of,
+      state,
+      endedAt: 'now',
+      error: state === 'failed' ? { code: 'x', message: 'It failed.' } : null,
+    })
+  const steps = told(
+    one,
+    items(said(1, 'hi')),
+    turn(LIVE),
+    items(reply(2, LIVE), said(3, 'again'), reply(4, next, { status: 'failed' })),
+    over(LIVE, 'done'),
+    over(next, 'failed'),
+  )
+  assert.deepEqual(ends(steps), [{ type: 'success' }, { type: 'success' }, 'failed'])
+})
