@@ -28,7 +28,7 @@ export function applyPatch(document: unknown, patch: readonly PatchOperation[]):
   return { document: draft.valueAt([]), added: budget.spent() }
 }
 
-function run(draft: Draft, budget: Budget, { op, path: to, from, value }: PatchOperation): void {
+function run(draft: Draft, budget: PatchBudget, { op, path: to, from, value }: PatchOperation): void {
   const path = parsePointer(to)
   switch (op) {
     case 'add':
@@ -53,7 +53,7 @@ function run(draft: Draft, budget: Budget, { op, path: to, from, value }: PatchO
   }
 }
 
-type Budget = ReturnType<typeof createBudget>
+type PatchBudget = ReturnType<typeof createBudget>
 
 /** What a patch may put into a document. */
 function createBudget() {

@@ -4,7 +4,6 @@ import { test } from 'node:test'
 import * as fc from 'fast-check'
 import jsonpatch from 'fast-json-patch'
 import { applyPatch as patched, PATCH_LIMITS, PatchError } from '../../src/ag-ui/json-patch.ts'
-import { createDocuments } from '../../src/ag-ui/state-and-activities.ts'
 
 const applyPatch = (document: unknown, patch: Parameters<typeof patched>[1]) =>
   patched(document, patch).document
