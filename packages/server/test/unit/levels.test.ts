@@ -35,6 +35,19 @@ test('a client gets no chunk that its release does not know, and an older one no
   assert.deepEqual(fitted('6.0.14', abort), [{ type: 'abort' }])
   assert.deepEqual(fitted('6.0.15', abort), [abort])
   assert.deepEqual(fitted('5.0.217', abort), [abort], 'it ignores what it does not know')
+  const failed: Chunk = { type: 'tool-output-error', toolCallId: '1', errorText: 'x', providerMetadata: {} }
+  assert.deepEqual(fitted('6.0.119', failed), [
+    { type: 'tool-output-error', toolCallId: '1', errorText: 'x' },
+  ])
+  assert.deepEqual(fitted('6.0.120', failed), [failed])
+  const wrong: Chunk = {
+    type: 'tool-input-error',
+    toolCallId: '1',
+    toolName: 't',
+    input: 1,
+    errorText: 'x',
+  }
+  assert.deepEqual([fitted('5.0.6', wrong), fitted('5.0.7', wrong)], [[], [wrong]])
   const finish: Chunk = { type: 'finish', finishReason: 'interrupted' }
   assert.deepEqual(fitted('7.0.148', finish), [{ type: 'finish', finishReason: 'other' }])
   assert.deepEqual(fitted('7.0.149', finish), [finish])

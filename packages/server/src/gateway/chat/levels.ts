@@ -14,6 +14,7 @@ type Since = readonly Release[]
 
 const SINCE = {
   types: {
+    'tool-input-error': [[5, 0, 7]],
     'tool-output-denied': [[6, 0, 0]],
     'tool-approval-request': [[6, 0, 0]],
     'tool-approval-response': [[7, 0, 0]],
@@ -37,7 +38,7 @@ const SINCE = {
     'tool-output-error toolMetadata': [[6, 0, 176]],
     'tool-output-available providerMetadata': [[6, 0, 120]],
     'tool-output-available preliminary': [[5, 0, 11]],
-    'tool-output-error providerMetadata': [[6, 0, 0]],
+    'tool-output-error providerMetadata': [[6, 0, 120]],
     'tool-input-start inputEncoding': [
       [6, 0, 308],
       [7, 0, 142],
