@@ -75,3 +75,14 @@ test('for a client that forgets open texts at the end of a step, the step ends a
     'start-step text-start reasoning-start text-delta text-end reasoning-end finish-step start-step text-start finish-step finish',
   )
 })
+
+test('the outcome of a dynamic call says that it is one, because release 5 does not find the call otherwise', () => {
+  const call = { type: 'tool-input-start', toolCallId: '1', toolName: 't' } as const
+  const failed = { type: 'tool-output-error', toolCallId: '1', errorText: 'x' } as const
+  for (const release of ['5.0.277', '7.0.169', undefined]) {
+    const dynamic = fitted(release, { ...call, dynamic: true }, failed)
+    assert.deepEqual(dynamic[1], { ...failed, dynamic: true })
+    assert.deepEqual(fitted(release, { ...call, dynamic: true }, call, failed)[2], failed)
+    assert.deepEqual(fitted(release, call, failed)[1], failed)
+  }
+})

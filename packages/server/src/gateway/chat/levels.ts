@@ -77,7 +77,27 @@ export function parseLevel(text: string): Release | undefined {
 export function levelOf(named: Release | undefined, assumed: Release): SdkLevel {
   const version = named ?? assumed
   const knowsReset = isSince(version, SINCE.types['reset-step'])
-  return { knowsReset, fitting: named ? () => fittingTo(version) : () => (chunk) => [chunk] }
+  return {
+    knowsReset,
+    fitting: () => {
+      const [fit, mark] = [named ? fittingTo(version) : (chunk: Chunk) => [chunk], markingDynamic()]
+      return (chunk) => fit(mark(chunk))
+    },
+  }
+}
+
+/** Says of the outcome of a dynamic call that it is one. Release 5 does not find the call otherwise, and the chunks that are made of a stored
+ *  reply do not say it. */
+function markingDynamic(): (chunk: Chunk) => Chunk {
+  const calls = new Set<string>()
+  return (chunk) => {
+    if (chunk.type === 'tool-output-available' || chunk.type === 'tool-output-error')
+      return calls.has(chunk.toolCallId) ? { ...chunk, dynamic: true } : chunk
+    if (!('toolName' in chunk)) return chunk
+    if (chunk.dynamic) calls.add(chunk.toolCallId)
+    else calls.delete(chunk.toolCallId)
+    return chunk
+  }
 }
 
 function fittingTo(version: Release): (chunk: Chunk) => readonly Chunk[] {
