@@ -135,7 +135,10 @@ function createShown(message: string) {
       return start(chunks)
     },
     /** All of it, as near as chunks can say it. Nothing may follow but the end. */
-    all: (stored: Item): Chunk[] => start(condense(stored).slice(1).map(chunkOf)),
+    all: (stored: Item): Chunk[] => {
+      const [first, ...rest] = condense(stored).map(chunkOf)
+      return start([...metadataOf(first!), ...rest])
+    },
     extend: (stored: Pick<Item, 'parts' | 'metadata'>): Chunk[] | undefined => {
       const chunks = extend(assembler, stored, ids)
       return chunks && start(chunks)
