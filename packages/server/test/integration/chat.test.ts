@@ -12,6 +12,7 @@ import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { CLOSED, podOn } from '../support/pod.ts'
 import { chatOf } from '../support/use-chat.ts'
+import { untilWritten } from '../support/written.ts'
 
 const SCOPES = ['sessions:read', 'sessions:write', 'agents:write', 'tokens:mint'] as const
 const textOf = ({ parts }: Pick<UIMessage, 'parts'>) =>
@@ -113,10 +114,11 @@ for (const kind of ['http', 'socket'] as const)
   })
 
 test('E8: a stop from another page ends the stream of the first one; both show what is stored', async (t) => {
-  const { page, load, stop, log } = await openPod(t)
+  const { page, load, stop, log, url } = await openPod(t)
   const first = page()
   const sent = first.sendMessage({ text: 'wait' })
   await streams(first, 'reply 1')
+  await untilWritten(t, url, 'reply 1')
   assert.deepEqual(await stop({ activeStreamId: 'turn_of_before' }), { stopped: false, seq: null })
   assert.deepEqual(await stop(), { stopped: true, seq: 2 })
   await sent
@@ -206,6 +208,25 @@ test('E10: a page that lost its request while another reply is written waits for
   const asked = { id: 'trip', messages: [edited], trigger: 'regenerate-message' }
   assert.match(await (await post(asked)).text(), /reply 3 to wait!/)
   assert.equal((await log()).at(-2)!.replaces![0]![0], 1)
+})
+
+test('E4: a message that a waiting turn has no room for is answered by the next turn, and its stream waits for that', async (t) => {
+  const { post, log, go } = await openPod(t, 'http', { turnSlots: '1' })
+  const ask = (chat: string, id: string, text: string) =>
+    post({ id: chat, message: { id, role: 'user', parts: [{ type: 'text', text }] } })
+  await ask('other', 'first', 'wait') // takes the only slot
+  const large = 'x'.repeat(240_000) // eight of them fill what an agent is sent
+  const ids = Array.from({ length: 9 }, (_, place) => `large-${place}`)
+  for (const id of ids) await (await ask('trip', id, large)).body!.cancel()
+  const late = await ask('trip', 'late', 'late')
+  assert.equal(late.headers.get('x-fleetline-turn'), null, 'nobody knows yet which turn answers it')
+  go()
+  assert.match(await late.text(), /reply 3 to late[^]*\[DONE\]/)
+  const replies = (await log()).filter(({ role }) => role === 'assistant')
+  assert.deepEqual(
+    replies.map(({ answers }) => answers),
+    [8, 11],
+  )
 })
 
 test('a message that is replaced before it is answered is not waited for', async (t) => {

@@ -126,7 +126,7 @@ for (const [name, kind] of PAGES) {
     const stopped = stage.script('stop', SAID, MIDDLE)
     const stopping = say('stop')
     await stopped.paused.promise
-    await stage.isWritten('It is ')
+    await stage.untilWritten('It is ')
     assert.equal((await stage.stop('trip'))['stopped'], true)
     assertStored(await stopping, await lastOf(), 'abort')
     assert.equal((await lastOf())!.status, 'stopped')

@@ -5,14 +5,12 @@ import type { Chunk, Item, Page } from '@fleetline/protocol'
 import { WebSocketChatTransport, type ChatTransport, type UIMessage, type UIMessageChunk } from 'ai'
 import { inNewWords, type Sdk } from '../../../protocol/test/support/releases.ts'
 import { agent, type AgentCall } from '../../src/agent/agent.ts'
-import { valueOf } from '../../src/store/database.ts'
 import { atEnd } from './cleanup.ts'
 import { databaseFor } from './database.ts'
-import { eventually } from './eventually.ts'
 import { frontOn } from './front.ts'
 import { call } from './http.ts'
 import { podOn } from './pod.ts'
-import { openDatabase } from './store.ts'
+import { untilWritten } from './written.ts'
 
 export type PageKind = 'http' | 'socket'
 /** What the agent says to one message. */
@@ -39,7 +37,6 @@ export async function openStage(t: TestContext) {
     }
   })
   const url = await databaseFor(t)
-  const database = await openDatabase(t, url)
   const { gateway } = await podOn(t, url, { drainMs: '0' }, { agents: [player] })
   await call('PATCH', `${gateway}/v1/tenant`, { defaultAgent: 'player' })
   const front = await frontOn(t, () => Number(new URL(gateway).port))
@@ -54,15 +51,7 @@ export async function openStage(t: TestContext) {
       scripts.set(text, script)
       return script
     },
-    /** A stop keeps what was written down, which happens 20 times a second. */
-    isWritten: (text: string) =>
-      eventually(
-        async () => {
-          const outcome = await database.transaction((query) => query('select body from fleetline.chunks'))
-          assert.match(JSON.stringify(valueOf(outcome, 'not read')), new RegExp(text))
-        },
-        { what: `${text} to be written down` },
-      ),
+    untilWritten: (words: string) => untilWritten(t, url, words),
     log: async (id: string): Promise<readonly Item[]> =>
       ((await call('GET', `${gateway}/v1/sessions/${id}/messages`)).body as unknown as Page).items,
     load: async (id: string) =>
