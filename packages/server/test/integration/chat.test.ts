@@ -33,8 +33,9 @@ async function counterPod(t: TestContext, flags: Readonly<Record<string, string>
     yield { type: 'start-step' }
     yield { type: 'text-start', id: '1' }
     yield { type: 'text-delta', id: '1', delta: `reply ${number}` }
-    if (text === 'wait')
-      await Promise.race([go, new Promise((end) => asked.signal.addEventListener('abort', end))])
+    const aborted = new Promise<void>((end) => asked.signal.addEventListener('abort', () => end()))
+    if (text === 'wait') await Promise.race([go, aborted])
+    if (text === 'forever') await aborted
     yield { type: 'text-delta', id: '1', delta: ' to ' }
     yield { type: 'text-delta', id: '1', delta: text }
     yield { type: 'text-end', id: '1' }
@@ -320,6 +321,37 @@ for (const kind of ['http', 'socket'] as const)
     await whole
     assert.deepEqual([resumed.status, textOf(resumed.messages[1]!)], ['ready', 'reply 2 to wait'])
   })
+
+test('D6: a socket of a pod that drains closes when the replies that it carried before have ended; one that has begun since goes on elsewhere', async (t) => {
+  const { page, pod, gateway, go, url, agents } = await openPod(t, 'socket', { drainMs: '100000' })
+  const transport = transportTo(t, 'socket', gateway)
+  const [before, since] = ['before', 'since'].map((id) => chatOf({ id, transport }))
+  const sent = before!.sendMessage({ text: 'wait' })
+  await streams(before!, 'reply 1')
+  const { gateway: other } = await podOn(t, url, { drainMs: '0' }, { agents })
+  await page().sendMessage({ text: 'hello' }) // a session to follow
+  const stopped = pod.stop()
+  const isMoving = async () => {
+    const { status, body } = await fetch(`${gateway}/v1/sessions/trip/events`)
+    await body?.cancel()
+    assert.equal(status, 503)
+  }
+  await eventually(isMoving, { what: 'the pod to send its clients away' })
+  const late = since!.sendMessage({ text: 'forever' })
+  await streams(since!, 'reply 3')
+  go()
+  await sent
+  await eventually(() => assert.equal(since!.status, 'error'), { what: 'the socket to close' })
+  await Promise.all([stopped, late])
+  assert.deepEqual([before!.status, textOf(before!.messages[1]!)], ['ready', 'reply 1 to wait'])
+  const messages = (await (await fetch(`${other}/v1/chat/since/messages`)).json()) as UIMessage[]
+  assert.deepEqual(plain(messages), plain(since!.messages.slice(0, 1)), 'nothing is lost')
+  const resumed = chatOf({ id: 'since', transport: transportTo(t, 'http', other), messages })
+  void resumed.resumeStream()
+  await streams(resumed, 'reply 3')
+  assert.equal(resumed.messages[1]!.id, since!.messages[1]!.id)
+  await call('POST', `${other}/v1/chat/since/stop`, {})
+})
 
 test('a request that cannot be taken is answered with a sentence as plain text', async (t) => {
   const { post, gateway } = await openPod(t)
