@@ -423,6 +423,29 @@ test('S8 S16: a socket for chats takes a ticket or a token in its frames, and an
   assert.match(stranger.error!.message, /4401/)
 })
 
+test('an abort that overtakes its request ends it: the message is stored, and no stream begins', async (t) => {
+  const { gateway, log } = await openPod(t)
+  const socket = new WebSocket(`${gateway}/v1/chat/socket`)
+  atEnd(t, () => socket.close())
+  const frames: { readonly type: string; readonly requestId: string }[] = []
+  socket.addEventListener('message', ({ data }) => frames.push(JSON.parse(String(data))))
+  await new Promise((resolve) => socket.addEventListener('open', resolve))
+  const send = (requestId: string) => {
+    const message = { id: requestId, role: 'user', parts: [{ type: 'text', text: 'hello' }] }
+    return { type: 'send', requestId, id: 'trip', messages: [message] }
+  }
+  const typesOf = (id: string) => frames.flatMap(({ type, requestId }) => (requestId === id ? [type] : []))
+  for (const frame of [send('1'), send('2'), { type: 'abort', requestId: '2' }, send('3')])
+    socket.send(JSON.stringify(frame))
+  await eventually(() => assert.equal(typesOf('3').at(-1), 'end'), { what: 'the last reply' })
+  assert.deepEqual(typesOf('2'), ['end', 'end'], 'one for the abort, and one for the request')
+  assert.equal(typesOf('1')[0], 'start')
+  assert.deepEqual(
+    (await log()).filter(({ role }) => role === 'user').map(({ id }) => id),
+    ['1', '2', '3'],
+  )
+})
+
 test('S16: frames that the transport does not send are answered with an error that it can read, or close the socket', async (t) => {
   const { gateway } = await openPod(t)
   const socket = new WebSocket(`${gateway}/v1/chat/socket`)
