@@ -29,6 +29,7 @@ const REPEATED: readonly string[] = [
 // The nightly workflow runs each fifty times, except those that take long by themselves.
 const NIGHTLY_RUNS: Readonly<Record<string, number>> = {
   agents: 1,
+  'ai-sdk': 1,
   cuts: 5,
   deploy: 3,
   followers: 1,

@@ -2,19 +2,25 @@
 // later release brought, in an order in which it writes them.
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import type { readUIMessageStream } from 'ai'
+import { pathToFileURL } from 'node:url'
+import type * as ai from 'ai'
 import type { Chunk } from '../../src/index.ts'
 import { json, left } from './streams.ts'
 
-type Sdk = {
-  readonly readUIMessageStream: typeof readUIMessageStream
+export type SdkName = 'ai5' | 'ai6' | 'ai7'
+/** What all releases have. */
+export type Sdk = Pick<typeof ai, 'AbstractChat' | 'DefaultChatTransport' | 'readUIMessageStream'> & {
+  readonly version: string
+  readonly isKnown: (chunk: Chunk) => Promise<boolean>
+}
+type Module = Omit<Sdk, 'version' | 'isKnown'> & {
   readonly uiMessageChunkSchema: () => {
     readonly validate: (value: unknown) => Promise<{ readonly success: boolean }>
   }
 }
 type Release = {
-  readonly read: typeof readUIMessageStream
-  readonly isKnown: (chunk: Chunk) => Promise<boolean>
+  readonly read: typeof ai.readUIMessageStream
+  readonly isKnown: Sdk['isKnown']
   readonly later: Later
 }
 type Loose = Readonly<Record<string, unknown>> & { readonly type: string }
@@ -41,16 +47,22 @@ const LATER: Readonly<Record<string, Later>> = {
   },
 }
 
-/** One that `npm ci --prefix bench` has installed. */
-export async function releaseOf(name: 'ai5' | 'ai6'): Promise<Release> {
-  const bench = createRequire(join(import.meta.dirname, '../../../../bench/package.json'))
-  const sdk = (await import(bench.resolve(name))) as Sdk
+/** The newest is a dev dependency; `npm ci --prefix bench` installs the others. */
+export async function sdkOf(name: SdkName): Promise<Sdk> {
+  const folder = name === 'ai7' ? '' : 'bench/'
+  const at = createRequire(join(import.meta.dirname, `../../../../${folder}package.json`))
+  const found = name === 'ai7' ? 'ai' : name
+  const sdk = (await import(pathToFileURL(at.resolve(found)).href)) as Module
+  const { version } = at(`${found}/package.json`) as { readonly version: string }
   const schema = sdk.uiMessageChunkSchema()
-  return {
-    read: sdk.readUIMessageStream,
-    isKnown: async (chunk) => (await schema.validate(chunk)).success,
-    later: LATER[name]!,
-  }
+  const { AbstractChat, DefaultChatTransport, readUIMessageStream } = sdk
+  const isKnown = async (chunk: Chunk) => (await schema.validate(chunk)).success
+  return { AbstractChat, DefaultChatTransport, readUIMessageStream, version, isKnown }
+}
+
+export async function releaseOf(name: 'ai5' | 'ai6'): Promise<Release> {
+  const { readUIMessageStream: read, isKnown } = await sdkOf(name)
+  return { read, isKnown, later: LATER[name]! }
 }
 
 /** What it could have written of this stream: what its own reducer takes. */

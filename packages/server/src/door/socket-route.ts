@@ -16,7 +16,7 @@ export type SocketPeer = {
   readonly cut: () => void
   /** Aborted when the socket is over. */
   readonly signal: AbortSignal
-  /** A pod that drains does not close the socket until the returned function is called. */
+  /** A pod that drains does not close the socket until the returned function is called. If it drains already, nothing delays it. */
   readonly hold: () => () => void
   /** Closes the socket, so that its client connects again. */
   readonly restart: () => void

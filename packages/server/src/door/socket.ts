@@ -61,7 +61,7 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
   else limitHello(life).catch(() => undefined)
 }
 
-/** How the socket leaves a pod that drains. Its client is asked to move; what holds it delays its end. */
+/** How the socket leaves a pod that drains. Its client is asked to move; what holds it delays its end, unless it has begun since. */
 function guestOf({ moving }: SocketDeps, { onStop, signal }: SocketEnding, say: (frame: object) => void) {
   let held = 0
   const end = () => void (held === 0 && onStop())
@@ -69,6 +69,7 @@ function guestOf({ moving }: SocketDeps, { onStop, signal }: SocketEnding, say: 
     ask: (afterMs: number) => say({ type: 'reconnect', afterMs }),
     end,
     hold: () => {
+      if (moving.isOn()) return () => undefined
       held += 1
       return () => {
         held -= 1

@@ -77,20 +77,23 @@ const TURN_PASS_ON = `
    where t.tenant = $1 and t.id = $3 and t.attempt = $4 and t.pod = $5 and t.track <> r.track
   returning t.id`
 
-// The first attempt fixes how far its turn reads: up to the current head, but only as many messages that may ask as one call carries. The
-// next turn answers all others. Limit: a call carries 500 messages or 2 MiB, so several turns answer if more messages that do not ask come
-// during a turn, before the next question. A turn without `asked_from` was started by a pod of the previous release: nobody knows which
-// message asks, so it reads up to the head. The WHERE checks the fences. The head is from the statement's snapshot.
-export const TURN_OPEN = `
-  update fleetline.turns t
-     set read_to = coalesce(t.read_to, (
+/** How far the turn `t` reads, in SQL, if the head is at `head`: only as many messages that may ask as one call carries. The next turn answers all
+ *  others. Limit: a call carries 500 messages or 2 MiB, so several turns answer if more messages that do not ask come during a turn, before
+ *  the next question. A turn without `asked_from` was started by a pod of the previous release: nobody knows which message asks, so it
+ *  reads up to the head. */
+export const readsTo = (head: string): string => `coalesce((
            select max(m.seq) from (
              select seq, sum(bytes) over (order by seq) as bytes_so_far, row_number() over (order by seq) as n from (
                select seq, bytes from fleetline.messages
                 where tenant = t.tenant and session = t.session
-                  and seq between t.asked_from and s.head
+                  and seq between t.asked_from and ${head}
                 order by seq limit ${MOST_SENT.messages}) l) m
-            where m.n = 1 or m.bytes_so_far <= ${MOST_SENT.bytes}), s.head)
+            where m.n = 1 or m.bytes_so_far <= ${MOST_SENT.bytes}), ${head})`
+
+// The first attempt fixes how far its turn reads. The WHERE checks the fences. The head is from the statement's snapshot.
+export const TURN_OPEN = `
+  update fleetline.turns t
+     set read_to = coalesce(t.read_to, ${readsTo('s.head')})
     from fleetline.sessions s, fleetline.tasks k
    where t.tenant = $1 and t.id = $2 and t.ended_at is null
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch

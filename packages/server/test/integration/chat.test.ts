@@ -12,6 +12,7 @@ import { eventually } from '../support/eventually.ts'
 import { call } from '../support/http.ts'
 import { CLOSED, podOn } from '../support/pod.ts'
 import { chatOf } from '../support/use-chat.ts'
+import { untilWritten } from '../support/written.ts'
 
 const SCOPES = ['sessions:read', 'sessions:write', 'agents:write', 'tokens:mint'] as const
 const textOf = ({ parts }: Pick<UIMessage, 'parts'>) =>
@@ -32,8 +33,9 @@ async function counterPod(t: TestContext, flags: Readonly<Record<string, string>
     yield { type: 'start-step' }
     yield { type: 'text-start', id: '1' }
     yield { type: 'text-delta', id: '1', delta: `reply ${number}` }
-    if (text === 'wait')
-      await Promise.race([go, new Promise((end) => asked.signal.addEventListener('abort', end))])
+    const aborted = new Promise<void>((end) => asked.signal.addEventListener('abort', () => end()))
+    if (text === 'wait') await Promise.race([go, aborted])
+    if (text === 'forever') await aborted
     yield { type: 'text-delta', id: '1', delta: ' to ' }
     yield { type: 'text-delta', id: '1', delta: text }
     yield { type: 'text-end', id: '1' }
@@ -113,10 +115,11 @@ for (const kind of ['http', 'socket'] as const)
   })
 
 test('E8: a stop from another page ends the stream of the first one; both show what is stored', async (t) => {
-  const { page, load, stop, log } = await openPod(t)
+  const { page, load, stop, log, url } = await openPod(t)
   const first = page()
   const sent = first.sendMessage({ text: 'wait' })
   await streams(first, 'reply 1')
+  await untilWritten(t, url, 'reply 1')
   assert.deepEqual(await stop({ activeStreamId: 'turn_of_before' }), { stopped: false, seq: null })
   assert.deepEqual(await stop(), { stopped: true, seq: 2 })
   await sent
@@ -206,6 +209,25 @@ test('E10: a page that lost its request while another reply is written waits for
   const asked = { id: 'trip', messages: [edited], trigger: 'regenerate-message' }
   assert.match(await (await post(asked)).text(), /reply 3 to wait!/)
   assert.equal((await log()).at(-2)!.replaces![0]![0], 1)
+})
+
+test('E4: a message that a waiting turn has no room for is answered by the next turn, and its stream waits for that', async (t) => {
+  const { post, log, go } = await openPod(t, 'http', { turnSlots: '1' })
+  const ask = (chat: string, id: string, text: string) =>
+    post({ id: chat, message: { id, role: 'user', parts: [{ type: 'text', text }] } })
+  await ask('other', 'first', 'wait') // takes the only slot
+  const large = 'x'.repeat(240_000) // eight of them fill what an agent is sent
+  const ids = Array.from({ length: 9 }, (_, place) => `large-${place}`)
+  for (const id of ids) await (await ask('trip', id, large)).body!.cancel()
+  const late = await ask('trip', 'late', 'late')
+  assert.equal(late.headers.get('x-fleetline-turn'), null, 'nobody knows yet which turn answers it')
+  go()
+  assert.match(await late.text(), /reply 3 to late[^]*\[DONE\]/)
+  const replies = (await log()).filter(({ role }) => role === 'assistant')
+  assert.deepEqual(
+    replies.map(({ answers }) => answers),
+    [8, 11],
+  )
 })
 
 test('a message that is replaced before it is answered is not waited for', async (t) => {
@@ -300,6 +322,37 @@ for (const kind of ['http', 'socket'] as const)
     assert.deepEqual([resumed.status, textOf(resumed.messages[1]!)], ['ready', 'reply 2 to wait'])
   })
 
+test('D6: a socket of a pod that drains closes when the replies that it carried before have ended; one that has begun since goes on elsewhere', async (t) => {
+  const { page, pod, gateway, go, url, agents } = await openPod(t, 'socket', { drainMs: '100000' })
+  const transport = transportTo(t, 'socket', gateway)
+  const [before, since] = ['before', 'since'].map((id) => chatOf({ id, transport }))
+  const sent = before!.sendMessage({ text: 'wait' })
+  await streams(before!, 'reply 1')
+  const { gateway: other } = await podOn(t, url, { drainMs: '0' }, { agents })
+  await page().sendMessage({ text: 'hello' }) // a session to follow
+  const stopped = pod.stop()
+  const isMoving = async () => {
+    const { status, body } = await fetch(`${gateway}/v1/sessions/trip/events`)
+    await body?.cancel()
+    assert.equal(status, 503)
+  }
+  await eventually(isMoving, { what: 'the pod to send its clients away' })
+  const late = since!.sendMessage({ text: 'forever' })
+  await streams(since!, 'reply 3')
+  go()
+  await sent
+  await eventually(() => assert.equal(since!.status, 'error'), { what: 'the socket to close' })
+  await Promise.all([stopped, late])
+  assert.deepEqual([before!.status, textOf(before!.messages[1]!)], ['ready', 'reply 1 to wait'])
+  const messages = (await (await fetch(`${other}/v1/chat/since/messages`)).json()) as UIMessage[]
+  assert.deepEqual(plain(messages), plain(since!.messages.slice(0, 1)), 'nothing is lost')
+  const resumed = chatOf({ id: 'since', transport: transportTo(t, 'http', other), messages })
+  void resumed.resumeStream()
+  await streams(resumed, 'reply 3')
+  assert.equal(resumed.messages[1]!.id, since!.messages[1]!.id)
+  await call('POST', `${other}/v1/chat/since/stop`, {})
+})
+
 test('a request that cannot be taken is answered with a sentence as plain text', async (t) => {
   const { post, gateway } = await openPod(t)
   const reply = { id: 'r', role: 'assistant', parts: [{ type: 'text', text: 'x' }] }
@@ -368,6 +421,29 @@ test('S8 S16: a socket for chats takes a ticket or a token in its frames, and an
   const stranger = chatOf({ id: 'trip', transport: transportTo(t, 'socket', gateway) })
   await stranger.sendMessage({ text: 'hello' })
   assert.match(stranger.error!.message, /4401/)
+})
+
+test('an abort that overtakes its request ends it: the message is stored, and no stream begins', async (t) => {
+  const { gateway, log } = await openPod(t)
+  const socket = new WebSocket(`${gateway}/v1/chat/socket`)
+  atEnd(t, () => socket.close())
+  const frames: { readonly type: string; readonly requestId: string }[] = []
+  socket.addEventListener('message', ({ data }) => frames.push(JSON.parse(String(data))))
+  await new Promise((resolve) => socket.addEventListener('open', resolve))
+  const send = (requestId: string) => {
+    const message = { id: requestId, role: 'user', parts: [{ type: 'text', text: 'hello' }] }
+    return { type: 'send', requestId, id: 'trip', messages: [message] }
+  }
+  const typesOf = (id: string) => frames.flatMap(({ type, requestId }) => (requestId === id ? [type] : []))
+  for (const frame of [send('1'), send('2'), { type: 'abort', requestId: '2' }, send('3')])
+    socket.send(JSON.stringify(frame))
+  await eventually(() => assert.equal(typesOf('3').at(-1), 'end'), { what: 'the last reply' })
+  assert.deepEqual(typesOf('2'), ['end', 'end'], 'one for the abort, and one for the request')
+  assert.equal(typesOf('1')[0], 'start')
+  assert.deepEqual(
+    (await log()).filter(({ role }) => role === 'user').map(({ id }) => id),
+    ['1', '2', '3'],
+  )
 })
 
 test('S16: frames that the transport does not send are answered with an error that it can read, or close the socket', async (t) => {

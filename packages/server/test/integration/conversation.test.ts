@@ -174,7 +174,7 @@ test('the first attempt fixes what a turn reads, if its claim and its epoch are 
   assert.equal(await readTo(mine), 2)
   await ask('c')
   assert.equal(await readTo(mine), 2)
-  const moving = TURN_OPEN.replace('coalesce(t.read_to, (', 'coalesce((')
+  const moving = TURN_OPEN.replace('coalesce(t.read_to, ', 'coalesce(null::int, ')
   assert.notEqual(moving, TURN_OPEN)
   assert.equal(
     await readTo(mine, moving),

@@ -198,6 +198,34 @@ test('D4 D6: what the AI SDK makes of the stream is what is stored, or the strea
   assert.ok(counts['exact']! > 9 * counts['inexact']!, JSON.stringify(counts))
 })
 
+test('a stored reply that chunks cannot say exactly is sent as near as they can, with its metadata', async () => {
+  const call = { toolCallId: '1', toolName: 't', input: {}, errorText: 'It failed.' }
+  const said: Chunk[] = [
+    { type: 'start', messageMetadata: { model: 'small' } },
+    { type: 'tool-input-error', ...call },
+    { type: 'tool-output-denied', toolCallId: '1' },
+    { type: 'finish' },
+  ]
+  const plan: Plan = {
+    stream: said,
+    lost: undefined,
+    sizes: [1],
+    again: undefined,
+    unseen: 0,
+    state: 'done',
+    knowsReset: false,
+  }
+  const item = storedOf(plan)!
+  const { chunks, end } = sentBy(
+    createUiReply({ turn: 'turn_1', message: MESSAGE, knowsReset: false }),
+    endOf(plan, item),
+  )
+  const { parts, metadata } = await readBySdk(chunks)
+  assert.deepEqual([end, metadata], ['whole', { model: 'small' }])
+  assert.notDeepEqual(parts, json(item.parts))
+  assert.equal((parts as { state: string }[])[0]!.state, 'output-denied')
+})
+
 const mutants: Readonly<Record<string, typeof createUiReply>> = {
   'what was sent before is taken as new': (options) => {
     const { take } = createUiReply(options)

@@ -5,6 +5,8 @@ type Options = {
   readonly id: string
   readonly transport: ChatTransport<UIMessage>
   readonly messages?: readonly UIMessage[]
+  /** Of another release. */
+  readonly Chat?: typeof AbstractChat
 }
 
 class PlainState implements ChatState<UIMessage> {
@@ -21,10 +23,14 @@ class PlainState implements ChatState<UIMessage> {
   snapshot = <Value>(value: Value): Value => structuredClone(value)
 }
 
-class PlainChat extends AbstractChat<UIMessage> {}
-
 /** A chat that keeps its messages in memory. */
-export function chatOf({ id, transport, messages = [] }: Options): AbstractChat<UIMessage> {
+export function chatOf({
+  id,
+  transport,
+  messages = [],
+  Chat = AbstractChat,
+}: Options): AbstractChat<UIMessage> {
+  class PlainChat extends Chat<UIMessage> {}
   const state = new PlainState(messages)
   return new PlainChat({
     id,

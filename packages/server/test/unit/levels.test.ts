@@ -35,6 +35,19 @@ test('a client gets no chunk that its release does not know, and an older one no
   assert.deepEqual(fitted('6.0.14', abort), [{ type: 'abort' }])
   assert.deepEqual(fitted('6.0.15', abort), [abort])
   assert.deepEqual(fitted('5.0.217', abort), [abort], 'it ignores what it does not know')
+  const failed: Chunk = { type: 'tool-output-error', toolCallId: '1', errorText: 'x', providerMetadata: {} }
+  assert.deepEqual(fitted('6.0.119', failed), [
+    { type: 'tool-output-error', toolCallId: '1', errorText: 'x' },
+  ])
+  assert.deepEqual(fitted('6.0.120', failed), [failed])
+  const wrong: Chunk = {
+    type: 'tool-input-error',
+    toolCallId: '1',
+    toolName: 't',
+    input: 1,
+    errorText: 'x',
+  }
+  assert.deepEqual([fitted('5.0.6', wrong), fitted('5.0.7', wrong)], [[], [wrong]])
   const finish: Chunk = { type: 'finish', finishReason: 'interrupted' }
   assert.deepEqual(fitted('7.0.148', finish), [{ type: 'finish', finishReason: 'other' }])
   assert.deepEqual(fitted('7.0.149', finish), [finish])
@@ -61,4 +74,15 @@ test('for a client that forgets open texts at the end of a step, the step ends a
     types(fitted('7.0.78', ...said)),
     'start-step text-start reasoning-start text-delta text-end reasoning-end finish-step start-step text-start finish-step finish',
   )
+})
+
+test('the outcome of a dynamic call says that it is one, because release 5 does not find the call otherwise', () => {
+  const call = { type: 'tool-input-start', toolCallId: '1', toolName: 't' } as const
+  const failed = { type: 'tool-output-error', toolCallId: '1', errorText: 'x' } as const
+  for (const release of ['5.0.277', '7.0.169', undefined]) {
+    const dynamic = fitted(release, { ...call, dynamic: true }, failed)
+    assert.deepEqual(dynamic[1], { ...failed, dynamic: true })
+    assert.deepEqual(fitted(release, { ...call, dynamic: true }, call, failed)[2], failed)
+    assert.deepEqual(fitted(release, call, failed)[1], failed)
+  }
 })

@@ -27,6 +27,8 @@ type Deps = { readonly chats: Chats; readonly chatBodyLimitBytes: number; readon
 /** The first release with this transport. */
 const ASSUMED: Release = [7, 0, 135]
 const MOST_REPLIES = 32 // of one socket
+/** How many aborts may come before the requests that they abort. */
+const MOST_ABORTED = 2 * MOST_REPLIES
 
 const dialect: SocketDialect = {
   cid: 'requestId',
@@ -105,8 +107,9 @@ function readerOf(principal: Principal, headers: { readonly 'x-fleetline-ai-sdk'
 }
 
 type Streams = SocketSide & {
-  /** The answer to a request, after which the reply is sent, if there is one. */
+  /** The answer to a request, after which the reply is sent, if there is one and the request was not aborted. */
   readonly start: (requestId: string, find: () => Promise<Reply | undefined>) => Promise<SocketAnswer>
+  /** Also of a request that waits for earlier ones. */
   readonly abort: (requestId: string) => void
 }
 type OpenReply = {
@@ -116,6 +119,7 @@ type OpenReply = {
 
 function createStreams(peer: SocketPeer, log: Log): Streams {
   const live = new Map<string, OpenReply>()
+  const aborted = new Set<string>() // requests that still wait for earlier ones of their chat, or that are over
   const say = (requestId: string, frame: object, signal = peer.signal) =>
     peer.push({ ...frame, requestId }, { signal })
   const send = async (requestId: string, { body }: Reply, signal: AbortSignal) => {
@@ -153,18 +157,25 @@ function createStreams(peer: SocketPeer, log: Log): Streams {
         )
       const one: OpenReply = { ending: new AbortController() }
       live.set(requestId, one)
+      if (aborted.delete(requestId)) one.ending.abort()
       const reply = await find().catch((error: unknown) => {
         live.delete(requestId)
         throw error
       })
       if (reply) {
         one.recheck = reply.recheck
-        return { frame: { type: 'start' }, onAnswered: () => void run(requestId, reply, one) }
+        const type = one.ending.signal.aborted ? 'end' : 'start'
+        return { frame: { type }, onAnswered: () => void run(requestId, reply, one) }
       }
       live.delete(requestId)
       return { frame: { type: 'no-active' } }
     },
-    abort: (requestId) => live.get(requestId)?.ending.abort(),
+    abort: (requestId) => {
+      const one = live.get(requestId)
+      if (one) return one.ending.abort()
+      aborted.add(requestId)
+      if (aborted.size > MOST_ABORTED) aborted.delete(aborted.values().next().value!)
+    },
     recheck: async () => {
       const refuse = async ([requestId, { ending, recheck }]: readonly [string, OpenReply]) => {
         const refused: unknown = await recheck?.().then(

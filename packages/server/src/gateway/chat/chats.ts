@@ -9,6 +9,7 @@ import {
   SESSION_ALIAS,
   type Ack,
   type Message,
+  type Session,
   type StopAck,
 } from '@fleetline/protocol'
 import { outOfScope } from '../../door/scope.ts'
@@ -116,20 +117,20 @@ async function send(
 async function edit(deps: Deps, chat: Chat, message: UserMessage): Promise<Reply> {
   const { sessions, operations, replies } = deps
   const { reader, key, author } = chat
-  const version = await sessions.findVersion(key, message.id)
-  if (!version) return send(deps, chat, message)
-  if (version.isReplaced)
-    throw new Rejected('stale', 'This message was replaced. Load the conversation again.')
-  if (isSame(version, message)) return replies.to(reader, key, version)
   const asking = { principal: reader.principal, part: 'body', session: nameOf(deps, key) } as const
-  const { parts, metadata } = message
-  const ack = await atEpoch(deps, key, (epoch) =>
-    operations.edit(asking, version.id, { epoch, parts, metadata, author }),
-  )
-  return replies.to(reader, key, answerOf(ack))
+  return atEpoch(deps, key, async ({ epoch }) => {
+    const version = await sessions.findVersion(key, message.id)
+    if (!version) return send(deps, chat, message)
+    if (version.isReplaced)
+      throw new Rejected('stale', 'This message was replaced. Load the conversation again.')
+    if (isSame(version, message)) return replies.to(reader, key, version)
+    const { parts, metadata } = message
+    const ack = await operations.edit(asking, version.id, { epoch, parts, metadata, author })
+    return replies.to(reader, key, answerOf(ack))
+  })
 }
 
-/** A page that has lost its request before it saw a word asks again like this: it gets the reply that is on its way. */
+/** A page that has lost its request asks again like this: it gets the reply that is on its way. */
 async function regenerate(
   deps: Deps,
   chat: Chat,
@@ -137,33 +138,66 @@ async function regenerate(
 ): Promise<Reply> {
   const { sessions, operations, replies } = deps
   const { reader, key } = chat
-  const version = message === undefined ? undefined : await sessions.findVersion(key, message)
-  if (!version && asked) return send(deps, chat, asked)
-  if (version?.role === 'user') {
-    const isAuthor = !reader.principal?.user || reader.principal.user.id === version.author
-    if (asked && isAuthor && !isSame(version, asked)) return edit(deps, chat, asked) // the edit did not arrive
-    if (await isUnspoken(deps, key, version)) return replies.to(reader, key, version)
-  }
   const asking = { principal: reader.principal, part: 'body', session: nameOf(deps, key) } as const
-  const target = version?.id ?? message
-  const { turn } = await atEpoch(deps, key, (epoch) =>
-    operations.regenerate(asking, { epoch, message: target }),
-  )
-  return (await replies.ofTurn(reader, key, turn))! // it has just begun
+  return atEpoch(deps, key, async ({ epoch, turn: live }) => {
+    const version = message === undefined ? undefined : await sessions.findVersion(key, message)
+    if (!version && asked) return send(deps, chat, asked)
+    if (version?.role === 'user') {
+      const isAuthor = !reader.principal?.user || reader.principal.user.id === version.author
+      if (asked && isAuthor && !isSame(version, asked)) return edit(deps, chat, asked) // the edit did not arrive
+      if (await isUnspoken(deps, key, version)) return replies.to(reader, key, version)
+    } else if (message !== undefined) {
+      const successor = await findSuccessor(deps, key, { message, version, live })
+      if (successor) return (await replies.ofTurn(reader, key, successor))!
+    }
+    const { turn } = await operations.regenerate(asking, { epoch, message: version?.id ?? message })
+    return (await replies.ofTurn(reader, key, turn))! // it has just begun
+  })
 }
 
-/** Runs a command at the epoch of the session. The page knows none, so a command that comes too late is tried again. */
-async function atEpoch<Acked>(
+type Named = {
+  readonly message: string
+  readonly version: MessageVersion | undefined
+  readonly live: string | null
+}
+
+/** The turn that writes this reply anew, or has written it: who names the reply that it had before has lost its request, or does not know that
+ *  another page was faster. A live turn replaces nothing until its reply is stored. A reply that was stopped to be written anew is not
+ *  stored; the next turn answers the same messages. */
+async function findSuccessor(
+  { sessions, cell }: Deps,
+  key: SessionKey,
+  { message, version, live }: Named,
+): Promise<string | undefined> {
+  const id = parseId('message', message)
+  const turnOf = async (turn: string) => {
+    const found = await sessions.findTurn(key.tenant, turn)
+    return found && parseId('session', found.session)?.uuid === key.session ? found : undefined
+  }
+  const own = id && (await turnOf(formatId('turn', cell, id.uuid)))
+  const now = live === null || live === own?.id ? undefined : await turnOf(live)
+  if (!own) return undefined
+  if (now?.replaces) {
+    const isIts = version ? now.replaces[0]?.[0] === version.seq : now.answers.from === own.answers.from
+    if (isIts) return now.id
+  }
+  if (version && !version.isReplaced) return undefined
+  const newest = await sessions.findAnswering(key, own.answers.to ?? own.answers.from)
+  return newest?.id === own.id ? undefined : newest?.id
+}
+
+/** Runs a command at the epoch of the session. The page knows none, so what comes too late is decided again. */
+async function atEpoch<Answer>(
   deps: Deps,
   key: SessionKey,
-  run: (epoch: number) => Promise<Acked>,
-): Promise<Acked> {
+  run: (facts: Session) => Promise<Answer>,
+): Promise<Answer> {
   for (let tries = 1; ; tries += 1) {
-    const { epoch, state } = await findFacts(deps, key)
+    const facts = await findFacts(deps, key)
     try {
-      return await run(epoch)
+      return await run(facts)
     } catch (error) {
-      const isLate = error instanceof Rejected && error.code === 'stale' && state !== 'compacting'
+      const isLate = error instanceof Rejected && error.code === 'stale' && facts.state !== 'compacting'
       if (!isLate || tries === MOST_TRIES) throw error
     }
   }

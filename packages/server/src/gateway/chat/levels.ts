@@ -14,6 +14,7 @@ type Since = readonly Release[]
 
 const SINCE = {
   types: {
+    'tool-input-error': [[5, 0, 7]],
     'tool-output-denied': [[6, 0, 0]],
     'tool-approval-request': [[6, 0, 0]],
     'tool-approval-response': [[7, 0, 0]],
@@ -37,7 +38,7 @@ const SINCE = {
     'tool-output-error toolMetadata': [[6, 0, 176]],
     'tool-output-available providerMetadata': [[6, 0, 120]],
     'tool-output-available preliminary': [[5, 0, 11]],
-    'tool-output-error providerMetadata': [[6, 0, 0]],
+    'tool-output-error providerMetadata': [[6, 0, 120]],
     'tool-input-start inputEncoding': [
       [6, 0, 308],
       [7, 0, 142],
@@ -76,7 +77,27 @@ export function parseLevel(text: string): Release | undefined {
 export function levelOf(named: Release | undefined, assumed: Release): SdkLevel {
   const version = named ?? assumed
   const knowsReset = isSince(version, SINCE.types['reset-step'])
-  return { knowsReset, fitting: named ? () => fittingTo(version) : () => (chunk) => [chunk] }
+  return {
+    knowsReset,
+    fitting: () => {
+      const [fit, mark] = [named ? fittingTo(version) : (chunk: Chunk) => [chunk], markingDynamic()]
+      return (chunk) => fit(mark(chunk))
+    },
+  }
+}
+
+/** Says of the outcome of a dynamic call that it is one. Release 5 does not find the call otherwise, and the chunks that are made of a stored
+ *  reply do not say it. */
+function markingDynamic(): (chunk: Chunk) => Chunk {
+  const calls = new Set<string>()
+  return (chunk) => {
+    if (chunk.type === 'tool-output-available' || chunk.type === 'tool-output-error')
+      return calls.has(chunk.toolCallId) ? { ...chunk, dynamic: true } : chunk
+    if (!('toolName' in chunk)) return chunk
+    if (chunk.dynamic) calls.add(chunk.toolCallId)
+    else calls.delete(chunk.toolCallId)
+    return chunk
+  }
 }
 
 function fittingTo(version: Release): (chunk: Chunk) => readonly Chunk[] {

@@ -49,7 +49,7 @@ export function createUiAnswer({ seq, turn, knowsReset }: Options): UiReply {
   return { take: (frame) => (reply ? reply.take(frame) : find(frame)) }
 }
 
-/** A turn that has not read yet will read all that is there. */
+/** A turn that has not read yet may have no room for the message. It says what it answers before it speaks. */
 function doesAnswer({ answers: { from, to } }: Turn, seq: number): boolean {
-  return from <= seq && (to === null || to >= seq)
+  return from <= seq && to !== null && to >= seq
 }

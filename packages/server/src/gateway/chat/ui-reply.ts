@@ -11,7 +11,6 @@
 //                                                shown: all of it, as near as chunks can say it
 //   the end of this turn                         done: `finish`; stopped: `abort`; failed: `error`
 //   any other                                    nothing
-import { isDeepStrictEqual } from 'node:util'
 import {
   chunkOf,
   condense,
@@ -23,6 +22,7 @@ import {
   type Item,
   type Turn,
 } from '@fleetline/protocol'
+import { createSentChunks } from './repeated-chunks.ts'
 
 export type UiReply = {
   readonly take: (frame: Frame) => UiSent
@@ -46,9 +46,9 @@ export function createUiReply({ turn, message, knowsReset }: Options): UiReply {
   let [attempt, next, finish]: [number, number, Chunk | undefined] = [0, 0, undefined]
   let item: Item | undefined
   const skipped = new Set<string>() // of another attempt: the message and its first step have begun already
-  let sent: Chunk[] = [] // what this attempt has said, merged
+  let sent = createSentChunks() // of this attempt
   const send = (chunks: readonly Chunk[]): Chunk[] => {
-    sent.push(...mergeDeltas([...sent.splice(-1), ...chunks]))
+    sent.push(chunks)
     finish = chunks.find(isFinish) ?? finish
     return shown.push(
       chunks.flatMap((chunk) => {
@@ -59,7 +59,7 @@ export function createUiReply({ turn, message, knowsReset }: Options): UiReply {
   }
   const begin = (chunks: readonly Chunk[]): UiSent => {
     finish = undefined
-    sent = []
+    sent = createSentChunks()
     if (shown.isEmpty()) return { chunks: send(chunks) }
     if (!knowsReset || shown.steps() > 1) return CUT
     skipped.add('start')
@@ -81,7 +81,7 @@ export function createUiReply({ turn, message, knowsReset }: Options): UiReply {
   }
   /** The same chunks as before, merged otherwise, and new ones. */
   const again = (chunks: readonly Chunk[]): UiSent => {
-    const more = behind(sent, mergeDeltas(chunks))
+    const more = sent.behind(mergeDeltas(chunks))
     return more ? { chunks: send(more) } : CUT
   }
   const takeItem = (stored: Item): UiSent => {
@@ -135,38 +135,15 @@ function createShown(message: string) {
       return start(chunks)
     },
     /** All of it, as near as chunks can say it. Nothing may follow but the end. */
-    all: (stored: Item): Chunk[] => start(condense(stored).slice(1).map(chunkOf)),
+    all: (stored: Item): Chunk[] => {
+      const [first, ...rest] = condense(stored).map(chunkOf)
+      return start([...metadataOf(first!), ...rest])
+    },
     extend: (stored: Pick<Item, 'parts' | 'metadata'>): Chunk[] | undefined => {
       const chunks = extend(assembler, stored, ids)
       return chunks && start(chunks)
     },
   }
-}
-
-/** The chunks of `all` that follow those of `some`; both are merged. Undefined: `all` begins otherwise. */
-function behind(some: readonly Chunk[], all: readonly Chunk[]): Chunk[] | undefined {
-  const place = some.length - 1
-  const [last, other] = [some[place], all[place]]
-  const isSameBefore = isDeepStrictEqual(some.slice(0, place), all.slice(0, Math.max(0, place)))
-  if (!isSameBefore || (last && !other)) return undefined
-  const rest = last && other ? restOf(last, other) : []
-  return rest && [...rest, ...all.slice(some.length)]
-}
-
-/** What a delta says beyond its beginning. */
-function restOf(last: Chunk, other: Chunk): Chunk[] | undefined {
-  if (isDeepStrictEqual(last, other)) return []
-  const [said, all] = [deltaOf(last), deltaOf(other)]
-  if (!said || !all || said.of !== all.of || !all.text.startsWith(said.text)) return undefined
-  return [{ ...other, [all.field]: all.text.slice(said.text.length) }]
-}
-
-function deltaOf(chunk: Chunk) {
-  if (chunk.type === 'text-delta' || chunk.type === 'reasoning-delta')
-    return { of: `${chunk.type} ${chunk.id}`, field: 'delta', text: chunk.delta }
-  return chunk.type === 'tool-input-delta'
-    ? { of: `${chunk.type} ${chunk.toolCallId}`, field: 'inputTextDelta', text: chunk.inputTextDelta }
-    : undefined
 }
 
 /** What a `start` says besides that the message begins. */
