@@ -21,6 +21,7 @@ import * as fc from 'fast-check'
 import { json, left, legalStream } from '../../../protocol/test/support/streams.ts'
 import { createUiReply, type UiReply } from '../../src/gateway/chat/ui-reply.ts'
 import { draftOfSaid } from '../../src/session/partial.ts'
+import { seenOf } from '../support/reply-frames.ts'
 
 const MESSAGE = 'm' as Id<'message'> // the id that the AI SDK's reducer begins with
 const NAMES = { session: 'ses_1' as Id<'session'>, turn: 'turn_1' as Id<'turn'> }
@@ -38,27 +39,12 @@ const TURN = {
   retryAt: null,
 } as const
 
-/** What readers get to see of what an agent sends. */
-const seen = (stream: readonly Chunk[]): Chunk[] => {
-  const end = stream.findIndex(({ type }) => type === 'finish')
-  const shown = stream
-    .slice(0, end < 0 ? undefined : end + 1)
-    .filter(({ type }) => type !== 'error' && type !== 'abort')
-    .map((chunk) => (chunk.type === 'start' ? { ...chunk, messageId: MESSAGE } : chunk))
-  const assembler = createAssembler(MESSAGE)
-  return shown.filter((chunk) => {
-    try {
-      assembler.push(chunk)
-      return true
-    } catch {
-      return false
-    }
-  })
-}
-
 const plans = fc.record({
-  lost: fc.option(legalStream.map(seen), { nil: undefined }), // what an earlier attempt has said
-  stream: legalStream.map(seen),
+  lost: fc.option(
+    legalStream.map((stream) => seenOf(stream, MESSAGE)),
+    { nil: undefined },
+  ), // what an earlier attempt has said
+  stream: legalStream.map((stream) => seenOf(stream, MESSAGE)),
   sizes: fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 8 }),
   /** After how many frames the reader gets all again. */
   again: fc.option(fc.nat(4), { nil: undefined }),
