@@ -109,6 +109,7 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id' | 'position'>> =
   'body.ifHead': 'position',
   'body.seq': 'position',
   'query.cursor': ['place'], // names the last session of a page
+  'GET /v1/sessions/:session/ag-ui query.cursor': 'position',
   'query.show': 'no id',
   'query.user': 'no id', // the application chooses it
   'query.limit': 'no id',
@@ -154,6 +155,7 @@ const FIELDS: Readonly<Record<string, readonly Kind[] | 'no id' | 'position'>> =
   'body.rights[]': 'no id',
   'body.seconds': 'no id',
   'body.url': 'no id',
+  'body.protocol': 'no id',
   'body.secret': 'no id',
   'body.window.messages': 'no id',
   'body.window.bytes': 'no id',
@@ -199,11 +201,11 @@ test('S3: a position (a seq or an epoch) reveals nothing of a session of another
       [asking, pair!],
       [users.asking, users.kinds.session![0]!],
     ] as const) {
-      const answer = await answerTo(asker, route, field, positionIn(field), theirs)
-      assert.deepEqual(answer, await answerTo(asker, route, field, positionIn(field), nobodys), name)
+      const answer = await answerTo(asker, route, field, positionIn(route, field), theirs)
+      assert.deepEqual(answer, await answerTo(asker, route, field, positionIn(route, field), nobodys), name)
       assert.equal(answer.status, 404, name)
     }
-    const { text } = await answerTo({ ...asking, own: ownWithTwo }, route, field, positionIn(field))
+    const { text } = await answerTo({ ...asking, own: ownWithTwo }, route, field, positionIn(route, field))
     for (const secret of secrets) assert.ok(!text.includes(secret), `${name}: ${text}`)
   }
   assert.deepEqual(positions.map(({ field }) => field).toSorted(), [
@@ -215,9 +217,11 @@ test('S3: a position (a seq or an epoch) reveals nothing of a session of another
     'body.ifHead',
     'body.seq',
     'headers.last-event-id',
+    'headers.last-event-id',
     'query.after',
     'query.after',
     'query.before',
+    'query.cursor',
     'query.epoch',
   ])
 })
@@ -339,7 +343,8 @@ function namedBy(route: Route, field: string) {
 }
 
 /** Where the other tenant's session is: one message, and one turn of epoch 1. */
-function positionIn(field: string): string {
+function positionIn({ path }: Route, field: string): string {
+  if (path.endsWith('/ag-ui')) return '1.1~'
   return field === 'headers.last-event-id' ? '1.1.1.0' : '1'
 }
 
