@@ -19,10 +19,10 @@ import type { UsageList } from '../usage/list.ts'
 import type { Log } from '../telemetry/log.ts'
 import { agentRoutes } from './agent-routes.ts'
 import { agUiRoutes } from './ag-ui/route.ts'
-import { createChats } from './chat/chats.ts'
+import { createChatOperations } from './chat/chat-operations.ts'
 import { chatRoutes } from './chat/chat-routes.ts'
 import { chatSocket } from './chat/chat-socket.ts'
-import { createReplies } from './chat/replies.ts'
+import { createReplyStreams } from './chat/reply-streams.ts'
 import { erasureRoutes } from './erasure-routes.ts'
 import { exportRoutes } from './export-routes.ts'
 import { inboxRoutes } from './inbox-routes.ts'
@@ -93,7 +93,7 @@ export type GatewayTables = { readonly routes: Route[]; readonly sockets: Socket
 export function gatewayRoutes({ version, chatBodyLimitBytes, ...deps }: Deps): GatewayTables {
   const found = { ...deps, ...createSessionKeys(deps) }
   const keyed = { ...found, operations: createOperations(found) }
-  const chats = createChats({ ...keyed, replies: createReplies(keyed) })
+  const chats = createChatOperations({ ...keyed, replies: createReplyStreams(keyed) })
   const ofSessions = [
     ...sessionRoutes(keyed),
     ...inboxRoutes(keyed),

@@ -318,6 +318,7 @@ for (const kind of ['http', 'socket'] as const)
       messages: cut.messages,
     })
     const whole = resumed.resumeStream()
+    await eventually(() => assert.equal(resumed.status, 'streaming'), { what: 'the stream' }) // the first pod may have shown the second attempt already
     await streams(resumed, 'reply 2')
     hurried.go()
     await whole

@@ -14,7 +14,7 @@ import {
   type SdkName,
 } from '../../../protocol/test/support/releases.ts'
 import { anyStream, left, legalStream } from '../../../protocol/test/support/streams.ts'
-import { levelOf, parseLevel, type SdkLevel } from '../../src/gateway/chat/levels.ts'
+import { levelOf, parseLevel, type SdkLevel } from '../../src/gateway/chat/sdk-levels.ts'
 import { eventually } from '../support/eventually.ts'
 import { EVERY_CHUNK } from '../support/every-chunk.ts'
 import { proofSize } from '../support/proof-size.ts'

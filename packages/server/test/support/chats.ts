@@ -1,8 +1,8 @@
 // The chats of a pod without its ports, so that a test can do something between two transactions of a request.
 import type { TestContext } from 'node:test'
 import { loadConfig } from '../../src/config.ts'
-import { createChats, type Chats } from '../../src/gateway/chat/chats.ts'
-import { createReplies } from '../../src/gateway/chat/replies.ts'
+import { createChatOperations, type ChatOperations } from '../../src/gateway/chat/chat-operations.ts'
+import { createReplyStreams } from '../../src/gateway/chat/reply-streams.ts'
 import { createOperations } from '../../src/gateway/operations.ts'
 import { createSessionKeys } from '../../src/gateway/session-key.ts'
 import { systemClock } from '../../src/lib/clock.ts'
@@ -22,7 +22,7 @@ type Options = {
   readonly before: () => Promise<void>
 }
 
-export async function chatsOn(t: TestContext, { url, agent, before }: Options): Promise<Chats> {
+export async function chatsOn(t: TestContext, { url, agent, before }: Options): Promise<ChatOperations> {
   const real = await openDatabase(t, url)
   const database: Transactions = {
     transaction: async (work, how) => {
@@ -56,5 +56,5 @@ export async function chatsOn(t: TestContext, { url, agent, before }: Options): 
     ...createSessionKeys({ sessions, cell: 0 }),
   }
   const keyed = { ...found, operations: createOperations(found) }
-  return createChats({ ...keyed, replies: createReplies(keyed) })
+  return createChatOperations({ ...keyed, replies: createReplyStreams(keyed) })
 }

@@ -111,3 +111,53 @@ test('of two turns that end in one page, each is told as it ended', () => {
   )
   assert.deepEqual(ends(steps), [{ type: 'success' }, { type: 'success' }, 'failed'])
 })
+
+// A reader that comes back while a turn is live.
+const back = (resumed: 'run' | 'pause', seq = 1) =>
+  new AgUiFeed({ thread: SESSION, seq, resumed, mark: () => '-x' })
+const typesOf = (steps: readonly FeedStep[]) =>
+  steps.map((step) => ('code' in step ? `${step.type} ${String(step['code'])}` : step.type))
+const over = (state: 'done' | 'stopped' = 'done') => turn({ ...LIVE, state, endedAt: 'now' })
+
+test('a reader that was cut in the middle of a run is told so, and gets a snapshot without the reply, then the reply from its beginning', () => {
+  const one = back('run')
+  assert.deepEqual(typesOf(one.begin(LIVE)), ['RUN_ERROR resumed', 'RUN_STARTED', 'snapshot'])
+  assert.ok(one.isInside)
+  const steps = told(one, turn(LIVE), words(1))
+  assert.deepEqual(typesOf(steps), ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT'])
+})
+
+test('a reader that was cut in a pause between runs gets no end of a run that it has not begun', () => {
+  assert.deepEqual(typesOf(back('pause').begin(LIVE)), ['RUN_STARTED', 'snapshot'])
+})
+
+test('a reader comes back while a turn is live, and another message waits: the snapshot leaves it out, the next run carries it', () => {
+  const one = back('run')
+  one.begin(LIVE)
+  const steps = told(one, words(1), items(said(2, 'LATER')))
+  assert.ok(!textOf(steps).includes('LATER'))
+  const rest = told(one, items(reply(3, LIVE, { parts: [{ type: 'text', text: 'attempt 1' }] })), over())
+  assert.deepEqual(typesOf(rest), ['TEXT_MESSAGE_END', 'RUN_FINISHED', 'RUN_STARTED', 'RUN_FINISHED'])
+  const { input } = rest[2] as { readonly input?: { readonly messages: readonly unknown[] } }
+  assert.deepEqual(input!.messages, [{ id: 'u2', role: 'user', content: 'LATER' }])
+})
+
+test('a reader comes back and the next attempt begins: the run ends with `restarted`, and a snapshot takes the words away', () => {
+  const one = back('run')
+  one.begin(LIVE)
+  told(one, words(1))
+  assert.deepEqual(typesOf(told(one, words(2))), [
+    'RUN_ERROR restarted',
+    'RUN_STARTED',
+    'snapshot',
+    'TEXT_MESSAGE_START',
+    'TEXT_MESSAGE_CONTENT',
+  ])
+})
+
+test('a reader comes back and the live turn is stopped before it has said anything: the run is cancelled', () => {
+  const one = back('run')
+  one.begin(LIVE)
+  assert.deepEqual(ends(told(one, over('stopped'))), [{ type: 'cancelled' }])
+  assert.ok(!one.isInside)
+})

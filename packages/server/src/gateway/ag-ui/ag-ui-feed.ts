@@ -29,7 +29,7 @@ import { messagesForReader } from '../../ag-ui/messages.ts'
 import { createReaderMessages, type ReaderMessages } from '../../ag-ui/reader-messages.ts'
 import { usageOf } from '../../ag-ui/usage.ts'
 import type { AgUiCursor } from './cursor.ts'
-import { createUiReply, type UiReply } from '../chat/ui-reply.ts'
+import { createReplyChunks, type ReplyChunks } from '../chat/reply-chunks.ts'
 
 /** What the reader is sent, in order. */
 export type FeedStep =
@@ -48,7 +48,7 @@ const CUT = { code: 'resumed', message: 'The connection was cut. The reply is se
 
 type Run = {
   turn: Turn
-  readonly reply: UiReply
+  readonly reply: ReplyChunks
   readonly writer: EventsOfChunks
   readonly told: ReaderMessages
   /** The reader may have words of this reply from before. */
@@ -288,7 +288,7 @@ export class AgUiFeed {
     return {
       turn,
       isAgain,
-      reply: createUiReply({ turn: id, message, knowsReset: false }),
+      reply: createReplyChunks({ turn: id, message, knowsReset: false }),
       writer: createEventsOfChunks(message, isAgain ? this.#mark() : ''),
       told: createReaderMessages(),
     }

@@ -5,12 +5,12 @@ import { READ, SEND, STOP } from '../caller.ts'
 import { stopAckSchema } from '../turn-schemas.ts'
 import { whole } from '../query.ts'
 import { messageSchema } from '../session-schemas.ts'
-import type { Chats } from './chats.ts'
+import type { ChatOperations } from './chat-operations.ts'
 import { chatId, chatSchema } from './chat-request.ts'
-import { levelOf, parseLevel, type Release } from './levels.ts'
-import type { Reply } from './replies.ts'
+import { levelOf, parseLevel, type Release } from './sdk-levels.ts'
+import type { Reply } from './reply-streams.ts'
 
-type Deps = { readonly chats: Chats; readonly chatBodyLimitBytes: number }
+type Deps = { readonly chats: ChatOperations; readonly chatBodyLimitBytes: number }
 
 const params = z.object({ id: chatId })
 const headers = z.object({
@@ -39,7 +39,7 @@ function streamed({ headers, body, recheck }: Reply) {
   return { status: 200, headers, body, recheck }
 }
 
-function sendRoute(chats: Chats, bodyLimitBytes: number): Route {
+function sendRoute(chats: ChatOperations, bodyLimitBytes: number): Route {
   return route({
     method: 'POST',
     path: '/v1/chat',
@@ -56,7 +56,7 @@ function sendRoute(chats: Chats, bodyLimitBytes: number): Route {
   })
 }
 
-function resumeRoute(chats: Chats): Route {
+function resumeRoute(chats: ChatOperations): Route {
   return route({
     method: 'GET',
     path: '/v1/chat/:id/stream',
@@ -76,7 +76,7 @@ function resumeRoute(chats: Chats): Route {
   })
 }
 
-function stopRoute(chats: Chats): Route {
+function stopRoute(chats: ChatOperations): Route {
   return route({
     method: 'POST',
     path: '/v1/chat/:id/stop',
@@ -100,7 +100,7 @@ function stopRoute(chats: Chats): Route {
   })
 }
 
-function loadRoute(chats: Chats): Route {
+function loadRoute(chats: ChatOperations): Route {
   return route({
     method: 'GET',
     path: '/v1/chat/:id/messages',

@@ -17,12 +17,12 @@ import type { Principal } from '../../identity/principal.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { READ, SEND } from '../caller.ts'
 import { userId } from '../session-schemas.ts'
-import type { Chats } from './chats.ts'
+import type { ChatOperations } from './chat-operations.ts'
 import { chatId, chatSchema } from './chat-request.ts'
-import { levelOf, parseLevel, type Release } from './levels.ts'
-import type { Reply } from './replies.ts'
+import { levelOf, parseLevel, type Release } from './sdk-levels.ts'
+import type { Reply } from './reply-streams.ts'
 
-type Deps = { readonly chats: Chats; readonly chatBodyLimitBytes: number; readonly log: Log }
+type Deps = { readonly chats: ChatOperations; readonly chatBodyLimitBytes: number; readonly log: Log }
 
 /** The first release with this transport. */
 const ASSUMED: Release = [7, 0, 135]

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { mergeDeltas, type Chunk } from '@fleetline/protocol'
 import * as fc from 'fast-check'
 import { anyStream } from '../../../protocol/test/support/streams.ts'
-import { createSentChunks } from '../../src/gateway/chat/repeated-chunks.ts'
+import { createSentChunks } from '../../src/gateway/chat/sent-chunks.ts'
 import { collect } from '../support/collect.ts'
 
 const delta = (text: string): Chunk => ({ type: 'text-delta', id: '1', delta: text })

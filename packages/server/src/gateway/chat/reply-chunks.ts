@@ -22,13 +22,13 @@ import {
   type Item,
   type Turn,
 } from '@fleetline/protocol'
-import { createSentChunks } from './repeated-chunks.ts'
+import { createSentChunks } from './sent-chunks.ts'
 
-export type UiReply = {
-  readonly take: (frame: Frame) => UiSent
+export type ReplyChunks = {
+  readonly take: (frame: Frame) => SentPiece
 }
 /** `end`: nothing follows. `cut`: the connection must break, because the reply goes on. */
-export type UiSent = { readonly chunks: readonly Chunk[]; readonly end?: 'whole' | 'cut' }
+export type SentPiece = { readonly chunks: readonly Chunk[]; readonly end?: 'whole' | 'cut' }
 type Options = {
   /** The turn that writes it. */
   readonly turn: string
@@ -38,10 +38,10 @@ type Options = {
   readonly knowsReset: boolean
 }
 
-const NOTHING: UiSent = { chunks: [] }
-const CUT: UiSent = { chunks: [], end: 'cut' }
+const NOTHING: SentPiece = { chunks: [] }
+const CUT: SentPiece = { chunks: [], end: 'cut' }
 
-export function createUiReply({ turn, message, knowsReset }: Options): UiReply {
+export function createReplyChunks({ turn, message, knowsReset }: Options): ReplyChunks {
   const shown = createShown(message)
   let [attempt, next, finish]: [number, number, Chunk | undefined] = [0, 0, undefined]
   let item: Item | undefined
@@ -57,7 +57,7 @@ export function createUiReply({ turn, message, knowsReset }: Options): UiReply {
       }),
     )
   }
-  const begin = (chunks: readonly Chunk[]): UiSent => {
+  const begin = (chunks: readonly Chunk[]): SentPiece => {
     finish = undefined
     sent = createSentChunks()
     if (shown.isEmpty()) return { chunks: send(chunks) }
@@ -66,7 +66,7 @@ export function createUiReply({ turn, message, knowsReset }: Options): UiReply {
     if (shown.steps() > 0) skipped.add('start-step')
     return { chunks: [...shown.push([{ type: 'reset-step' }]), ...send(chunks)] }
   }
-  const takeChunks = (frame: Extract<Frame, { readonly type: 'chunks' }>): UiSent => {
+  const takeChunks = (frame: Extract<Frame, { readonly type: 'chunks' }>): SentPiece => {
     const end = frame.index + frame.count
     if (item || frame.attempt < attempt || (frame.attempt === attempt && end <= next)) return NOTHING
     if (frame.attempt > attempt) {
@@ -80,17 +80,17 @@ export function createUiReply({ turn, message, knowsReset }: Options): UiReply {
     return isNext ? { chunks: send(frame.chunks) } : again(frame.chunks)
   }
   /** The same chunks as before, merged otherwise, and new ones. */
-  const again = (chunks: readonly Chunk[]): UiSent => {
+  const again = (chunks: readonly Chunk[]): SentPiece => {
     const more = sent.behind(mergeDeltas(chunks))
     return more ? { chunks: send(more) } : CUT
   }
-  const takeItem = (stored: Item): UiSent => {
+  const takeItem = (stored: Item): SentPiece => {
     item = stored
     const isEmpty = shown.isEmpty()
     const more = shown.extend(stored) ?? (isEmpty ? shown.all(stored) : undefined)
     return more ? { chunks: more } : CUT
   }
-  const takeEnd = ({ state, error, attempt: last }: Turn): UiSent => {
+  const takeEnd = ({ state, error, attempt: last }: Turn): SentPiece => {
     const begun = shown.push([])
     const end: Chunk = (last === attempt && finish) || { type: 'finish' } // otherwise it is that of an attempt that was lost
     if (state === 'done') return { chunks: [...begun, end], end: 'whole' }

@@ -19,7 +19,7 @@ import {
 import { readUIMessageStream } from 'ai'
 import * as fc from 'fast-check'
 import { json, left, legalStream } from '../../../protocol/test/support/streams.ts'
-import { createUiReply, type UiReply } from '../../src/gateway/chat/ui-reply.ts'
+import { createReplyChunks, type ReplyChunks } from '../../src/gateway/chat/reply-chunks.ts'
 import { draftOfSaid } from '../../src/session/partial.ts'
 import { seenOf } from '../support/reply-frames.ts'
 
@@ -114,7 +114,7 @@ function endOf({ state, lost }: Pick<Plan, 'state' | 'lost'>, item: Item | undef
   ]
 }
 
-function sentBy(reply: UiReply, frames: readonly Frame[]) {
+function sentBy(reply: ReplyChunks, frames: readonly Frame[]) {
   const chunks: Chunk[] = []
   for (const frame of frames) {
     const sent = reply.take(frame)
@@ -131,7 +131,11 @@ async function readBySdk(chunks: readonly Chunk[]) {
   return { parts: json(message.parts), metadata: json(message.metadata ?? null), wrong }
 }
 
-async function broken(plan: Plan, counts: Record<string, number>, create = createUiReply): Promise<string[]> {
+async function broken(
+  plan: Plan,
+  counts: Record<string, number>,
+  create = createReplyChunks,
+): Promise<string[]> {
   const { lost, stream, unseen, state, knowsReset } = plan
   const item = storedOf(plan)
   const wanted = {
@@ -203,7 +207,7 @@ test('a stored reply that chunks cannot say exactly is sent as near as they can,
   }
   const item = storedOf(plan)!
   const { chunks, end } = sentBy(
-    createUiReply({ turn: 'turn_1', message: MESSAGE, knowsReset: false }),
+    createReplyChunks({ turn: 'turn_1', message: MESSAGE, knowsReset: false }),
     endOf(plan, item),
   )
   const { parts, metadata } = await readBySdk(chunks)
@@ -212,9 +216,9 @@ test('a stored reply that chunks cannot say exactly is sent as near as they can,
   assert.equal((parts as { state: string }[])[0]!.state, 'output-denied')
 })
 
-const mutants: Readonly<Record<string, typeof createUiReply>> = {
+const mutants: Readonly<Record<string, typeof createReplyChunks>> = {
   'what was sent before is taken as new': (options) => {
-    const { take } = createUiReply(options)
+    const { take } = createReplyChunks(options)
     let next = 0
     return {
       take: (frame) => {
@@ -226,7 +230,7 @@ const mutants: Readonly<Record<string, typeof createUiReply>> = {
     }
   },
   'a lost attempt is not taken back': (options) => {
-    const { take } = createUiReply({ ...options, knowsReset: true })
+    const { take } = createReplyChunks({ ...options, knowsReset: true })
     return {
       take: (frame) => {
         const sent = take(frame)
@@ -235,13 +239,13 @@ const mutants: Readonly<Record<string, typeof createUiReply>> = {
     }
   },
   'the stored message adds nothing': (options) => {
-    const { take } = createUiReply(options)
+    const { take } = createReplyChunks(options)
     return {
       take: (frame) => (frame.type === 'messages' ? { chunks: [] } : take(frame)),
     }
   },
   'a stream that must be cut ends well': (options) => {
-    const { take } = createUiReply(options)
+    const { take } = createReplyChunks(options)
     return {
       take: (frame) => {
         const { chunks, end } = take(frame)

@@ -1,7 +1,7 @@
 // The stream that answers a message: waits for the turn that answers it, and shows the reply of that turn. Pure. Frames must come from the
 // message's seq on, or from any later one before the turn has ended.
 import { isWithin, type Frame, type Item, type Turn } from '@fleetline/protocol'
-import { createUiReply, type UiSent, type UiReply } from './ui-reply.ts'
+import { createReplyChunks, type SentPiece, type ReplyChunks } from './reply-chunks.ts'
 
 type Options = {
   readonly seq: number
@@ -11,10 +11,10 @@ type Options = {
   readonly knowsReset: boolean
 }
 
-const NOTHING: UiSent = { chunks: [] }
+const NOTHING: SentPiece = { chunks: [] }
 /** Another reply was stopped, and the message counts as answered. */
-const STOPPED: UiSent = { chunks: [{ type: 'abort' }], end: 'whole' }
-const GONE: UiSent = {
+const STOPPED: SentPiece = { chunks: [{ type: 'abort' }], end: 'whole' }
+const GONE: SentPiece = {
   chunks: [
     {
       type: 'error',
@@ -24,12 +24,12 @@ const GONE: UiSent = {
   end: 'whole',
 }
 
-export function createUiAnswer({ seq, turn, knowsReset }: Options): UiReply {
+export function createAnswerChunks({ seq, turn, knowsReset }: Options): ReplyChunks {
   const replyOf = ({ id, message }: Pick<Turn, 'id' | 'message'>) =>
-    createUiReply({ turn: id, message, knowsReset })
+    createReplyChunks({ turn: id, message, knowsReset })
   let reply = turn && replyOf(turn)
   let stored: Item | undefined // the reply, if it comes before its turn
-  const find = (frame: Frame): UiSent => {
+  const find = (frame: Frame): SentPiece => {
     if (frame.type === 'messages') {
       stored ??= frame.items.find(({ answers }) => answers !== undefined && answers >= seq)
       const isGone = frame.items.some(({ replaces }) => isWithin(seq, replaces))

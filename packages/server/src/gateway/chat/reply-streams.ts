@@ -1,7 +1,7 @@
 // The replies of a session as streams of the AI SDK's chunks. Guarantees:
 //   S3   a caller gets the replies of sessions that it may see, and no others; a stream ends when that changes (S9)
 //   D6   the body ends only if the turn has ended
-import { parseId, type Frame, type Turn } from '@fleetline/protocol'
+import { PAGE_LIMITS, parseId, type Frame, type Turn } from '@fleetline/protocol'
 import type { Listener } from '../../door/stream.ts'
 import type { UiChunks, UiPiece } from '../../door/ui-chunks.ts'
 import type { Principal } from '../../identity/principal.ts'
@@ -10,9 +10,9 @@ import type { Sessions } from '../../session/sessions.ts'
 import type { Operations } from '../operations.ts'
 import { frameFor } from '../seen.ts'
 import { notFound, type SessionKeys } from '../session-key.ts'
-import type { SdkLevel } from './levels.ts'
-import { createUiAnswer } from './ui-answer.ts'
-import type { UiReply } from './ui-reply.ts'
+import type { SdkLevel } from './sdk-levels.ts'
+import { createAnswerChunks } from './answer-chunks.ts'
+import type { ReplyChunks } from './reply-chunks.ts'
 
 export type Reply = {
   readonly headers: Readonly<Record<string, string>>
@@ -27,7 +27,7 @@ type Asked = {
   readonly isWaiting: boolean
 }
 
-export type Replies = {
+export type ReplyStreams = {
   /** The reply to the message at a seq. */
   readonly to: (reader: ChatReader, key: SessionKey, asked: Asked) => Promise<Reply>
   /** The reply of this turn. Undefined: there is no such turn. */
@@ -38,7 +38,7 @@ type Deps = Pick<SessionKeys, 'maySee'> & {
   readonly operations: Pick<Operations, 'follow'>
 }
 
-export function createReplies(deps: Deps): Replies {
+export function createReplyStreams(deps: Deps): ReplyStreams {
   const { sessions, operations, maySee } = deps
   const replyOf = (
     { principal, level }: ChatReader,
@@ -51,7 +51,7 @@ export function createReplies(deps: Deps): Replies {
       const knowsReset = level.knowsReset
       return piecesOf(
         frames(listener),
-        createUiAnswer({ seq, knowsReset, ...(turn && { turn }) }),
+        createAnswerChunks({ seq, knowsReset, ...(turn && { turn }) }),
         level,
         listener,
       )
@@ -80,7 +80,11 @@ export function createReplies(deps: Deps): Replies {
       const frames = await overFrames(reader, key, turn)
       return replyOf(reader, key, shown, () => toAsync(frames))
     }
-    const following = await operations.follow(reader.principal, key, { seq: head, ended: epoch - 1 })
+    const following = await operations.follow(reader.principal, key, {
+      seq: head,
+      ended: epoch - 1,
+      erased: PAGE_LIMITS.seq, // a stream of one reply says nothing of erased messages
+    })
     return replyOf(reader, key, shown, async function* (listener) {
       for await (const { frame } of following(listener)) yield frame
     })
@@ -129,7 +133,7 @@ async function* toAsync<One>(list: readonly One[]): AsyncGenerator<One> {
 
 async function* piecesOf(
   frames: AsyncIterable<Frame>,
-  reply: UiReply,
+  reply: ReplyChunks,
   { fitting }: SdkLevel,
   { cut }: Listener,
 ): AsyncGenerator<UiPiece> {

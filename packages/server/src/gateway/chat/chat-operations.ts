@@ -1,12 +1,8 @@
-// What pages with the AI SDK do in a chat: send, edit, regenerate, resume, stop, load. Guarantees:
-//   S3  a caller reaches the sessions that it may see, and no others. A user cannot learn whether a session of others has an alias: an unknown
-//       id names a chat of this user alone
-import { hash } from 'node:crypto'
+// What pages with the AI SDK do in a chat: send, edit, regenerate, resume, stop, load.
 import {
   formatId,
   PAGE_LIMITS,
   parseId,
-  SESSION_ALIAS,
   type Ack,
   type Message,
   type Session,
@@ -14,23 +10,21 @@ import {
 } from '@fleetline/protocol'
 import { outOfScope } from '../../door/scope.ts'
 import { Rejected } from '../../errors.ts'
-import type { Agents } from '../../agent/agents.ts'
 import type { Principal } from '../../identity/principal.ts'
-import type { Tenants } from '../../identity/tenants.ts'
 import { draftOf } from '../../session/draft.ts'
 import type { SessionKey } from '../../session/items.ts'
 import { formatRanges } from '../../session/seq-ranges.ts'
 import type { Sessions } from '../../session/sessions.ts'
 import type { MessageVersion } from '../../session/versions.ts'
-import { READ, tenantOf } from '../caller.ts'
+import { READ } from '../caller.ts'
 import type { Operations } from '../operations.ts'
 import { itemsFor } from '../seen.ts'
-import { noDefaultAgent } from '../session-routes.ts'
-import { notFound, type SessionKeys } from '../session-key.ts'
+import { notFound } from '../session-key.ts'
+import { findSession, openSession, type ChatSessionDeps } from './chat-session.ts'
 import { wantedBy, type ChatRequest, type UserMessage } from './chat-request.ts'
-import type { Replies, ChatReader, Reply } from './replies.ts'
+import type { ReplyStreams, ChatReader, Reply } from './reply-streams.ts'
 
-export type Chats = {
+export type ChatOperations = {
   /** Sends what the request asks for, and returns the reply. */
   readonly submit: (reader: ChatReader, request: ChatRequest) => Promise<Reply>
   /** The reply that is being written. Undefined: there is none. */
@@ -40,15 +34,13 @@ export type Chats = {
   /** The last messages of the conversation. */
   readonly load: (principal: Principal | null, id: string, limit: number) => Promise<readonly Message[]>
 }
-type Deps = SessionKeys & {
+type Deps = ChatSessionDeps & {
   readonly sessions: Pick<
     Sessions,
     'create' | 'find' | 'findTurn' | 'findAnswering' | 'findVersion' | 'hasSpoken' | 'readConversation'
   >
   readonly operations: Pick<Operations, 'send' | 'edit' | 'regenerate' | 'stop'>
-  readonly tenants: Pick<Tenants, 'defaultAgent'>
-  readonly agents: Pick<Agents, 'has'>
-  readonly replies: Replies
+  readonly replies: ReplyStreams
   readonly cell: number
 }
 /** The session of a chat, and its caller. */
@@ -58,7 +50,7 @@ const NOT_STOPPED: StopAck = { stopped: false, seq: null }
 const MOST_TRIES = 3
 const PAGE_BYTES = 2 * 1024 * 1024
 
-export function createChats(deps: Deps): Chats {
+export function createChatOperations(deps: Deps): ChatOperations {
   const { sessions, operations, replies } = deps
   return {
     submit: async (reader, request) => {
@@ -234,61 +226,4 @@ async function findFacts({ sessions }: Deps, key: SessionKey) {
 
 function nameOf({ cell }: Deps, { session }: SessionKey) {
   return formatId('session', cell, session)
-}
-
-/** A chat's id is the id or alias of a session, or a name that means something only to this caller. */
-async function findSession(
-  { keyOf }: Deps,
-  principal: Principal | null,
-  id: string,
-): Promise<SessionKey | undefined> {
-  for (const name of namesOf(principal, id)) {
-    try {
-      return await keyOf(principal, name)
-    } catch (error) {
-      if (!(error instanceof Rejected) || error.code !== 'not_found') throw error
-    }
-  }
-  return undefined
-}
-
-function namesOf(principal: Principal | null, id: string): string[] {
-  return parseId('session', id) ? [id] : [id, aliasFor(principal, id)]
-}
-
-function aliasFor(principal: Principal | null, id: string): string {
-  const user = principal?.user
-  return user ? `chat:${hash('sha256', JSON.stringify([user.id, id]), 'base64url')}` : id
-}
-
-/** Makes the session if there is none. */
-async function openSession(
-  deps: Deps,
-  principal: Principal | null,
-  { id, author }: ChatRequest,
-): Promise<SessionKey> {
-  const found = await findSession(deps, principal, id)
-  if (found) return found
-  const user = principal?.user
-  if (parseId('session', id)) throw notFound()
-  if (user && (user.sessions || !user.rights.has('create')))
-    throw new Rejected(
-      'not_found',
-      'There is no such chat for you. To begin one, use a token with the right create that is not limited to sessions.',
-    )
-  const alias = aliasFor(principal, id)
-  if (!SESSION_ALIAS.test(alias))
-    throw new Rejected(
-      'invalid',
-      'With an API key, the id of a chat has 1 to 128 of the characters A-Z a-z 0-9 . _ : @ -',
-    )
-  const tenant = tenantOf(principal)
-  const agent = await deps.tenants.defaultAgent(tenant)
-  if (agent === null || !(await deps.agents.has(tenant, agent))) throw noDefaultAgent()
-  const member = user?.id ?? author
-  const members = member === undefined ? [] : [member]
-  const made = await deps.sessions.create(tenant, { alias, title: null, metadata: null, agent, members })
-  const key = { tenant, session: parseId('session', made.session.session)!.uuid }
-  if (!(await deps.maySee(principal, key))) throw notFound()
-  return key
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Chunk } from '@fleetline/protocol'
-import { levelOf, parseLevel } from '../../src/gateway/chat/levels.ts'
+import { levelOf, parseLevel } from '../../src/gateway/chat/sdk-levels.ts'
 
 const ASSUMED = [6, 0, 0] as const
 
