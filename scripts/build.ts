@@ -8,11 +8,24 @@ import { parseArgs } from 'node:util'
 import { bundlePage } from '../packages/page/bundle.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const PACKAGES = ['protocol', 'client', 'server'] // in the order of their imports
+const PACKAGES = ['protocol', 'client', 'server', 'create'] // in the order of their imports
+/** What a package contains that stands elsewhere in this repository: from where, to where. */
+const COPIED: Readonly<Record<string, readonly (readonly [from: string, to: string])[]>> = {
+  server: [
+    ['docs', 'docs'],
+    ['llms.txt', 'llms.txt'],
+    ['CHANGELOG.md', 'CHANGELOG.md'],
+  ],
+  create: ['index.html', 'vite.config.ts', 'tsconfig.json', 'src'].map((name) => [
+    `examples/use-chat/${name}`,
+    `templates/chat/${name}`,
+  ]),
+}
+const PICTURES = join(ROOT, 'docs/pictures') // they are large, and a package is read by programs
 
 type Manifest = {
   readonly files: readonly string[]
-  readonly exports: Record<string, Record<string, string>>
+  readonly exports?: Record<string, Record<string, string>>
   readonly imports?: Record<string, Record<string, string>>
 }
 
@@ -34,12 +47,16 @@ function pack(name: string, into: string): void {
   const stage = mkdtempSync(join(tmpdir(), 'fleetline-pack-'))
   try {
     const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
-    const entries = [manifest.exports, manifest.imports ?? {}].flatMap((table) => Object.values(table))
+    const entries = [manifest.exports ?? {}, manifest.imports ?? {}].flatMap((table) => Object.values(table))
     for (const entry of entries) delete entry['fleetline-source']
     writeFileSync(join(stage, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     cpSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'))
     cpSync(join(folder, 'README.md'), join(stage, 'README.md'))
-    for (const path of manifest.files) cpSync(join(folder, path), join(stage, path), { recursive: true })
+    const copied = COPIED[name] ?? []
+    for (const path of manifest.files.filter((path) => !copied.some(([, to]) => to === path)))
+      cpSync(join(folder, path), join(stage, path), { recursive: true })
+    for (const [from, to] of copied)
+      cpSync(join(ROOT, from), join(stage, to), { recursive: true, filter: (path) => path !== PICTURES })
     run('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', resolve(into)], stage)
   } finally {
     rmSync(stage, { recursive: true, force: true })

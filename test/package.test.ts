@@ -29,12 +29,29 @@ function builtFrom(folder: string): string[] {
   ]
 }
 
+/** What a package contains besides its code. */
+const READ: Readonly<Record<string, () => readonly string[]>> = {
+  'packages/server': () => [
+    'CHANGELOG.md',
+    'llms.txt',
+    'skills/fleetline/SKILL.md',
+    ...globSync('docs/**/*.md', { cwd: ROOT }),
+  ],
+  'packages/create': () => [
+    ...globSync('templates/*/*.*', { cwd: join(ROOT, 'packages/create') }),
+    ...['chat', 'queue', 'machine'].map((name) => `templates/${name}/_gitignore`),
+    ...['index.html', 'vite.config.ts', 'tsconfig.json'].map((name) => `templates/chat/${name}`),
+    ...globSync('src/*', { cwd: join(ROOT, 'examples/use-chat') }).map((path) => `templates/chat/${path}`),
+  ],
+}
+
 for (const [tarball, folder] of [
-  ['fleetline-0.0.0.tgz', 'packages/server'],
-  ['fleetline-client-0.0.0.tgz', 'packages/client'],
-  ['fleetline-protocol-0.0.0.tgz', 'packages/protocol'],
+  ['fleetline-0.1.0.tgz', 'packages/server'],
+  ['fleetline-client-0.1.0.tgz', 'packages/client'],
+  ['fleetline-protocol-0.1.0.tgz', 'packages/protocol'],
+  ['create-fleetline-0.1.0.tgz', 'packages/create'],
 ] as const) {
-  test(`${tarball} contains what was built and the migrations, and neither sources nor tests`, () => {
+  test(`${tarball} contains what was built and what its users read, and neither sources nor tests`, () => {
     const migrations = globSync('migrations/*.sql', { cwd: join(ROOT, folder) })
     const bin = globSync('bin/*', { cwd: join(ROOT, folder) })
     const expected = new Set([
@@ -44,6 +61,7 @@ for (const [tarball, folder] of [
       ...bin,
       ...builtFrom(folder),
       ...migrations,
+      ...(READ[folder]?.() ?? []),
     ])
     const listed = tar('tzf', tarball).trimEnd().split('\n')
     assert.deepEqual(new Set(listed.map((path) => path.replace(/^package\//, ''))), expected)
@@ -55,9 +73,9 @@ for (const [tarball, folder] of [
 function install(): string {
   const modules = join(tarballs, 'node_modules')
   for (const [tarball, name] of [
-    ['fleetline-0.0.0.tgz', 'fleetline'],
-    ['fleetline-client-0.0.0.tgz', '@fleetline/client'],
-    ['fleetline-protocol-0.0.0.tgz', '@fleetline/protocol'],
+    ['fleetline-0.1.0.tgz', 'fleetline'],
+    ['fleetline-client-0.1.0.tgz', '@fleetline/client'],
+    ['fleetline-protocol-0.1.0.tgz', '@fleetline/protocol'],
   ] as const) {
     mkdirSync(join(modules, name), { recursive: true })
     tar('xzf', tarball, '--strip-components=1', '-C', join(modules, name))
@@ -81,10 +99,24 @@ const modules = install()
 const run = (main: string, ...words: string[]) =>
   execFileSync(process.execPath, [main, ...words], { encoding: 'utf8', cwd: tarballs })
 
+test('publint and attw find nothing in the packages', () => {
+  const all = globSync('*.tgz', { cwd: tarballs }).map((name) => join(tarballs, name))
+  assert.equal(all.length, 4)
+  const script = join(ROOT, 'scripts/lint-packages.ts')
+  assert.equal(execFileSync(process.execPath, [script, ...all], { encoding: 'utf8' }), '')
+})
+
+test('all packages have one version', () => {
+  const versions = globSync('packages/*/package.json', { cwd: ROOT }).map(
+    (path) => (JSON.parse(readFileSync(join(ROOT, path), 'utf8')) as { version: string }).version,
+  )
+  assert.equal(new Set(versions).size, 1, versions.join())
+})
+
 test('the installed command runs with only the dependencies that its manifest names', () => {
   const { bin } = manifestIn(join(modules, 'fleetline'))
-  assert.equal(run(join(modules, 'fleetline', bin.fleetline), '--version'), '0.0.0\n')
-  assert.equal(run(join(ROOT, 'packages/server', bin.fleetline), '--version'), '0.0.0\n')
+  assert.equal(run(join(modules, 'fleetline', bin.fleetline), '--version'), '0.1.0\n')
+  assert.equal(run(join(ROOT, 'packages/server', bin.fleetline), '--version'), '0.1.0\n')
   assert.match(run('-e', "import('fleetline').then((entry) => console.log(Object.keys(entry)))"), /createPod/)
   const files = join(modules, 'fleetline/dist/cli/dev/page/files.js')
   const read = `const { readPageFile } = await import('${files}'); console.log(String(await readPageFile('page.js')))`
@@ -184,5 +216,5 @@ for (const [entry, kb] of [
   })
 
 test('the hooks stay marked as code of the browser, for frameworks with server components', () => {
-  assert.match(tar('xzOf', 'fleetline-client-0.0.0.tgz', 'package/dist/react.js'), /^'use client'/)
+  assert.match(tar('xzOf', 'fleetline-client-0.1.0.tgz', 'package/dist/react.js'), /^'use client'/)
 })

@@ -1,5 +1,6 @@
 // fleetline dev: runs a fleet in this directory until it is asked to stop. A second request to stop ends it at once.
 import { existsSync } from 'node:fs'
+import { TASK_NAME } from '@fleetline/protocol'
 import { PROTOCOLS } from '../agent/settings.ts'
 import { flagOf, modelWishOf, settingIn } from '../config.ts'
 import { Rejected } from '../errors.ts'
@@ -8,6 +9,7 @@ import { isLoopbackAddress } from '../lib/loopback.ts'
 import { APP } from './app.ts'
 import type { Command, CommandOptions } from './command.ts'
 import { eventOf, showEvent } from './dev/events.ts'
+import type { AgentWish } from './dev/answerer.ts'
 import { choiceOf, wholeOf } from './options.ts'
 import { EXIT } from './output.ts'
 import { stopSignal } from './stop-signal.ts'
@@ -22,7 +24,10 @@ export const DEV: Command = {
   settings: ['databaseUrl', 'host', 'port', 'operatorPort', 'logLevel'],
   options: [
     ['--pods <number>', `the number of pods, from 1 to ${MOST_PODS} (default ${DEFAULT_PODS})`],
-    ['--agent <url>', 'the URL of your agent; it replies in the session local, and on the page'],
+    [
+      '--agent <url or name>',
+      'your agent, which replies in new sessions and on the page: its URL, or its name if the app exports it',
+    ],
     ['--protocol <name>', 'the protocol of your agent: ai-sdk (the default) or ag-ui'],
     ['--no-model', 'do not look for a model in the environment (OPENAI_API_KEY, …) and on this machine'],
   ],
@@ -36,21 +41,21 @@ export const DEV: Command = {
         `fleetline dev needs no keys, so it listens on this machine only: ${flagOf('host')} cannot be ${host}. Use fleetline start`,
       )
     const clock = systemClock()
-    const agentUrl = urlOf(options['agent'])
+    const agent = agentOf(options['agent'], app)
     const agentProtocol = choiceOf('--protocol', options['protocol'], PROTOCOLS)
-    if (agentProtocol !== undefined && agentUrl === undefined)
+    if (agentProtocol !== undefined && agent?.url === undefined)
       throw new Rejected('invalid', '--protocol needs --agent URL')
     const count = wholeOf('--pods', options['pods'] ?? String(DEFAULT_PODS), { min: 1, max: MOST_PODS })
     const { createDevFleet } = await import('./dev/fleet.ts') // no other command needs this code
     const { findModel } = await import('./dev/model.ts')
-    const isModelWanted = agentUrl === undefined && options['model'] !== false
+    const isModelWanted = agent === undefined && options['model'] !== false
     const model = isModelWanted ? await findModel(modelWishOf()) : undefined
     const say = (message: string, fields = {}) =>
       showEvent(output, eventOf('fleet', message, { now: clock.now(), ...fields }))
     const fleet = createDevFleet({
       flags,
       app,
-      agentUrl,
+      agent,
       agentProtocol,
       model,
       count,
@@ -74,8 +79,14 @@ export const DEV: Command = {
   },
 }
 
-function urlOf(text: CommandOptions[string]): string | undefined {
-  if (text === undefined) return undefined
-  if (typeof text === 'string' && /^https?:\/\//.test(text) && URL.canParse(text)) return text
-  throw new Rejected('invalid', '--agent must be a URL that begins with http:// or https://')
+function agentOf(text: CommandOptions[string], app: string | undefined): AgentWish | undefined {
+  if (typeof text !== 'string') return undefined
+  if (/^https?:\/\//.test(text) && URL.canParse(text)) return { url: text }
+  if (TASK_NAME.test(text) && app !== undefined) return { name: text }
+  throw new Rejected(
+    'invalid',
+    app === undefined
+      ? '--agent must be a URL that begins with http:// or https://. To name an agent in code, give the app that exports it'
+      : `--agent must be a URL that begins with http:// or https://, or the name of an agent that ${app} exports`,
+  )
 }

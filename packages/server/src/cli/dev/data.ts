@@ -7,7 +7,16 @@ import { Retry } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
 import type { Random } from '../../lib/random.ts'
 import { isRunning, type Folder } from './folder.ts'
-import { canEnter, findAccount, findPrograms, run, type Account, type Programs } from './programs.ts'
+import { fetchPrograms, type FetchNews } from './fetched-programs.ts'
+import {
+  canEnter,
+  findAccount,
+  findPrograms,
+  missingPrograms,
+  run,
+  type Account,
+  type Programs,
+} from './programs.ts'
 
 export type Data = DataFolder & { readonly role: string; readonly password: string }
 
@@ -16,7 +25,13 @@ type DataFolder = {
   readonly programs: Programs
   readonly account: Account | undefined
 }
-type Wish = { readonly folder: Folder; readonly random: Random; readonly signal: AbortSignal }
+type Wish = {
+  readonly folder: Folder
+  readonly random: Random
+  readonly signal: AbortSignal
+  /** Called before PostgreSQL is fetched, because none is installed. */
+  readonly onFetch: (news: FetchNews) => void
+}
 
 const ROLE = 'fleetline'
 const OUTSIDE = '/var/lib/fleetline'
@@ -29,14 +44,15 @@ export async function openData(wish: Wish): Promise<Data> {
   return { ...place, role: ROLE, password: readFileSync(join(place.path, 'password'), 'utf8') }
 }
 
-async function placeOf({ folder, random, signal }: Wish): Promise<DataFolder> {
+async function placeOf(wish: Wish): Promise<DataFolder> {
+  const { folder, random, signal } = wish
   const path = folder.at('pg')
   const account = findAccount()
   if (existsSync(path)) {
     const major = Number.parseInt(readFileSync(join(path, 'data/PG_VERSION'), 'utf8'), 10)
-    return { path: realpathSync(path), programs: findPrograms(major), account }
+    return { path: realpathSync(path), programs: await programsFor(wish, account, major), account }
   }
-  const programs = findPrograms()
+  const programs = await programsFor(wish, account)
   const isOutside = account !== undefined && !canEnter(folder.path, account)
   const made = isOutside ? newOutside() : newInside(folder)
   try {
@@ -49,6 +65,14 @@ async function placeOf({ folder, random, signal }: Wish): Promise<DataFolder> {
     throw new Retry('unavailable', `The data of PostgreSQL could not be made: ${sayingOf(cause)}`, { cause })
   }
   return { path: realpathSync(path), programs, account }
+}
+
+async function programsFor({ signal, onFetch }: Wish, account: Account | undefined, dataMajor?: number) {
+  const installed = findPrograms(dataMajor)
+  if (installed) return installed
+  const fetched = await fetchPrograms({ folder: account && OUTSIDE, dataMajor, onFetch, signal })
+  if (!fetched) throw missingPrograms(dataMajor)
+  return fetched
 }
 
 function newInside(folder: Folder): string {

@@ -2,7 +2,6 @@
 // of the pods' two doors, the page, the pods, and an agent to talk to.
 import { join } from 'node:path'
 import { longestStopMs } from '../../admin/draining.ts'
-import { newSecret } from '../../agent/signature.ts'
 import { invocationOf, loadConfig, settingIn, type Config, type Flags } from '../../config.ts'
 import { Rejected, Retry } from '../../errors.ts'
 import type { Clock } from '../../lib/clock.ts'
@@ -15,6 +14,7 @@ import { MAY_BE_INSECURE } from '../../safety/start-check.ts'
 import { migrateUp } from '../../store/migrate.ts'
 import type { Output } from '../output.ts'
 import { warnOfOpenConnection } from '../tls-warning.ts'
+import { answererFor, DEMO, type AgentWish, type Answerer } from './answerer.ts'
 import { createAppWatch } from './app-watch.ts'
 import { eventOf, showEvent, showPanel, type OnEvent } from './events.ts'
 import { createFolder, DEV_FOLDER, shortPath, type Folder } from './folder.ts'
@@ -22,19 +22,18 @@ import { createFront } from './front.ts'
 import type { Ports } from './pod-process.ts'
 import { createFleetPage } from './page/page.ts'
 import type { Model } from './model.ts'
-import { createModelAgent } from './model-agent.ts'
 import { createPods, type PodPlan } from './pods.ts'
 import { createPostgres } from './postgres.ts'
 import { createDevToken } from './token.ts'
 import type { Protocol } from '../../agent/settings.ts'
-import { createTalk, DEMO, yourAgent, type Answerer } from './talk.ts'
+import { createTalk } from './talk.ts'
 
 type Wish = {
   readonly flags: Flags
   /** The module that the pods run, if any. */
   readonly app: string | undefined
-  /** The URL of your agent, if you have one. */
-  readonly agentUrl: string | undefined
+  /** Your agent, if you have named one. */
+  readonly agent: AgentWish | undefined
   /** What it speaks; undefined: as the AI SDK does. */
   readonly agentProtocol: Protocol | undefined
   /** The model that answers, if there is one. */
@@ -62,7 +61,7 @@ const SPARE_SESSIONS = 10 // more per pod: for hints, and for people with psql
 export function createDevFleet({
   flags,
   app,
-  agentUrl,
+  agent,
   agentProtocol,
   model,
   count,
@@ -98,7 +97,7 @@ export function createDevFleet({
       ? {}
       : { tokenKeys: folder.secret('token-keys', () => `dev:${newKey(random)}`) }),
     corsOrigins: settingIn(flags, 'corsOrigins').value || 'loopback',
-    agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agentUrl)].filter(Boolean).join(','),
+    agentHosts: [settingIn(flags, 'agentHosts').value, hostsAround(agent?.url)].filter(Boolean).join(','),
     ...(model && PATIENCE),
   })
   const planned = { app, folder, settings, stopMs: longestStopMs({ unreadyMs, drainMs, stopMs }) }
@@ -109,8 +108,8 @@ export function createDevFleet({
     return createFront({ name, host, port: ports[name], random, targets })
   }
   const [gateway, admin] = [front('gateway'), front('admin')]
-  const { answerer, services: behind } = agentOf({
-    agentUrl,
+  const { answerer, services: behind } = answererFor({
+    agent,
     agentProtocol,
     model,
     folder,
@@ -196,33 +195,6 @@ function groundOf({ flags, config, count, ...rest }: GroundWish): Ground {
     title: () => `PostgreSQL ${postgres.version()}`,
     description: () => postgres.description(),
   }
-}
-
-type AgentWish = Pick<Wish, 'agentUrl' | 'agentProtocol' | 'model' | 'clock'> & {
-  readonly folder: Folder
-  readonly port: number
-  readonly random: Random
-  readonly onEvent: OnEvent
-}
-
-/** The agent that answers, and the services that it needs. */
-function agentOf({ agentUrl, agentProtocol, model, folder, port, clock, random, onEvent }: AgentWish) {
-  if (agentUrl !== undefined) {
-    const asked = { url: agentUrl, ...(agentProtocol && { protocol: agentProtocol }) }
-    return { answerer: yourAgent(asked, folder, random), services: [] }
-  }
-  if (model === undefined) return { answerer: DEMO, services: [] }
-  const onRefused = (reason: string) =>
-    onEvent(eventOf('model', 'did not answer', { now: clock.now(), level: 'warn', reason }))
-  const secret = () => folder.secret('model-secret', () => newSecret(random))
-  const agent = createModelAgent({ model, port, secret, onRefused })
-  const answerer: Answerer = {
-    name: 'model',
-    title: 'A model',
-    located: () => ({ url: agent.url(), secret: secret() }),
-    describe: () => [`model, ${model.name} at ${model.url}`, 'OPENAI_MODEL for another, --no-model for none'],
-  }
-  return { answerer, services: [agent] }
 }
 
 type Planned = {

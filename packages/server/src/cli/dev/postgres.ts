@@ -15,6 +15,7 @@ import type { Random } from '../../lib/random.ts'
 import { connect } from '../../store/connection.ts'
 import { waitForEarlier, openData, type Data } from './data.ts'
 import { eventOf, type OnEvent } from './events.ts'
+import type { FetchNews } from './fetched-programs.ts'
 import { shortPath, type Folder } from './folder.ts'
 import { as } from './programs.ts'
 
@@ -58,8 +59,16 @@ export function createPostgres(deps: Deps): Postgres {
     deps.onEvent(
       eventOf('fleet', 'PostgreSQL ended', { now: clock.now(), level: 'error', log: shortPath(log) }),
     )
+  const tellFetch = ({ version, into }: FetchNews) =>
+    deps.onEvent(
+      eventOf('fleet', 'PostgreSQL is not installed here: fetching it with npm, once', {
+        now: clock.now(),
+        version,
+        into,
+      }),
+    )
   const start = async () => {
-    data = await openData({ folder, random, signal: stopping.signal })
+    data = await openData({ folder, random, signal: stopping.signal, onFetch: tellFetch })
     await waitForEarlier(data, clock, stopping.signal)
     const port = await freePort(deps.port)
     stopping.signal.throwIfAborted()

@@ -1,4 +1,4 @@
-// Finds PostgreSQL's installed programs and the account that runs them, because PostgreSQL refuses to run as root.
+// Finds PostgreSQL's installed programs, and the account that runs them: PostgreSQL refuses to run as root.
 import { execFile, spawnSync } from 'node:child_process'
 import { globSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -27,32 +27,35 @@ const PLACES = [
   '/Applications/Postgres.app/Contents/Versions/*/bin',
 ]
 
-/** Finds the newest installed version. If there is data, finds the major version that wrote it. */
-export function findPrograms(dataMajor?: number): Programs {
+/** Finds the newest installed version. If there is data, finds the major version that wrote it. Undefined: there is none. */
+export function findPrograms(dataMajor?: number): Programs | undefined {
   const found = ['', ...globSync(PLACES)].flatMap((place) => programsIn(place) ?? [])
   const fitting = found.filter(({ major }) =>
     dataMajor === undefined ? major >= OLDEST : major === dataMajor,
   )
-  const [newest] = fitting.toSorted((a, b) => b.major - a.major)
-  if (newest) return newest
+  return fitting.toSorted((a, b) => b.major - a.major)[0]
+}
+
+export function missingPrograms(dataMajor?: number): Rejected {
   const wanted =
     dataMajor === undefined
       ? `PostgreSQL ${OLDEST} or newer`
       : `PostgreSQL ${dataMajor}, which wrote the data in .fleetline,`
-  throw new Rejected(
+  return new Rejected(
     'not_found',
     `${wanted} is not installed here: install it (Debian: apt-get install postgresql, macOS: brew install postgresql), or give --database-url`,
   )
 }
 
-/** Undefined if we are not root: then PostgreSQL runs as our user. */
+/** Undefined if we are not root: then PostgreSQL runs as our user. A machine without PostgreSQL has no user of that name. */
 export function findAccount(): Account | undefined {
   if (process.getuid?.() !== 0) return undefined
-  const line = readFileSync('/etc/passwd', 'utf8').match(/^postgres:.*$/m)?.[0]
+  const users = readFileSync('/etc/passwd', 'utf8')
+  const line = users.match(/^postgres:.*$/m)?.[0] ?? users.match(/^nobody:.*$/m)?.[0]
   if (line === undefined)
     throw new Rejected(
       'not_found',
-      'PostgreSQL does not run as root, and there is no user postgres to run it: run fleetline as another user, or give --database-url',
+      'PostgreSQL does not run as root, and there is no user postgres or nobody to run it: run fleetline as another user, or give --database-url',
     )
   const [, , uid, gid] = line.split(':')
   return { uid: Number(uid), gid: Number(gid) }
@@ -91,7 +94,7 @@ export function as(account: Account | undefined) {
   return { env: bareEnvironment(), ...account }
 }
 
-function programsIn(place: string): Programs | undefined {
+export function programsIn(place: string): Programs | undefined {
   const answer = (program: string) => spawnSync(join(place, program), ['--version'], { encoding: 'utf8' })
   const version = /\(PostgreSQL\) (\d+[\d.]*)/.exec(answer('postgres').stdout ?? '')?.[1]
   if (version === undefined || answer('initdb').status !== 0) return undefined
