@@ -1,14 +1,19 @@
 // What a user installs, built and packed as it would be published.
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, globSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs'
+import { symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { after, test, type TestContext } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
+import { atEnd } from '../../packages/server/test/support/cleanup.ts'
+import { REMOVAL, startFleet } from '../../packages/server/test/support/clone.ts'
+import { databaseFor } from '../../packages/server/test/support/database.ts'
+import { ANSWERS, TEMPLATE_NAMES } from '../support/templates.ts'
 
-const ROOT = join(import.meta.dirname, '..')
+const ROOT = join(import.meta.dirname, '../..')
 const PAGE = ['index.html', 'page.css', 'page.js']
 const tarballs = mkdtempSync(join(tmpdir(), 'fleetline-tarballs-'))
 after(() => rmSync(tarballs, { recursive: true, force: true }))
@@ -76,6 +81,7 @@ function install(): string {
     ['fleetline-0.1.0.tgz', 'fleetline'],
     ['fleetline-client-0.1.0.tgz', '@fleetline/client'],
     ['fleetline-protocol-0.1.0.tgz', '@fleetline/protocol'],
+    ['create-fleetline-0.1.0.tgz', 'create-fleetline'],
   ] as const) {
     mkdirSync(join(modules, name), { recursive: true })
     tar('xzf', tarball, '--strip-components=1', '-C', join(modules, name))
@@ -96,6 +102,7 @@ function manifestIn(folder: string): Manifest {
 }
 
 const modules = install()
+const CREATE = join(modules, 'create-fleetline/bin/create-fleetline.js')
 const run = (main: string, ...words: string[]) =>
   execFileSync(process.execPath, [main, ...words], { encoding: 'utf8', cwd: tarballs })
 
@@ -217,4 +224,69 @@ for (const [entry, kb] of [
 
 test('the hooks stay marked as code of the browser, for frameworks with server components', () => {
   assert.match(tar('xzOf', 'fleetline-client-0.1.0.tgz', 'package/dist/react.js'), /^'use client'/)
+})
+
+/** Makes an app as `npm create fleetline` does. Instead of an install, it gets the packages of this file. */
+function createApp(t: TestContext, template: string): string {
+  const home = mkdtempSync(join(tmpdir(), 'fleetline-created-'))
+  chmodSync(home, 0o755)
+  atEnd(t, () => rmSync(home, REMOVAL))
+  const said = execFileSync(process.execPath, [CREATE, 'my-app', '--template', template], {
+    cwd: home,
+    encoding: 'utf8',
+  })
+  assert.match(said, /cd my-app\n {2}npm install\n {2}npm run dev/)
+  const folder = join(home, 'my-app')
+  symlinkSync(modules, join(folder, 'node_modules'))
+  return folder
+}
+
+for (const name of ['ai', '@ai-sdk']) symlinkSync(join(ROOT, 'node_modules', name), join(modules, name))
+mkdirSync(join(modules, '.bin'))
+symlinkSync(join(modules, 'fleetline/bin/fleetline.js'), join(modules, '.bin/fleetline'))
+symlinkSync(join(ROOT, 'node_modules/node/bin/node'), join(modules, '.bin/node'))
+
+for (const template of TEMPLATE_NAMES)
+  test(`npm create fleetline -- --template ${template}: the app starts and answers`, async (t) => {
+    const folder = createApp(t, template)
+    const { name, dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
+      readonly name: string
+      readonly dependencies: Readonly<Record<string, string>>
+    }
+    assert.deepEqual([name, dependencies['fleetline']], ['my-app', '^0.1.0'])
+    assert.match(readFileSync(join(folder, '.gitignore'), 'utf8'), /^node_modules\/$/m)
+    if (template !== 'chat') {
+      const tsc = join(ROOT, 'node_modules/.bin/tsc')
+      const { status, stdout } = spawnSync(tsc, ['-p', folder], { encoding: 'utf8' })
+      assert.equal(status, 0, stdout)
+    }
+    const command = `DATABASE_URL='${await databaseFor(t)}' npm run dev -- --pods 1`
+    const fleet = await startFleet(t, command, folder)
+    await ANSWERS[template]({
+      folder,
+      api: `http://localhost:${fleet.api}`,
+      operator: `http://localhost:${fleet.operator}`,
+    })
+    assert.equal(await fleet.stop(), 0, fleet.output())
+  })
+
+test('create-fleetline overwrites nothing, and says what to type instead', (t) => {
+  const folder = createApp(t, 'queue')
+  const create = (...words: string[]) => {
+    const { status, stderr } = spawnSync(process.execPath, [CREATE, ...words], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    return [status, stderr]
+  }
+  assert.deepEqual(create('.', '--template', 'chat'), [
+    1,
+    `create-fleetline: ${realpathSync(folder)} is not empty: name another folder\n`,
+  ])
+  assert.deepEqual(create('x', '--template', 'blog'), [
+    2,
+    'create-fleetline: there is no template blog: choose chat, queue, machine\n',
+  ])
+  assert.match(create('x', '--nonsense').join(' '), /^2 .*Unknown option '--nonsense'.*See --help/)
+  assert.match(create('x', 'y').join(' '), /^2 .*one FOLDER, not 2: x y/)
 })
