@@ -1,50 +1,97 @@
-// The README's "Try it" as a stranger types it: every command as written, except for the ports, which may be taken here.
+// The README as a stranger types it: every command and every block of code as written, except for the ports, which may be taken here.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { promisify } from 'node:util'
 import { CLONE_ENV, cloneFor, startFleet } from '../support/clone.ts'
+import { eventually } from '../support/eventually.ts'
 import { blocksIn } from '../support/guide.ts'
+import { shell } from '../support/shell.ts'
 
 const ROOT = join(import.meta.dirname, '../../../..')
+const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
+const MOST_WORDS = 150 // before the first command
+/** In a clone that is not built, the command runs from its sources. */
+const SOURCES = { NODE_OPTIONS: '--conditions=fleetline-source' }
 
-function blocksOf(section: string): string[] {
-  const [, text = ''] = readFileSync(join(ROOT, 'README.md'), 'utf8').split(`## ${section}\n`)
-  return Array.from(text.split('\n## ')[0]!.matchAll(/```sh\n([^]*?)```/g), ([, block]) => block!.trim())
+/** What a block shows, without ports and versions. */
+const shapeOf = (line: string) =>
+  line
+    .replaceAll(/localhost:\d+/g, 'localhost:PORT')
+    .replaceAll(/\d+\.\d+(\.\d+)?/g, 'VERSION')
+    .replaceAll(/ +/g, ' ')
+    .trim()
+
+test(`the README has at most ${MOST_WORDS} words before its first command`, () => {
+  const [before = ''] = README.split('```sh')
+  assert.ok(before.split(/\s+/).length <= MOST_WORDS, `${before.split(/\s+/).length} words`)
+})
+
+test('the code of the README compiles, and its page is the example', async (t) => {
+  const folder = join(cloneFor(t), 'readme')
+  mkdirSync(folder)
+  writeBlocks(folder)
+  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node']
+  const more = ['--customConditions', 'fleetline-source', '--allowImportingTsExtensions', '--skipLibCheck']
+  const files = ['app.ts', 'route.ts'].map((name) => join(folder, name))
+  await promisify(execFile)(join(ROOT, 'node_modules/.bin/tsc'), [...options, ...more, ...files], {
+    cwd: folder,
+  })
+  const page = blocksIn(README).find(({ language }) => language === 'tsx')!
+  assert.ok(readFileSync(join(ROOT, 'examples/use-chat/src/chat.tsx'), 'utf8').includes(page.text.trim()))
+})
+
+/** The blocks with code as files: a route, and an app of three modules. */
+function writeBlocks(folder: string): void {
+  const [route, ...modules] = blocksIn(README).filter(({ language }) => language === 'ts')
+  writeFileSync(join(folder, 'route.ts'), `${ROUTE_IMPORTS}\n${route!.text}`)
+  for (const [index, { text }] of modules.entries()) writeFileSync(join(folder, `part-${index}.ts`), text)
+  const parts = modules.map((_, index) => `export * from './part-${index}.ts'\n`)
+  writeFileSync(join(folder, 'app.ts'), parts.join(''))
 }
 
+const ROUTE_IMPORTS = `import { convertToModelMessages, createUIMessageStreamResponse, streamText, toUIMessageStream } from 'ai'
+import type { UIMessage } from 'ai'
+import { onError, verify } from 'fleetline/agent'
+import { model } from '../examples/ai-sdk-agent/model.ts'
+`
+
 test('the commands of the README and of the guide to the dev fleet do what they say', async (t) => {
-  const [install, dev, elsewhere] = blocksOf('Try it')
-  assert.equal(install, 'npm ci')
+  const [dev, panel, elsewhere] = blocksIn(README, 'Try it').map(({ text }) => text.trim()) as [
+    string,
+    string,
+    string,
+  ]
   const clone = cloneFor(t)
-  const fleet = await startFleet(t, dev!, clone)
+  const folder = join(clone, 'readme')
+  mkdirSync(folder)
+  writeBlocks(folder)
+  const fleet = await startFleet(t, `${dev} readme/app.ts`, clone, SOURCES)
   const { api, operator } = fleet
+  const shown = fleet.output().split('\n').map(shapeOf)
+  for (const line of panel.split('\n')) assert.ok(shown.includes(shapeOf(line)), `${line}\n${fleet.output()}`)
 
   const answers: string[] = []
-  for (const line of elsewhere!.split('\n')) {
+  for (const line of elsewhere.split('\n')) {
     const command = line
       .replace('localhost:4400', `localhost:${api}`)
       .replace('localhost:4401', `localhost:${operator}`)
-    const env = { ...CLONE_ENV, FLEETLINE_URL: `http://localhost:${api}` }
+    const env = { ...CLONE_ENV, ...SOURCES, FLEETLINE_URL: `http://localhost:${api}` }
     const { stdout } = await promisify(execFile)('sh', ['-c', command], { cwd: clone, env })
     answers.push(stdout)
   }
-  const expected = [
-    /^\{"state":"ok"/,
-    /^fleetline_/m,
-    /"openapi":"3.1/,
-    /0001_schema\tapplied/,
-    /databaseUrl\t/,
-    /^session\tses_/,
-    /^You said: good morning\n$/,
-  ]
+  const expected = [/^You said: good morning\n$/, /^\{"state":"ok"/, /"openapi":"3.1/]
   assert.equal(answers.length, expected.length)
   for (const [index, answer] of answers.entries()) assert.match(answer, expected[index]!)
 
+  await runCode({ clone, api })
   const [, mint] = /^token (.+?) {3}#/m.exec(fleet.output())!
-  const { stdout: minted } = await promisify(execFile)('sh', ['-c', mint!], { cwd: clone, env: CLONE_ENV })
+  const { stdout: minted } = await promisify(execFile)('sh', ['-c', mint!], {
+    cwd: clone,
+    env: { ...CLONE_ENV, ...SOURCES },
+  })
   assert.match(minted, /^ey\S+$/m)
 
   const guide = readFileSync(join(ROOT, 'docs/guides/dev.md'), 'utf8')
@@ -70,3 +117,45 @@ test('the commands of the README and of the guide to the dev fleet do what they 
   ])
   assert.equal(await fleet.stop(), 0, fleet.output())
 })
+
+/** The client, the agent, the task and the machine of the README, in its fleet. */
+async function runCode({ clone, api }: { readonly clone: string; readonly api: string }): Promise<void> {
+  const env = { ...CLONE_ENV, ...SOURCES, FLEETLINE_URL: `http://localhost:${api}` }
+  const run = async (file: string, ...words: string[]) =>
+    (await promisify(execFile)(file, words, { cwd: clone, env })).stdout
+  const [client] = blocksIn(README).filter(({ language }) => language === 'js')
+  const program = client!.text.replace('localhost:4400', `localhost:${api}`)
+  assert.match(await run(process.execPath, '--input-type=module', '-e', program), /^message \d+ is stored$/m)
+  const fleetline = (words: string) => run('sh', '-c', `npx fleetline ${words}`)
+  await fleetline('sessions create --alias hello --agent greeter')
+  assert.equal(await fleetline('sessions send hello hi'), 'Hello! This is message 1.\n')
+  await fleetline(`tasks enqueue order '{"cents": 4200}'`)
+  const isDone = async () => {
+    const listed = await fleetline('tasks ls --json')
+    assert.match(listed, /"state":"done"/)
+  }
+  await eventually(isDone, { what: 'the order' })
+}
+
+test('the route of the README passes `agents check`', async (t) => {
+  const clone = cloneFor(t)
+  const folder = join(clone, 'readme')
+  mkdirSync(folder)
+  writeBlocks(folder)
+  const secret = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
+  writeFileSync(join(folder, 'secret'), secret)
+  const url = await serve(t, { clone, secret })
+  const check = `npx fleetline agents check ${url} --secret-file readme/secret --json`
+  const env = { ...CLONE_ENV, ...SOURCES }
+  const { stdout } = await promisify(execFile)('sh', ['-c', check], { cwd: clone, env })
+  assert.doesNotMatch(stdout, /"failed"/)
+})
+
+type Served = { readonly clone: string; readonly secret: string }
+
+function serve(t: TestContext, { clone, secret }: Served): Promise<string> {
+  const env = { ...CLONE_ENV, PORT: '0', AGENT_SECRET: secret }
+  const output = shell(t, 'npm run example -- readme/route.ts', { cwd: clone, env })
+  const find = () => /Listening on (http:\S+)/.exec(output())![1]!
+  return eventually(find, { what: 'the route', details: output })
+}

@@ -33,8 +33,9 @@ export function cloneFor(t: TestContext): string {
 }
 
 /** Resolves when the fleet is ready, with its ports. */
-export async function startFleet(t: TestContext, command: string, cwd: string) {
-  const child = spawn('sh', ['-c', command], { cwd, env: CLONE_ENV, stdio: ['ignore', 'pipe', 'pipe'] })
+export async function startFleet(t: TestContext, command: string, cwd: string, more: NodeJS.ProcessEnv = {}) {
+  const env = { ...CLONE_ENV, ...more }
+  const child = spawn('sh', ['-c', command], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const pipe of [child.stdout, child.stderr])
     pipe.setEncoding('utf8').on('data', (text: string) => (output += text))
