@@ -51,12 +51,10 @@ export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
     createShorthandExpander(),
   ]
   const known = new Set(asked.messages)
-  let [run, hasStarted, hasEnded, isOver]: [string | undefined, boolean, boolean, boolean] = [
-    undefined,
-    false,
-    false,
-    false,
-  ]
+  let [run, hasStarted, isOver]: [string | undefined, boolean, boolean] = [undefined, false, false]
+  /** The end of a run of another name that said nothing. */
+  let unspoken: AgUiEvent | undefined
+  /** The reply comes in snapshots only, so far. */
   let isFromSnapshots = false
 
   const begin = (runId: string) => {
@@ -66,14 +64,16 @@ export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
     if (!hasStarted) speaker.say({ type: 'start' })
     hasStarted = true
   }
-  const finish = ({ outcome, usage, runId }: AgUiEvent) => {
+  const finish = (event: AgUiEvent) => {
     const [message, call] = [words.findOpen(), calls.findOpen()]
     const open = message ?? (call !== undefined && { id: call, end: 'TOOL_CALL_END' })
     if (open)
       throw new ChunkError(`RUN_FINISHED: ${nameOf(open.id)} is still open. Send ${open.end} for it first`)
     run = undefined
-    hasEnded = true
-    if (runId !== asked.runId && !speaker.hasSpoken()) return
+    if (event['runId'] !== asked.runId && !speaker.hasSpoken()) unspoken = event
+    else conclude(event)
+  }
+  const conclude = ({ outcome, usage }: AgUiEvent) => {
     const type = isFields(outcome) ? outcome['type'] : 'success'
     if (type === 'interrupt') throw new ChunkError(INTERRUPT)
     if (type !== 'cancelled') speaker.endStep()
@@ -92,7 +92,7 @@ export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
     if (subtype === 'tool-call') calls.encrypt(String(entityId), encrypted)
     else if (subtype === 'message') speaker.encryptLater(String(entityId), encrypted)
   }
-  /** An agent that streams its reply restates it here. One that does not may send a snapshot after each step. */
+  /** An agent that streams its reply, or a part of it, restates that here. One that does not may send a snapshot after each step. */
   const takeSnapshot = (messages: unknown) => {
     if (speaker.hasSpoken() && !isFromSnapshots) return
     const { events, ids } = eventsOfSnapshot(messages, (id) => known.has(id))
@@ -102,7 +102,7 @@ export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
   }
   const takeInRun = (event: AgUiEvent): void => {
     const { type } = event
-    const [, prefix] = /^(TEXT_MESSAGE|REASONING_MESSAGE|TOOL_CALL)_/.exec(type) ?? []
+    const [, prefix] = SPEECH.exec(type) ?? []
     if (prefix === 'TOOL_CALL') return calls.take(event)
     if (prefix) return words.take(prefix as WordsPrefix, event)
     switch (type) {
@@ -123,23 +123,32 @@ export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
   return {
     end: () => {
       if (isOver) return []
-      if (!hasEnded || run !== undefined) return undefined
-      speaker.say(...documents.flush({ isLast: true }), { type: 'finish', finishReason: 'stop' }) // a run of another name that said nothing
+      if (!unspoken || run !== undefined) return undefined
+      conclude(unspoken)
       return speaker.take()
     },
     take: (value) => {
       const event = parseEvent(value)
       if (event?.type === 'RUN_ERROR') fail(event)
       else if (run === undefined && event?.type !== 'RUN_STARTED') throw tooSoon(typeOfEvent(value))
-      else if (event) expand(event).forEach(takeInRun)
+      else if (event) {
+        isFromSnapshots &&= !isSpeech(event)
+        expand(event).forEach(takeInRun)
+      }
       return speaker.take()
     },
   }
 }
 
+const SPEECH = /^(TEXT_MESSAGE|REASONING_MESSAGE|TOOL_CALL)_/
 const CANCELLED: Chunk = { type: 'abort', reason: 'The agent has cancelled the run' }
 const INTERRUPT =
   'RUN_FINISHED: the agent waits for an answer to an interrupt. Fleetline cannot answer interrupts yet. Let the agent finish without one'
+
+/** Whether the agent streams a part of its reply. */
+function isSpeech({ type }: AgUiEvent): boolean {
+  return SPEECH.test(type)
+}
 
 function tooSoon(type: string): ChunkError {
   return new ChunkError(`${type.slice(0, 64)} came before RUN_STARTED. Send RUN_STARTED first`)

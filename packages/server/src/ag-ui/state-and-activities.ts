@@ -23,6 +23,8 @@ const LIMITS = {
   characters: PATCH_LIMITS.characters,
   /** Of all documents together: more could not be stored. */
   all: 4_194_304,
+  /** How much more their sizes may add up to before all are measured: that takes long. */
+  slack: 1_048_576,
   activities: 1_000,
   typeLength: 64,
   /** Written before the end. */
@@ -40,14 +42,21 @@ export function createDocuments(state: unknown): Documents {
   const [activities, changed] = [new Map<string, Document>(), new Set<Document>()]
   const ofAgent: Document = { ...STATE, data: state ?? {}, size: sizeOf(state ?? {}) }
   let [written, all] = [0, ofAgent.size]
+  /** Sizes are upper bounds, so the sum may be too. */
+  const measureAll = () => {
+    const documents = [ofAgent, ...activities.values()]
+    for (const one of documents) one.size = sizeOf(one.data)
+    all = documents.reduce((sum, { size }) => sum + size, 0)
+    if (all > LIMITS.all)
+      throw new ChunkError(`State and activities have at most ${LIMITS.all} characters of JSON`)
+  }
   const set = (document: Document, data: unknown, most: number) => {
     const size = most > LIMITS.characters ? sizeOf(data) : most // it is measured only if it may be too large
     if (size > LIMITS.characters)
       throw new ChunkError(`A state or an activity has at most ${LIMITS.characters} characters of JSON`)
     all += size - document.size
-    if (all > LIMITS.all)
-      throw new ChunkError(`State and activities have at most ${LIMITS.all} characters of JSON`)
     Object.assign(document, { data, size })
+    if (all > LIMITS.all + LIMITS.slack) measureAll()
     changed.add(document)
   }
   /** A patch that does not apply changes nothing. */

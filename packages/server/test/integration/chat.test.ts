@@ -178,6 +178,18 @@ test('E10: a page regenerates and edits; a repeated edit finds the one before; t
   assert.equal((await log()).length, 8)
 })
 
+test('E10: a page that names a reply that another page has replaced, with its message, is told to load again', async (t) => {
+  const { page, post, load } = await openPod(t)
+  const chat = page()
+  await chat.sendMessage({ text: 'one' })
+  const [{ id }, { id: replaced }] = chat.messages as [UIMessage, UIMessage]
+  await chat.regenerate()
+  await chat.sendMessage({ text: 'two', messageId: id })
+  const late = await post({ id: 'trip', trigger: 'regenerate-message', messageId: replaced, messages: [] })
+  assert.equal(late.status, 409)
+  assert.deepEqual((await load()).map(textOf), ['two', 'reply 3 to two'])
+})
+
 test('a page that lost its request asks again and gets the reply that is on its way; a message that never arrived is sent', async (t) => {
   const { page, post, go, calls, log } = await openPod(t)
   const message = { id: 'lost', role: 'user', parts: [{ type: 'text', text: 'wait' }] }

@@ -47,6 +47,22 @@ test('an agent that has streamed its reply may restate it under other ids', () =
   assert.deepEqual(texts(parts), ['One.'])
 })
 
+test('an agent that sends snapshots and then streams may restate all of it', () => {
+  const streamed = [
+    { type: 'TEXT_MESSAGE_START', messageId: 'b' },
+    { type: 'TEXT_MESSAGE_CONTENT', messageId: 'b', delta: 'Two.' },
+    { type: 'TEXT_MESSAGE_END', messageId: 'b' },
+  ]
+  for (const id of ['b', 'another id']) {
+    const last = snapshot(user, assistant('a', 'One.'), assistant(id, 'Two.'))
+    const { parts } = read(
+      [STARTED, snapshot(user, assistant('a', 'One.')), ...streamed, last, FINISHED],
+      ['u'],
+    )
+    assert.deepEqual(texts(parts), ['One.', 'Two.'])
+  }
+})
+
 test('an id of a call that has its result stands for a new call', () => {
   const call = [
     { type: 'TOOL_CALL_START', toolCallId: 'c', toolCallName: 'weather' },
@@ -74,6 +90,37 @@ test('a run of another name that says no word ends the reply if none follows, an
   assert.equal(types.filter((type) => type === 'finish').length, 1)
 })
 
+test('a run of another name that says no word is refused, cancelled or counted as any other', () => {
+  const other = { threadId: 't', runId: 'own' }
+  const run = (end: object) =>
+    read([
+      { type: 'RUN_STARTED', ...other },
+      { type: 'RUN_FINISHED', ...other, ...end },
+    ])
+  assert.throws(() => run({ outcome: { type: 'interrupt' } }), /waits for an answer to an interrupt/)
+  assert.equal(run({ outcome: { type: 'cancelled' } }).types.at(-1), 'abort')
+  const { types } = run({ usage: [{ model: 'm', inputTokens: 1, outputTokens: 2 }] })
+  assert.deepEqual(types, ['start', 'message-metadata', 'finish'])
+})
+
+test('many small activities that change often are within the limits', () => {
+  const show = (messageId: string) => ({
+    type: 'ACTIVITY_SNAPSHOT',
+    messageId,
+    activityType: 'plan',
+    content: { text: '' },
+  })
+  const change = (messageId: string) => ({
+    type: 'ACTIVITY_DELTA',
+    messageId,
+    activityType: 'plan',
+    patch: [{ op: 'replace', path: '/text', value: 'x'.repeat(2_000) }],
+  })
+  const ids = Array.from({ length: 30 }, (_, n) => `a${n}`)
+  const changes = Array.from({ length: 200 }, () => ids.map(change)).flat()
+  assert.equal(read([STARTED, ...ids.map(show), ...changes, FINISHED]).types.at(-1), 'finish')
+})
+
 test('what an agent keeps with its reader is limited, however it grows', () => {
   const copies = Array.from({ length: 40 }, (_, n) => ({ op: 'copy', from: '', path: `/${n}` }))
   const growing = (messageId: string) => [
@@ -82,6 +129,14 @@ test('what an agent keeps with its reader is limited, however it grows', () => {
   ]
   const many = Array.from({ length: 30 }, (_, n) => growing(`a${n}`)).flat()
   assert.throws(() => read([STARTED, ...many]), ChunkError)
+  const named = (round: number) =>
+    Array.from({ length: 1_000 }, (_, n) => ({
+      op: 'add',
+      path: `/${round}${'x'.repeat(200)}${n}`,
+      value: 0,
+    }))
+  const rounds = Array.from({ length: 10 }, (_, round) => ({ type: 'STATE_DELTA', delta: named(round) }))
+  assert.throws(() => read([STARTED, ...rounds]), /at most 262144 characters/, 'names of fields count, too')
   const deep = Array.from({ length: 70 }, (_, n) => ({ op: 'add', path: '/a'.repeat(n + 1), value: {} }))
   const { chunks } = read([STARTED, { type: 'STATE_DELTA', delta: deep }, FINISHED])
   assert.ok(

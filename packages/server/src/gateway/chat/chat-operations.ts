@@ -175,7 +175,9 @@ async function findSuccessor(
   }
   if (version && !version.isReplaced) return undefined
   const newest = await sessions.findAnswering(key, own.answers.to ?? own.answers.from)
-  return newest?.id === own.id ? undefined : newest?.id
+  if (!newest || newest.id === own.id) return undefined
+  const reply = await sessions.findVersion(key, newest.message)
+  return reply?.isReplaced ? undefined : newest.id // it may have left the conversation, too
 }
 
 /** Runs a command at the epoch of the session. The page knows none, so what comes too late is decided again. */
