@@ -137,7 +137,7 @@ function checkOptions({
   if (protocol === 'ag-ui' && compact)
     throw new Rejected(
       'invalid',
-      'compact (--compact) does not work with the protocol ag-ui: AG-UI has no request for a summary. Check the URL that writes summaries alone, without --protocol',
+      'compact (--compact) does not work with the protocol ag-ui: AG-UI has no request for a summary. Run a second check with --compact on the URL that writes summaries, without --protocol',
     )
   if (!isSecret(secret)) throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
   for (const [name, text] of Object.entries({ message, toolMessage }))

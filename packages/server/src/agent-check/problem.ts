@@ -10,6 +10,8 @@ type Seen = {
   readonly code: string
   /** What the pod says. */
   readonly message: string
+  /** What the pod says to do. Its message ends with it. */
+  readonly remedy: string | undefined
   readonly head: AnswerHead | undefined
   readonly chunks: number
   readonly protocol: Protocol
@@ -37,9 +39,6 @@ const statusIs =
     all.includes(head?.status ?? 0)
 const counted = (chunks: number) => (chunks === 1 ? '1 valid chunk' : `${chunks} valid chunks`)
 const statusOf = ({ head }: Seen) => `The agent answered with status ${head?.status}`
-
-/** What the pod says about events in a wrong order ends with what to do. */
-const ADVICE = '. '
 
 function isAgUi({ protocol }: Seen): boolean {
   return protocol === 'ag-ui'
@@ -102,7 +101,7 @@ const CAUSES: readonly Cause[] = [
     code: 'agent_refused',
     fits: (seen) => statusIs(400, 422)(seen) && !isAgUi(seen),
     found: statusOf,
-    remedy: `If the agent speaks AG-UI, add --protocol ag-ui (in code: protocol). Otherwise: ${LOG}, and let it accept the request`,
+    remedy: `If the agent speaks AG-UI, add --protocol ag-ui (in code: protocol). Otherwise find in the agent's log why it rejected the request`,
   },
   {
     code: 'agent_refused',
@@ -165,9 +164,9 @@ const CAUSES: readonly Cause[] = [
   },
   {
     code: 'agent_protocol',
-    fits: (seen) => isAgUi(seen) && seen.message.includes(ADVICE),
-    found: ({ message }) => message.slice(0, message.indexOf(ADVICE)),
-    remedy: ({ message }) => message.slice(message.indexOf(ADVICE) + ADVICE.length),
+    fits: (seen) => isAgUi(seen) && seen.remedy !== undefined,
+    found: ({ message, remedy }) => message.slice(0, -`. ${remedy}`.length),
+    remedy: ({ remedy }) => remedy!,
   },
   { code: 'agent_protocol', fits: isAgUi, remedy: EVENTS },
   {
@@ -214,7 +213,8 @@ const EMPTY: Problem = {
 export function problemOf(heard: Failed): Problem | undefined {
   const { fault, head, protocol, chunks = 0 } = heard
   if (fault === undefined) return heard.reply ? undefined : EMPTY
-  const seen: Seen = { code: fault.code, message: detailed(fault), head, chunks, protocol }
+  const advice = 'remedy' in fault ? fault.remedy : undefined
+  const seen: Seen = { code: fault.code, message: detailed(fault), remedy: advice, head, chunks, protocol }
   const { found = ({ message }) => message, remedy } = causeOf(seen)
   return { code: fault.code, found: found(seen), remedy: typeof remedy === 'string' ? remedy : remedy(seen) }
 }

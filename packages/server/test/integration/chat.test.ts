@@ -341,7 +341,7 @@ for (const kind of ['http', 'socket'] as const)
     )
   })
 
-test('D6: a socket of a pod that drains closes when the replies that it carried before have ended; one that has begun since goes on elsewhere', async (t) => {
+test('D6: a draining pod’s socket closes once its older replies have ended; a newer reply resumes on another pod', async (t) => {
   const { page, pod, gateway, go, url, agents } = await openPod(t, 'socket', { drainMs: '100000' })
   const transport = transportTo(t, 'socket', gateway)
   const [before, since] = ['before', 'since'].map((id) => chatOf({ id, transport }))

@@ -3,14 +3,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ChunkError, createAssembler, type Chunk } from '@fleetline/protocol'
-import { createChunksOfEvents } from '../../src/ag-ui/events-to-chunks.ts'
+import { createEventsToChunks } from '../../src/ag-ui/events-to-chunks.ts'
 
 const RUN = { threadId: 't', runId: 'r' }
 const STARTED = { type: 'RUN_STARTED', ...RUN }
 const FINISHED = { type: 'RUN_FINISHED', ...RUN }
 
 function read(events: readonly object[], messages: readonly string[] = []) {
-  const reader = createChunksOfEvents({ runId: 'r', state: {}, messages })
+  const reader = createEventsToChunks({ runId: 'r', state: {}, messages })
   const chunks: Chunk[] = []
   for (const event of events) chunks.push(...reader.take(event))
   chunks.push(...(reader.end() ?? []))
@@ -145,7 +145,7 @@ test('what an agent keeps with its reader is limited, however it grows', () => {
   )
 })
 
-test('names of parts that Fleetline reads itself are not an agent’s to use', () => {
+test('an agent cannot use reserved part names', () => {
   const { chunks } = read([
     STARTED,
     { type: 'CUSTOM', name: 'usage', value: { usage: { inputTokens: 1 } } },
@@ -153,4 +153,30 @@ test('names of parts that Fleetline reads itself are not an agent’s to use', (
     FINISHED,
   ])
   assert.ok(!chunks.some(({ type }) => type === 'data-usage' || type === 'data-ag-ui-state'))
+})
+
+test('an error shows the wrong value, and says what to do apart from what it quotes', () => {
+  const list = { type: 'MESSAGES_SNAPSHOT', messages: [user, 'x'] }
+  const faults: readonly (readonly [event: object, fault: RegExp, remedy?: string])[] = [
+    [{ type: 'TEXT_MESSAGE_START', messageId: 'a', role: 'tool' }, /role must be .*, but it is "tool"$/],
+    [{ ...FINISHED, outcome: [] }, /outcome must be an object, but it is an array$/],
+    [{ type: 'TOOL_CALL_END', toolCallId: null }, /toolCallId must be a string, but it is null$/],
+    [{ type: 'TOOL_CALL_END', toolCallId: {} }, /must be a string, but it is an object$/],
+    [{ type: 'TOOL_CALL_END', toolCallId: 1 }, /must be a string, but it is a number$/],
+    [{ type: 'STATE_SNAPSHOT' }, /snapshot must be any JSON value, but it is missing$/],
+    [list, /messages must be an array of objects, but it contains an entry that is not an object$/],
+    [{ ...STARTED, runId: 'b' }, /the run r has not ended\. Send/, 'Send RUN_FINISHED first'],
+    [
+      { type: 'TOOL_CALL_END', toolCallId: 'a. b' },
+      /no call a\. b is open\. Send/,
+      'Send TOOL_CALL_START first, with the same toolCallId',
+    ],
+    [
+      { type: 'STATE_SNAPSHOT', snapshot: 'x'.repeat(300_000) },
+      /^STATE_SNAPSHOT: the state exceeds 262144 characters of JSON\. Send less$/,
+      'Send less',
+    ],
+  ]
+  for (const [event, message, remedy] of faults)
+    assert.throws(() => read([STARTED, event]), { name: 'ChunkError', message, remedy })
 })

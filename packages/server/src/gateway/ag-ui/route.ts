@@ -113,13 +113,13 @@ type Following = {
   readonly isResumed: boolean
 }
 
-/** Until the last event of a frame has arrived, the reader's position is inside of what the frame changes. */
+/** Only the last event of a frame moves the reader past that frame. */
 async function* eventsOf(deps: Deps, reader: Reader, following: Following): AsyncGenerator<SentEvent> {
   const { feed, begin, at: start, listener, isResumed } = following
   const left = new AbortController() // ends the wait for the next frame
   const signal = AbortSignal.any([listener.signal, left.signal])
   const iterator = following.following({ ...listener, signal })[Symbol.asyncIterator]()
-  const first = iterator.next() // from now on, the end of `frames` gives back the place of this follower
+  const first = iterator.next() // only a started iterator frees the follower's slot when it ends
   first.catch(() => undefined)
   let [before, hasState] = [start, isResumed]
   const send = async function* (
@@ -160,7 +160,8 @@ function isSnapshot(step: FeedStep): step is Snapshot {
 
 const SNAPSHOT_BYTES = 524_288
 
-/** The last messages of the conversation, and the state that the agent has left in them. `hasState`: the reader may have another one. */
+/** The last messages of the conversation, and the state that the agent has left in them. `hasState`: the reader may hold a state, so an
+ *  empty one is sent if the messages have none. */
 async function restate(
   { sessions }: Deps,
   { principal, key, limit }: Reader,

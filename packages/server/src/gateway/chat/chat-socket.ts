@@ -107,9 +107,9 @@ function readerOf(principal: Principal, headers: { readonly 'x-fleetline-ai-sdk'
 }
 
 type Streams = SocketSide & {
-  /** The answer to a request, after which the reply is sent, if there is one and the request was not aborted. */
+  /** Answers a request, then streams its reply. An aborted request gets `end` and no stream. */
   readonly start: (requestId: string, find: () => Promise<Reply | undefined>) => Promise<SocketAnswer>
-  /** Also of a request that waits for earlier ones. */
+  /** Aborts a reply, or a request that is still queued behind earlier ones of its chat. */
   readonly abort: (requestId: string) => void
 }
 type OpenReply = {

@@ -84,7 +84,7 @@ export function createReplyChunks({ turn, message, knowsReset }: Options): Reply
   }
   /** The same chunks as before, merged otherwise, and new ones. */
   const again = (chunks: readonly Chunk[]): SentPiece => {
-    const more = sent.behind(mergeDeltas(chunks))
+    const more = sent.findNew(mergeDeltas(chunks))
     return more ? { chunks: send(more) } : CUT
   }
   const takeItem = (stored: Item): SentPiece => {

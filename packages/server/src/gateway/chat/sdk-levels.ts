@@ -80,15 +80,15 @@ export function levelOf(named: Release | undefined, assumed: Release): SdkLevel 
   return {
     knowsReset,
     fitting: () => {
-      const [fit, mark] = [named ? fittingTo(version) : (chunk: Chunk) => [chunk], markingDynamic()]
+      const [fit, mark] = [named ? fittingTo(version) : (chunk: Chunk) => [chunk], markDynamic()]
       return (chunk) => fit(mark(chunk))
     },
   }
 }
 
-/** Says of the outcome of a dynamic call that it is one. Release 5 does not find the call otherwise, and the chunks that are made of a stored
- *  reply do not say it. */
-function markingDynamic(): (chunk: Chunk) => Chunk {
+/** Sets `dynamic` on the result of a dynamic call. Release 5 cannot match the result to its call without it, and chunks made from a stored
+ *  reply lack it. */
+function markDynamic(): (chunk: Chunk) => Chunk {
   const calls = new Set<string>()
   return (chunk) => {
     if (chunk.type === 'tool-output-available' || chunk.type === 'tool-output-error')
