@@ -136,9 +136,9 @@ async function readBySdk(chunks: readonly Chunk[]) {
 /** Whether a page that shows this has all that is stored, and words that came too late. */
 function isMore(shown: unknown, stored: readonly Part[]): boolean {
   const parts = shown as readonly Part[]
+  const textOf = (part: Part | undefined) => (typeof part?.['text'] === 'string' ? part['text'] : '')
   return stored.every(
-    ({ type, text }, index) =>
-      parts[index]?.type === type && String(parts[index]['text'] ?? '').startsWith(String(text ?? '')),
+    (part, index) => parts[index]?.type === part.type && textOf(parts[index]).startsWith(textOf(part)),
   )
 }
 
