@@ -20,7 +20,7 @@ import { createBytes } from '../lib/bytes.ts'
 import { ChunkText, LIFE, type AgentAnswer } from './agent.ts'
 import { AgentFault } from './fault.ts'
 
-type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
+export type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
   readonly body: AsyncIterable<Uint8Array>
 }
 
