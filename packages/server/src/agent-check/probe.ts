@@ -15,7 +15,7 @@ import { ownVersion } from '../lib/version.ts'
 import { askSummary, checkSummary } from '../turn/ask-summary.ts'
 import { callAgent, type CallLimits } from '../turn/call.ts'
 import { AGENT_NAME, type SummaryCall, type TurnCall } from './calls.ts'
-import { createWatch, type AnswerHead, type Watch } from './watch.ts'
+import { createWatch, type AnswerHead, type CallWatch } from './watch.ts'
 
 /** What came of a call. */
 export type Heard = {
@@ -121,7 +121,7 @@ function agentBehind(
   return webhooks.agentAt({ name: AGENT_NAME, url, secret, settings: settingsOf({ protocol }) })
 }
 
-function watchFor({ clock, secret, protocol }: Deps): Watch {
+function watchFor({ clock, secret, protocol }: Deps): CallWatch {
   return createWatch({ clock, secret, types: protocol === 'ag-ui' ? AG_UI_TYPES : TYPES })
 }
 

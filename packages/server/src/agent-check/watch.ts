@@ -1,7 +1,7 @@
 // Watches one call of an agent: keeps the head of the answer, and the beginning of what the agent sent, so that a check can show it.
 import type { Dispatcher } from 'undici'
 import { ChunkText, type AgentAnswer, type AgentDefinition } from '../agent/agent.ts'
-import { encodingOf, typeOf, type Answer } from '../agent/answer.ts'
+import { encodingOf, typeOf, type HttpAnswer } from '../agent/answer.ts'
 import type { SendRequest } from '../agent/webhook.ts'
 import { createBytes } from '../lib/bytes.ts'
 import { within, type Clock } from '../lib/clock.ts'
@@ -13,7 +13,7 @@ export type AnswerHead = {
   readonly location: string | undefined
 }
 
-export type Watch = {
+export type CallWatch = {
   /** Sends as a pod does. */
   readonly send: SendRequest
   /** The same agent. Its chunks are noted on their way. */
@@ -36,7 +36,7 @@ const KEPT = 4_096
 const READ_MS = 1_000
 const LATE = new Error('The body took too long')
 
-export function createWatch({ clock, secret, types }: Deps): Watch {
+export function createWatch({ clock, secret, types }: Deps): CallWatch {
   let head: AnswerHead | undefined
   let [texts, last] = [0, '']
   const [opening, decoder] = [createOpening(), new TextDecoder()]
@@ -77,7 +77,7 @@ function createOpening() {
   const kept = createBytes()
   return {
     all: () => kept.all(),
-    noting: async function* (body: Answer['body']): AsyncGenerator<Uint8Array> {
+    noting: async function* (body: HttpAnswer['body']): AsyncGenerator<Uint8Array> {
       for await (const piece of body) {
         kept.add(piece.subarray(0, KEPT - kept.all().length))
         yield piece
