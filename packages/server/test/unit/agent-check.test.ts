@@ -63,7 +63,7 @@ test('what an event quotes is not taken for what to do about it', () => {
   const head = { status: 200, type: 'text/event-stream', encoding: 'identity', location: undefined }
   const problem = (message: string, remedy?: string) => {
     const fault = new AgentFault('agent_protocol', message, { isFinal: true, quotesAgent: true, remedy })
-    return problemOf({ head, fault, protocol: 'ag-ui' })!
+    return problemOf({ head, fault, protocol: 'ag-ui', received: '', isKnown: true })!
   }
   const { found, remedy } = problem(
     'no call a. b is open. Send TOOL_CALL_START first',

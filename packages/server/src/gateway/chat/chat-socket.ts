@@ -19,7 +19,7 @@ import { READ, SEND } from '../caller.ts'
 import { userId } from '../session-schemas.ts'
 import type { ChatOperations } from './chat-operations.ts'
 import { chatId, chatSchema } from './chat-request.ts'
-import { levelOf, parseLevel, type Release } from './sdk-levels.ts'
+import { levelOf, parseLevel, releaseFault, type Release } from './sdk-levels.ts'
 import type { Reply } from './reply-streams.ts'
 
 type Deps = { readonly chats: ChatOperations; readonly chatBodyLimitBytes: number; readonly log: Log }
@@ -40,7 +40,11 @@ const dialect: SocketDialect = {
   },
 }
 
-const headers = z.looseObject({ 'x-fleetline-ai-sdk': z.string().optional() }).default({})
+/** A text that names no release is ignored. */
+const release = z.string().refine((text) => !parseLevel(text) || releaseFault(text) === undefined, {
+  error: ({ input }) => releaseFault(String(input)),
+})
+const headers = z.looseObject({ 'x-fleetline-ai-sdk': release.optional() }).default({})
 const requestId = z.string()
 const sendFrame = chatSchema.pick({ id: true, trigger: true, messageId: true, messages: true }).extend({
   requestId,
