@@ -11,8 +11,10 @@ export async function headers(): Promise<Record<string, string>> {
   return { authorization: `Bearer ${await answer.text()}`, 'x-fleetline-ai-sdk': sdk.version }
 }
 
+const urlOf = (id: string) => `/v1/chat/${encodeURIComponent(id)}`
+
 async function load(id: string): Promise<UIMessage[]> {
-  const answer = await fetch(`/v1/chat/${id}/messages`, { headers: await headers() })
+  const answer = await fetch(`${urlOf(id)}/messages`, { headers: await headers() })
   if (!answer.ok) throw new Error(await answer.text())
   return (await answer.json()) as UIMessage[]
 }
@@ -27,6 +29,7 @@ export function Chat({ id }: { readonly id: string }) {
   const [text, setText] = useState('')
   const [editing, setEditing] = useState<string>()
   const [isReady, setReady] = useState(false)
+  const [failure, setFailure] = useState<Error>()
   const { messages, setMessages, status, error, sendMessage, regenerate, resumeStream, clearError } = useChat(
     {
       id,
@@ -37,17 +40,23 @@ export function Chat({ id }: { readonly id: string }) {
   /** Shows what is stored, and follows the reply that is being written. It may end just before it can be followed: then it is stored now. */
   const recover = async () => {
     clearError()
-    const before = await load(id)
-    setMessages(before)
-    setReady(true)
-    await resumeStream()
-    if (before.at(-1)?.role !== 'user') return
-    const stored = await load(id)
-    setMessages((shown) => (shown.length === before.length ? stored : shown))
+    setFailure(undefined)
+    try {
+      const before = await load(id)
+      setMessages(before)
+      setReady(true)
+      await resumeStream()
+      if (before.at(-1)?.role !== 'user') return
+      const stored = await load(id)
+      setMessages((shown) => (shown.length === before.length ? stored : shown))
+    } catch (failed) {
+      setFailure(failed as Error)
+    }
   }
   useEffect(() => void recover(), [id])
+  const shownError = error ?? failure
   const isBusy = status === 'submitted' || status === 'streaming'
-  const stop = async () => fetch(`/v1/chat/${id}/stop`, stopRequest(await headers()))
+  const stop = async () => fetch(`${urlOf(id)}/stop`, { method: 'POST', headers: await headers() })
   const send = () => {
     clearError()
     void sendMessage({ text, ...(editing && { messageId: editing }) })
@@ -64,9 +73,9 @@ export function Chat({ id }: { readonly id: string }) {
           )}
         </article>
       ))}
-      {error && (
+      {shownError && (
         <p role="alert">
-          {error.message} <button onClick={() => void recover()}>Load again</button>
+          {shownError.message} <button onClick={() => void recover()}>Load again</button>
         </p>
       )}
       <form onSubmit={(event) => (event.preventDefault(), send())}>
@@ -87,8 +96,4 @@ export function Chat({ id }: { readonly id: string }) {
       <output>{status}</output>
     </main>
   )
-}
-
-function stopRequest(given: Record<string, string>): RequestInit {
-  return { method: 'POST', headers: { ...given, 'content-type': 'application/json' }, body: '{}' }
 }

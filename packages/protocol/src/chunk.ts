@@ -133,4 +133,12 @@ export type FinishReason = (typeof FINISH_REASONS)[number]
 /** An agent has sent something that is not a chunk, or a chunk that is not allowed at this point. */
 export class ChunkError extends Error {
   override readonly name = 'ChunkError'
+  /** What the agent should do instead. The message ends with it. */
+  readonly remedy: string | undefined
+
+  constructor(problem: string, options: ErrorOptions & { readonly remedy?: string } = {}) {
+    const { remedy } = options
+    super(remedy === undefined ? problem : `${problem}. ${remedy}`, options)
+    this.remedy = remedy
+  }
 }

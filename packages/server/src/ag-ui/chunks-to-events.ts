@@ -14,7 +14,7 @@ import type { AgUiEvent } from './parse-event.ts'
 import { createMessageIds, idOfCall, idOfResult, type MessageIds } from './message-ids.ts'
 import { activityOf, argumentsOf, encryptedIn, isUnseen, resultOf } from './messages.ts'
 
-export type EventsOfChunks = {
+export type ChunksToEvents = {
   readonly write: (chunk: Chunk) => AgUiEvent[]
   /** Ends what is open. */
   readonly close: () => AgUiEvent[]
@@ -22,7 +22,7 @@ export type EventsOfChunks = {
 type Of<Type> = Extract<Chunk, { readonly type: Type }>
 
 /** `mark`: makes the ids of reasonings differ from those that the reader has. */
-export function createEventsOfChunks(reply: string, mark?: string): EventsOfChunks {
+export function createChunksToEvents(reply: string, mark?: string): ChunksToEvents {
   const ids = createMessageIds(reply, mark)
   const writers = [createWords(ids), createCalls(reply, ids), createOthers(ids)]
   return {
@@ -39,7 +39,7 @@ type Words = keyof typeof PREFIX
 type WordsChunk = Of<`${Words}-${'start' | 'delta' | 'end'}`>
 
 /** Texts and reasonings. A second one with the same id ends the first. */
-function createWords(ids: MessageIds): EventsOfChunks {
+function createWords(ids: MessageIds): ChunksToEvents {
   const open = { text: new Map<string, string>(), reasoning: new Map<string, string>() }
   const end = (kind: Words, id: string, described?: unknown): AgUiEvent[] => {
     const messageId = open[kind].get(id)
@@ -100,7 +100,7 @@ type WrittenCall = {
 }
 
 /** Calls of tools and their results. */
-function createCalls(reply: string, ids: MessageIds): EventsOfChunks {
+function createCalls(reply: string, ids: MessageIds): ChunksToEvents {
   const calls = new Map<string, WrittenCall>()
   const named = (toolCallId: string) => idOfCall(reply, toolCallId)
   const begin = (
@@ -210,7 +210,7 @@ const WHOLE = new Set([
 ])
 
 /** What is neither words nor a call. */
-function createOthers(ids: MessageIds): EventsOfChunks {
+function createOthers(ids: MessageIds): ChunksToEvents {
   const known = new Map<string, string>() // data with an id, which may be replaced
   const show = (chunk: Chunk & { readonly id?: string }): AgUiEvent[] => {
     const key =

@@ -10,25 +10,27 @@
 //   REASONING_ENCRYPTED_VALUE                providerMetadata of its text, reasoning or call
 //   STATE_…, ACTIVITY_…                      data-… with an id: state-and-activities.ts
 //   CUSTOM                                   data-NAME, transient
-//   MESSAGES_SNAPSHOT                        its new messages after the last user message, if the reply comes in snapshots only
-//   RUN_FINISHED                             data-usage, finish. `cancelled`: abort. An interrupt is refused: nobody can answer it yet
-//   RUN_ERROR                                data-usage, error
-// A step of the reply begins with the first thing that is said, and again when something is said after the results of all calls: that is
-// where the agent has called its model again. A run with another id and without words replays an earlier run, unless none follows.
+//   MESSAGES_SNAPSHOT                        its new messages after the last user message, unless the agent has streamed a part of its reply
+//   RUN_FINISHED                             `message-metadata` (one model) or `data-usage` (several), then `finish`. `cancelled`: then `abort`.
+//                                            An interrupt is refused: nobody can answer it yet
+//   RUN_ERROR                                `message-metadata` or `data-usage`, then `error`
+// The first step begins with the first text, reasoning or call. The next one begins when the agent continues after all calls of the step
+// have results, because it has called its model again. A run with another id that says nothing is taken for a replay of an earlier run. If
+// no other run follows, it ends the reply.
 import { ChunkError, isFields, type Chunk } from '@fleetline/protocol'
 import { createShorthandExpander } from './expand-shorthand.ts'
-import { parseEvent, typeOfEvent, type AgUiEvent } from './parse-event.ts'
+import { parseEvent, shortenId, typeOfEvent, type AgUiEvent } from './parse-event.ts'
 import { createCallsReader } from './read-calls.ts'
-import { createWordsReader, nameOf, type WordsPrefix } from './read-words.ts'
+import { createTextReader, type TextPrefix } from './read-text.ts'
 import { eventsOfSnapshot } from './snapshot-events.ts'
-import { createSpeaker } from './speaker.ts'
+import { createReplyCollector } from './reply-collector.ts'
 import { createDocuments, dataTypeOf } from './state-and-activities.ts'
 import { usageChunks } from './usage.ts'
 
 /** Where an encrypted value of the agent's provider stands in `providerMetadata`. */
 export const ENCRYPTED = 'ag-ui'
 
-export type ChunksOfEvents = {
+export type EventsToChunks = {
   /** The chunks that an event becomes. Throws a ChunkError if it is no event, or is not allowed at this point. */
   readonly take: (value: unknown) => Chunk[]
   /** The last chunks. Undefined: no run has ended. */
@@ -42,69 +44,73 @@ type Asked = {
   readonly messages: Iterable<string>
 }
 
-export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
+export function createEventsToChunks(asked: Asked): EventsToChunks {
   const documents = createDocuments(asked.state)
-  const speaker = createSpeaker(documents)
-  const [words, calls, expand] = [
-    createWordsReader(speaker),
-    createCallsReader(speaker),
+  const collector = createReplyCollector(documents)
+  const [texts, calls, expand] = [
+    createTextReader(collector),
+    createCallsReader(collector),
     createShorthandExpander(),
   ]
   const known = new Set(asked.messages)
-  let [run, hasStarted, hasEnded, isOver]: [string | undefined, boolean, boolean, boolean] = [
-    undefined,
-    false,
-    false,
-    false,
-  ]
+  let [run, hasStarted, isOver]: [string | undefined, boolean, boolean] = [undefined, false, false]
+  /** The end of a run of another name that said nothing. */
+  let unspoken: AgUiEvent | undefined
+  /** The reply comes in snapshots only, so far. */
   let isFromSnapshots = false
 
   const begin = (runId: string) => {
     if (run !== undefined)
-      throw new ChunkError(`RUN_STARTED: the run ${nameOf(run)} has not ended. Send RUN_FINISHED first`)
+      throw new ChunkError(`RUN_STARTED: the run ${shortenId(run)} has not ended`, {
+        remedy: 'Send RUN_FINISHED first',
+      })
     run = runId
-    if (!hasStarted) speaker.say({ type: 'start' })
+    if (!hasStarted) collector.say({ type: 'start' })
     hasStarted = true
   }
-  const finish = ({ outcome, usage, runId }: AgUiEvent) => {
-    const [message, call] = [words.findOpen(), calls.findOpen()]
+  const finish = (event: AgUiEvent) => {
+    const [message, call] = [texts.findOpen(), calls.findOpen()]
     const open = message ?? (call !== undefined && { id: call, end: 'TOOL_CALL_END' })
     if (open)
-      throw new ChunkError(`RUN_FINISHED: ${nameOf(open.id)} is still open. Send ${open.end} for it first`)
+      throw new ChunkError(`RUN_FINISHED: ${shortenId(open.id)} is still open`, {
+        remedy: `Send ${open.end} for it first`,
+      })
     run = undefined
-    hasEnded = true
-    if (runId !== asked.runId && !speaker.hasSpoken()) return
+    if (event['runId'] !== asked.runId && !collector.hasSpoken()) unspoken = event
+    else conclude(event)
+  }
+  const conclude = ({ outcome, usage }: AgUiEvent) => {
     const type = isFields(outcome) ? outcome['type'] : 'success'
-    if (type === 'interrupt') throw new ChunkError(INTERRUPT)
-    if (type !== 'cancelled') speaker.endStep()
-    speaker.say(...documents.flush({ isLast: true }), ...usageChunks(usage))
-    speaker.say(type === 'cancelled' ? CANCELLED : { type: 'finish', finishReason: 'stop' })
+    if (type === 'interrupt') throw new ChunkError(...INTERRUPT)
+    if (type !== 'cancelled') collector.endStep()
+    collector.say(...documents.flush({ isLast: true }), ...usageChunks(usage))
+    collector.say(type === 'cancelled' ? CANCELLED : { type: 'finish', finishReason: 'stop' })
     isOver = true
   }
   const fail = ({ message, code, usage }: AgUiEvent) => {
     const text = String(message)
     const errorText = typeof code === 'string' && !text.startsWith('fleetline:') ? `${text} (${code})` : text // own-error.ts
-    speaker.say(...documents.flush({ isLast: true }), ...usageChunks(usage), { type: 'error', errorText })
+    collector.say(...documents.flush({ isLast: true }), ...usageChunks(usage), { type: 'error', errorText })
     isOver = true
   }
   const encrypt = ({ subtype, entityId, encryptedValue }: AgUiEvent) => {
     const encrypted = { [ENCRYPTED]: { encryptedValue } }
     if (subtype === 'tool-call') calls.encrypt(String(entityId), encrypted)
-    else if (subtype === 'message') speaker.encryptLater(String(entityId), encrypted)
+    else if (subtype === 'message') collector.encryptLater(String(entityId), encrypted)
   }
-  /** An agent that streams its reply restates it here. One that does not may send a snapshot after each step. */
+  /** An agent that streams its reply, or a part of it, restates that here. One that does not may send a snapshot after each step. */
   const takeSnapshot = (messages: unknown) => {
-    if (speaker.hasSpoken() && !isFromSnapshots) return
+    if (collector.hasSpoken() && !isFromSnapshots) return
     const { events, ids } = eventsOfSnapshot(messages, (id) => known.has(id))
     for (const id of ids) known.add(id)
     events.forEach(takeInRun)
-    isFromSnapshots = speaker.hasSpoken()
+    isFromSnapshots = collector.hasSpoken()
   }
   const takeInRun = (event: AgUiEvent): void => {
     const { type } = event
-    const [, prefix] = /^(TEXT_MESSAGE|REASONING_MESSAGE|TOOL_CALL)_/.exec(type) ?? []
+    const [, prefix] = SPEECH.exec(type) ?? []
     if (prefix === 'TOOL_CALL') return calls.take(event)
-    if (prefix) return words.take(prefix as WordsPrefix, event)
+    if (prefix) return texts.take(prefix as TextPrefix, event)
     switch (type) {
       case 'RUN_STARTED':
         return begin(String(event['runId']))
@@ -115,7 +121,11 @@ export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
       case 'MESSAGES_SNAPSHOT':
         return takeSnapshot(event['messages'])
       case 'CUSTOM':
-        return speaker.say({ type: dataTypeOf(String(event['name'])), data: event['value'], transient: true })
+        return collector.say({
+          type: dataTypeOf(String(event['name'])),
+          data: event['value'],
+          transient: true,
+        })
       default:
         return documents.take(event)
     }
@@ -123,24 +133,35 @@ export function createChunksOfEvents(asked: Asked): ChunksOfEvents {
   return {
     end: () => {
       if (isOver) return []
-      if (!hasEnded || run !== undefined) return undefined
-      speaker.say(...documents.flush({ isLast: true }), { type: 'finish', finishReason: 'stop' }) // a run of another name that said nothing
-      return speaker.take()
+      if (!unspoken || run !== undefined) return undefined
+      conclude(unspoken)
+      return collector.take()
     },
     take: (value) => {
       const event = parseEvent(value)
       if (event?.type === 'RUN_ERROR') fail(event)
-      else if (run === undefined && event?.type !== 'RUN_STARTED') throw tooSoon(typeOfEvent(value))
-      else if (event) expand(event).forEach(takeInRun)
-      return speaker.take()
+      else if (run === undefined && event?.type !== 'RUN_STARTED') throw misplacedError(typeOfEvent(value))
+      else if (event) {
+        isFromSnapshots &&= !isSpeech(event)
+        expand(event).forEach(takeInRun)
+      }
+      return collector.take()
     },
   }
 }
 
+const SPEECH = /^(TEXT_MESSAGE|REASONING_MESSAGE|TOOL_CALL)_/
 const CANCELLED: Chunk = { type: 'abort', reason: 'The agent has cancelled the run' }
-const INTERRUPT =
-  'RUN_FINISHED: the agent waits for an answer to an interrupt. Fleetline cannot answer interrupts yet. Let the agent finish without one'
+const INTERRUPT = [
+  'RUN_FINISHED: the agent waits for an answer to an interrupt. Fleetline cannot answer interrupts yet',
+  { remedy: 'Let the agent finish without one' },
+] as const
 
-function tooSoon(type: string): ChunkError {
-  return new ChunkError(`${type.slice(0, 64)} came before RUN_STARTED. Send RUN_STARTED first`)
+/** Whether the agent streams a part of its reply. */
+function isSpeech({ type }: AgUiEvent): boolean {
+  return SPEECH.test(type)
+}
+
+function misplacedError(type: string): ChunkError {
+  return new ChunkError(`${shortenId(type)} came before RUN_STARTED`, { remedy: 'Send RUN_STARTED first' })
 }

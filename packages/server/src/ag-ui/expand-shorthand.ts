@@ -31,7 +31,7 @@ type OpenItem = { readonly kind: Kind; readonly id: unknown }
 const BESIDE = new Set(['ACTIVITY_SNAPSHOT', 'ACTIVITY_DELTA', 'REASONING_ENCRYPTED_VALUE'])
 const OF_THE_RUN = new Set(['RUN_STARTED', 'RUN_FINISHED', 'RUN_ERROR', 'MESSAGES_SNAPSHOT'])
 const OF_THE_AGENT = ''
-const MOST_LANES = 100
+const MAX_SUBAGENTS = 100
 
 export function createShorthandExpander(): (event: AgUiEvent) => AgUiEvent[] {
   const open = new Map<string, OpenItem>() // by subagent
@@ -46,7 +46,9 @@ export function createShorthandExpander(): (event: AgUiEvent) => AgUiEvent[] {
     const same = [...open].filter(([, item]) => item.kind === kind && (id === undefined || item.id === id))
     if (same.length === 0 || same.some(([lane]) => lane === OF_THE_AGENT)) return OF_THE_AGENT
     if (same.length > 1)
-      throw new ChunkError(`${kind.prefix}_CHUNK: several are open. Name one with ${kind.id}`)
+      throw new ChunkError(`${kind.prefix}_CHUNK: several subagents have one open`, {
+        remedy: `Send ${kind.id} or subagentRunId to say which one continues`,
+      })
     return same[0]![0]
   }
   const expand = (kind: Kind, event: AgUiEvent): AgUiEvent[] => {
@@ -58,8 +60,8 @@ export function createShorthandExpander(): (event: AgUiEvent) => AgUiEvent[] {
     const missing = kind.required.find((name) => event[name] === undefined)
     if (missing !== undefined)
       throw new ChunkError(`${kind.prefix}_CHUNK: the first one must have ${missing}`)
-    if (open.size === MOST_LANES && !open.has(lane))
-      throw new ChunkError(`${kind.prefix}_CHUNK: at most ${MOST_LANES} subagents may speak at once`)
+    if (open.size === MAX_SUBAGENTS && !open.has(lane))
+      throw new ChunkError(`${kind.prefix}_CHUNK: at most ${MAX_SUBAGENTS} subagents may speak at once`)
     const ended = close(lane)
     open.set(lane, { kind, id })
     return [...ended, { ...event, type: `${kind.prefix}_START` }, ...delta]

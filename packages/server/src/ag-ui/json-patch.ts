@@ -55,7 +55,9 @@ function run(draft: Draft, budget: PatchBudget, { op, path: to, from, value }: P
 
 type PatchBudget = ReturnType<typeof createBudget>
 
-/** What a patch may put into a document. */
+const SEPARATORS = 2 // a colon and a comma
+
+/** What a patch may put into a document: values, and the names of fields. */
 function createBudget() {
   let spent = 0
   return {
@@ -64,7 +66,7 @@ function createBudget() {
     take: (path: readonly string[], value: unknown): unknown => {
       if (path.length + depthOf(present(value)) > JSON_LIMITS.depth)
         throw new PatchError(`A document is nested at most ${JSON_LIMITS.depth} deep`)
-      spent += JSON.stringify(value).length
+      spent += JSON.stringify(path.at(-1) ?? '').length + JSON.stringify(value).length + SEPARATORS
       if (spent > PATCH_LIMITS.characters)
         throw new PatchError(`A patch adds at most ${PATCH_LIMITS.characters} characters of JSON`)
       return value

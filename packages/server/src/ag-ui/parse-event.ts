@@ -22,7 +22,7 @@ const WORDS: Readonly<Record<keyof typeof CHECKS, string>> = {
   flag: 'true or false',
   list: 'an array',
   fields: 'an object',
-  value: 'given',
+  value: 'any JSON value',
   'text or parts': 'a string or an array of parts',
   'list of objects': 'an array of objects',
   'role of a text message': 'developer, system, assistant or user',
@@ -101,10 +101,24 @@ function checkFields(
     const value = isOptional ? (event[name] ?? undefined) : event[name]
     read[name] = value
     if (value === undefined ? isOptional : CHECKS[check](value)) continue
-    const how = value === undefined ? 'it is missing' : `it is ${typeof value}`
-    throw new ChunkError(`${type}: ${name} must be ${WORDS[check]}, but ${how}`)
+    throw new ChunkError(`${type}: ${name} must be ${WORDS[check]}, but it ${faultOf(value, check)}`)
   }
   return read
+}
+
+/** What is wrong with a value, in an error. */
+function faultOf(value: unknown, check: keyof typeof CHECKS): string {
+  if (value === undefined) return 'is missing'
+  if (typeof value === 'string') return `is ${JSON.stringify(shortenId(value))}`
+  if (value === null) return 'is null'
+  if (!Array.isArray(value)) return isFields(value) ? 'is an object' : `is a ${typeof value}`
+  const isListAllowed = check === 'list of objects' || check === 'text or parts'
+  return isListAllowed ? 'contains an entry that is not an object' : 'is an array'
+}
+
+/** As much of an id as an error quotes. */
+export function shortenId(id: string): string {
+  return id.slice(0, 64)
 }
 
 function isListOfFields(value: unknown): boolean {

@@ -1,9 +1,8 @@
-// Reads the tool calls of an agent and their results. A result may come before the end of the arguments; a call that was closed may begin
-// again until it has a result; then its id stands for a new call. A result without a call in this reply belongs to an earlier reply, and is left out.
+// Reads the tool calls of an agent and their results. A result may arrive before TOOL_CALL_END. A closed call may be reopened until it has a
+// result. After that, the same id starts a new call. Results of calls from earlier replies are ignored.
 import { ChunkError, jsonTextFault, type ProviderMetadata } from '@fleetline/protocol'
-import type { AgUiEvent } from './parse-event.ts'
-import { nameOf } from './read-words.ts'
-import type { Speaker } from './speaker.ts'
+import { shortenId, type AgUiEvent } from './parse-event.ts'
+import type { ReplyCollector } from './reply-collector.ts'
 
 type ReadCall = {
   /** In the reply. An agent may use an id again, for another call. */
@@ -24,37 +23,37 @@ export type CallsReader = {
   readonly findOpen: () => string | undefined
 }
 
-export function createCallsReader(speaker: Speaker): CallsReader {
+export function createCallsReader(collector: ReplyCollector): CallsReader {
   const calls = new Map<string, ReadCall>()
   let count = 0
   const start = (toolCallId: string, toolCallName: string) => {
     const known = calls.get(toolCallId)
     const before = known?.hasResult ? undefined : known
     if (before?.isOpen)
-      throw new ChunkError(
-        `TOOL_CALL_START: the call ${nameOf(toolCallId)} is open already. Send TOOL_CALL_END first`,
-      )
-    speaker.beginStep()
+      throw new ChunkError(`TOOL_CALL_START: the call ${shortenId(toolCallId)} is open already`, {
+        remedy: 'Send TOOL_CALL_END first',
+      })
+    collector.beginStep()
     if (!before) count += 1
-    if (!before) speaker.countCall()
+    if (!before) collector.countCall()
     const id = known ? `${toolCallId}~${count}` : toolCallId
     const call = before ?? { id, toolName: toolCallName, args: '', isOpen: true, hasResult: false }
     calls.set(toolCallId, Object.assign(call, { isOpen: true }))
-    speaker.say({ type: 'tool-input-start', toolCallId: call.id, toolName: call.toolName, dynamic: true })
+    collector.say({ type: 'tool-input-start', toolCallId: call.id, toolName: call.toolName, dynamic: true })
     if (call.args !== '')
-      speaker.say({ type: 'tool-input-delta', toolCallId: call.id, inputTextDelta: call.args })
+      collector.say({ type: 'tool-input-delta', toolCallId: call.id, inputTextDelta: call.args })
   }
   const mustBeOpen = (type: string, id: string): ReadCall => {
     const call = calls.get(id)
     if (call?.isOpen) return call
-    throw new ChunkError(
-      `${type}: no call ${nameOf(id)} is open. Send TOOL_CALL_START first, with the same toolCallId`,
-    )
+    throw new ChunkError(`${type}: no call ${shortenId(id)} is open`, {
+      remedy: 'Send TOOL_CALL_START first, with the same toolCallId',
+    })
   }
   const settle = (call: ReadCall, output: unknown) => {
-    if (!call.hasResult) speaker.countResult()
+    if (!call.hasResult) collector.countResult()
     call.hasResult = true
-    speaker.say({
+    collector.say({
       type: 'tool-output-available',
       toolCallId: call.id,
       dynamic: true,
@@ -66,7 +65,7 @@ export function createCallsReader(speaker: Speaker): CallsReader {
     call.isOpen = false
     const input = inputOf(call.args)
     const { id: toolCallId, toolName, early } = call
-    speaker.say({
+    collector.say({
       type: 'tool-input-available',
       toolCallId,
       toolName,
@@ -89,7 +88,7 @@ export function createCallsReader(speaker: Speaker): CallsReader {
       const call = mustBeOpen(type, id)
       if (type === 'TOOL_CALL_END') return end(call)
       call.args += String(delta)
-      speaker.say({ type: 'tool-input-delta', toolCallId: call.id, inputTextDelta: String(delta) })
+      collector.say({ type: 'tool-input-delta', toolCallId: call.id, inputTextDelta: String(delta) })
     },
     encrypt: (toolCallId, encrypted) => {
       const call = calls.get(toolCallId)

@@ -9,7 +9,7 @@ type Called = {
   readonly function: { name: string; arguments: string }
   encryptedValue?: unknown
 }
-type Told = {
+type ReaderMessage = {
   readonly id: string
   readonly role: string
   content?: unknown
@@ -25,11 +25,11 @@ export type ReaderMessages = {
 }
 
 export function createReaderMessages(): ReaderMessages {
-  const told: Told[] = []
-  const byId = new Map<string, Told>()
-  const calls = new Map<string, { readonly call: Called; readonly parent: Told }>()
-  const add = (message: Told, at = told.length) => {
-    told.splice(at, 0, message)
+  const messages: ReaderMessage[] = []
+  const byId = new Map<string, ReaderMessage>()
+  const calls = new Map<string, { readonly call: Called; readonly parent: ReaderMessage }>()
+  const add = (message: ReaderMessage, at = messages.length) => {
+    messages.splice(at, 0, message)
     byId.set(message.id, message)
     return message
   }
@@ -37,8 +37,8 @@ export function createReaderMessages(): ReaderMessages {
     const parent = calls.get(String(toolCallId))?.parent
     const message = { id: String(messageId), role: 'tool', toolCallId, content }
     if (!parent) return void add(message)
-    let at = told.indexOf(parent) + 1
-    while (told[at]?.role === 'tool') at += 1
+    let at = messages.indexOf(parent) + 1
+    while (messages[at]?.role === 'tool') at += 1
     add(message, at)
   }
   const addCall = ({ toolCallId, toolCallName, parentMessageId }: AgUiEvent) => {
@@ -89,8 +89,8 @@ export function createReaderMessages(): ReaderMessages {
           return undefined
       }
     },
-    messages: () => told,
-    areLike: (wanted) => areAlike(told, wanted),
+    messages: () => messages,
+    areLike: (wanted) => areAlike(messages, wanted),
   }
 }
 

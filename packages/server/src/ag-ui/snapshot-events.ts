@@ -2,7 +2,7 @@
 import { isFields } from '@fleetline/protocol'
 import { parseEvent, type AgUiEvent } from './parse-event.ts'
 
-/** The events that would have said the same, and the ids of the messages. */
+/** Turns new messages into the events that would have streamed them, and returns their ids. */
 export function eventsOfSnapshot(
   messages: unknown,
   isKnown: (id: string) => boolean,

@@ -2,7 +2,7 @@
 // them. A document becomes a part of the reply, `data-…` with an id. It is written when something else is said, so that a hundred patches in
 // a row cost one chunk, and only at the end if an agent changes its documents all the time. A patch that does not apply changes nothing.
 import { ChunkError, isFields, type Chunk } from '@fleetline/protocol'
-import type { AgUiEvent } from './parse-event.ts'
+import { shortenId, type AgUiEvent } from './parse-event.ts'
 import { applyPatch, PATCH_LIMITS, PatchError, type PatchOperation } from './json-patch.ts'
 
 /** The part of a reply with the state of its agent. The next call of the agent is sent it again. */
@@ -21,17 +21,19 @@ export type Documents = {
 const LIMITS = {
   /** Of one document, as JSON. */
   characters: PATCH_LIMITS.characters,
-  /** Of all documents together: more could not be stored. */
+  /** Of all documents together, because a larger reply cannot be stored. */
   all: 4_194_304,
+  /** How much more their sizes may add up to before all are measured: that takes long. */
+  slack: 1_048_576,
   activities: 1_000,
   typeLength: 64,
-  /** Written before the end. */
+  /** Characters written before the run ends; later changes wait for the end. */
   early: 8_388_608,
 } as const
-/** Names that parts of ours have. */
+/** Part names that Fleetline reads itself. */
 const RESERVED = new Set(['usage', 'ag-ui-state'])
 
-/** The type of the part for what an agent has named. */
+/** Returns the part type for a name chosen by the agent; reserved names get a prefix. */
 export function dataTypeOf(name: string): `data-${string}` {
   return RESERVED.has(name) ? `data-ag-ui-custom-${name}` : `data-${name}`
 }
@@ -40,27 +42,32 @@ export function createDocuments(state: unknown): Documents {
   const [activities, changed] = [new Map<string, Document>(), new Set<Document>()]
   const ofAgent: Document = { ...STATE, data: state ?? {}, size: sizeOf(state ?? {}) }
   let [written, all] = [0, ofAgent.size]
-  const set = (document: Document, data: unknown, most: number) => {
+  /** Sizes are upper bounds, so their sum may be too large. */
+  const measureAll = (event: string) => {
+    const documents = [ofAgent, ...activities.values()]
+    for (const one of documents) one.size = sizeOf(one.data)
+    all = documents.reduce((sum, { size }) => sum + size, 0)
+    if (all > LIMITS.all) throw tooLarge(`${event}: state and activities together exceed`, LIMITS.all)
+  }
+  const set = (event: string, document: Document, data: unknown, most: number) => {
     const size = most > LIMITS.characters ? sizeOf(data) : most // it is measured only if it may be too large
-    if (size > LIMITS.characters)
-      throw new ChunkError(`A state or an activity has at most ${LIMITS.characters} characters of JSON`)
+    if (size > LIMITS.characters) throw tooLarge(`${event}: ${nameOf(document)} exceeds`, LIMITS.characters)
     all += size - document.size
-    if (all > LIMITS.all)
-      throw new ChunkError(`State and activities have at most ${LIMITS.all} characters of JSON`)
     Object.assign(document, { data, size })
+    if (all > LIMITS.all + LIMITS.slack) measureAll(event)
     changed.add(document)
   }
   /** A patch that does not apply changes nothing. */
-  const patch = (document: Document | undefined, operations: unknown) => {
+  const patch = (event: string, document: Document | undefined, operations: unknown) => {
     if (!document) return
     try {
       const { document: data, added } = applyPatch(document.data, operations as readonly PatchOperation[])
-      set(document, data, document.size + added)
+      set(event, document, data, document.size + added)
     } catch (error) {
       if (!(error instanceof PatchError)) throw error
     }
   }
-  const show = ({ messageId, activityType, content, replace }: AgUiEvent) => {
+  const show = ({ type, messageId, activityType, content, replace }: AgUiEvent) => {
     const [id, name] = [String(messageId), String(activityType)]
     const there = activities.get(id)
     if (there && replace === false) return
@@ -70,14 +77,15 @@ export function createDocuments(state: unknown): Documents {
       throw new ChunkError(`ACTIVITY_SNAPSHOT: a reply has at most ${LIMITS.activities} activities`)
     const document = there ?? { type: dataTypeOf(name), id, data: undefined, size: 0 }
     activities.set(id, document)
-    set(document, content, sizeOf(content))
+    set(type, document, content, sizeOf(content))
   }
   return {
     take: (event) => {
-      if (event.type === 'STATE_SNAPSHOT') set(ofAgent, event['snapshot'], sizeOf(event['snapshot']))
-      else if (event.type === 'STATE_DELTA') patch(ofAgent, event['delta'])
-      else if (event.type === 'ACTIVITY_SNAPSHOT') show(event)
-      else patch(activities.get(String(event['messageId'])), event['patch'])
+      const { type } = event
+      if (type === 'STATE_SNAPSHOT') set(type, ofAgent, event['snapshot'], sizeOf(event['snapshot']))
+      else if (type === 'STATE_DELTA') patch(type, ofAgent, event['delta'])
+      else if (type === 'ACTIVITY_SNAPSHOT') show(event)
+      else patch(type, activities.get(String(event['messageId'])), event['patch'])
     },
     flush: ({ isLast } = { isLast: false }) => {
       if (!isLast && written > LIMITS.early) return []
@@ -89,6 +97,14 @@ export function createDocuments(state: unknown): Documents {
       return chunks
     },
   }
+}
+
+function nameOf({ type, id }: Document): string {
+  return type === STATE.type ? 'the state' : `the activity ${shortenId(id)}`
+}
+
+function tooLarge(what: string, most: number): ChunkError {
+  return new ChunkError(`${what} ${most} characters of JSON`, { remedy: 'Send less' })
 }
 
 function sizeOf(data: unknown): number {

@@ -4,7 +4,7 @@ import { isFields, type Chunk, type Message } from '@fleetline/protocol'
 
 type Fields = { readonly [field: string]: unknown }
 
-/** The tokens of a run: as those of the whole reply, or, if it used several models, as a step for each. */
+/** Reports the tokens of a run. One entry counts for the whole reply (`message-metadata`); several become one `data-usage` chunk each. */
 export function usageChunks(usage: unknown): Chunk[] {
   const entries: Fields[] = Array.isArray(usage) ? usage.filter(isFields) : []
   const counted = entries.map((entry) => {

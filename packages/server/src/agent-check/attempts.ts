@@ -3,17 +3,20 @@
 import { failed, ok, skipped, type Problem, type Verdict } from './finding.ts'
 import { nextAttempt } from './calls.ts'
 import { problemOf } from './problem.ts'
-import { cutOf, textOf, type Visit } from './visit.ts'
+import { cutOf, say, textOf, type Visit } from './visit.ts'
 
 const WHOLE_AGAIN =
-  'Answer every attempt of a turn with the whole reply: a pod calls again when it has lost the first one, and stores one reply. Use turn.id as the key of effects that must not happen twice, not to reject the call'
+  'A turn is called again under the same turn.id after a crash. Answer it whole again; do not reject it as a duplicate. Effects that must not happen twice take turn.id as their key'
 export const SURVIVE =
   'Handle the errors of writing to a connection that the reader has closed, so that the agent survives it. Its log may say more'
 
-export async function checkRepeat({ probe, notes: { hello } }: Visit): Promise<Verdict> {
-  const problem = problemOf(await probe.ask(nextAttempt(hello!.call)))
-  if (problem) return failed(rejected(problem), 'When the same turn was called again')
-  return ok('The same turn was answered whole again')
+export async function checkRepeat(visit: Visit): Promise<Verdict> {
+  const { probe, words, notes } = visit
+  const problem = problemOf(await probe.ask(nextAttempt(notes.hello!.call)))
+  if (!problem) return ok('The same turn was answered whole again')
+  const isOfRepeat = problem.code !== 'rate_limited' && !problemOf(await say(visit, words.greeting))
+  const remedy = isOfRepeat ? WHOLE_AGAIN : problem.remedy
+  return failed({ ...problem, remedy }, 'When the same turn was called again')
 }
 
 export async function checkCut(visit: Visit): Promise<Verdict> {

@@ -3,7 +3,7 @@
 //   a check                                          the checks that need it
 //   is ok, or warns                                  run
 //   fails                                            are skipped, and say which one failed
-//   fails because the agent cannot be reached        all later ones are skipped
+//   fails because the agent cannot be reached        all later ones are skipped, unless another call reaches it
 // After 30 minutes, the check under way has failed, and the rest are skipped.
 import { hrefOf } from '../agent/directory.ts'
 import { createGuard } from '../agent/guard.ts'
@@ -17,7 +17,7 @@ import { ANY_HOST, createProbe } from './probe.ts'
 import { createCalls } from './calls.ts'
 import { CHECKS, type CheckRow } from './checks.ts'
 import { failed, skipped, type AgentCheck, type Verdict } from './finding.ts'
-import type { Visit } from './visit.ts'
+import { isReachable, type Visit } from './visit.ts'
 
 export type AgentCheckOptions = {
   /** The secret that signs the calls: whsec_ and base64. */
@@ -86,6 +86,7 @@ type Run = { readonly isCompact: boolean; readonly late: AbortController }
 
 async function* runAll(visit: Visit, { isCompact, late }: Run): AsyncGenerator<AgentCheck, void> {
   const [over, done] = [new AbortController(), [] as AgentCheck[]]
+  let lost: AgentCheck | undefined
   visit.clock.sleep(ALL_MS, over.signal).then(
     () => late.abort(LATE),
     () => undefined,
@@ -93,8 +94,12 @@ async function* runAll(visit: Visit, { isCompact, late }: Run): AsyncGenerator<A
   try {
     for (const check of CHECKS) {
       if (check.name === 'summary' && !isCompact) continue
-      const obstacle = late.signal.aborted ? TIME_IS_OVER : obstacleTo(check, done)
-      const verdict = obstacle === undefined ? await runInTime(() => check.run(visit)) : skipped(obstacle)
+      const verdict = await runInTime(async () => {
+        if (late.signal.aborted) return skipped(TIME_IS_OVER)
+        lost ??= await lostIn(visit, done.at(-1))
+        const obstacle = lost ? `The agent cannot be reached: see ${lost.name}` : obstacleTo(check, done)
+        return obstacle === undefined ? check.run(visit) : skipped(obstacle)
+      })
       const one = { name: check.name, ...verdict }
       done.push(one)
       yield one
@@ -104,10 +109,14 @@ async function* runAll(visit: Visit, { isCompact, late }: Run): AsyncGenerator<A
   }
 }
 
+/** The check that has just failed, if the agent cannot be reached any more. An agent may close one connection and answer the next. */
+async function lostIn(visit: Visit, last: AgentCheck | undefined): Promise<AgentCheck | undefined> {
+  if (last?.state !== 'failed' || last.code !== 'unreachable') return undefined
+  return last.name === 'hello' || !(await isReachable(visit)) ? last : undefined
+}
+
 /** Why this check cannot be made. */
 function obstacleTo({ needs }: Pick<CheckRow, 'needs'>, done: readonly AgentCheck[]): string | undefined {
-  const lost = done.find(({ state, code }) => state === 'failed' && code === 'unreachable')
-  if (lost) return `The agent cannot be reached: see ${lost.name}`
   const missing = done.find(({ name, state }) => needs.includes(name) && !GOOD.includes(state))
   return (
     missing && `It needs ${missing.name}, which ${missing.state === 'failed' ? 'has failed' : 'was skipped'}`
@@ -137,7 +146,7 @@ function checkOptions({
   if (protocol === 'ag-ui' && compact)
     throw new Rejected(
       'invalid',
-      'compact (--compact) does not work with the protocol ag-ui: AG-UI has no request for a summary. Check the URL that writes summaries alone, without --protocol',
+      'compact (--compact) does not work with the protocol ag-ui: AG-UI has no request for a summary. Run a second check with --compact on the URL that writes summaries, without --protocol',
     )
   if (!isSecret(secret)) throw new Rejected('invalid', `secret: must be ${SECRET_RULE}`)
   for (const [name, text] of Object.entries({ message, toolMessage }))

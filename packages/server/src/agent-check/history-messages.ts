@@ -41,11 +41,16 @@ export const HISTORY: readonly Chapter[] = [
     messages: summaryMessage('The user plans a trip to Rome in May, and likes trains.', 12),
   },
   {
+    what: 'a part without text (step-start)',
+    remedy: 'Skip the parts that you do not use: not every part has a text',
+    messages: [asked('q-step', text('I like trains.')), replied('a-step', [STEP, done('Then go by train.')])],
+  },
+  {
     what: 'a title and metadata',
     remedy: 'Accept metadata of the session and of messages, or ignore it',
     messages: [
       { ...asked('q-metadata', text('Where shall we begin?')), metadata: { page: '/trips/rome' } },
-      replied('a-metadata', [STEP, done('With the train to Rome.')], {
+      replied('a-metadata', [done('With the train to Rome.')], {
         model: 'a-model',
         usage: { inputTokens: 12, outputTokens: 7, totalTokens: 19 },
       }),
@@ -113,7 +118,7 @@ export const HISTORY: readonly Chapter[] = [
     remedy: 'Accept replies that end in the middle of a word',
     messages: [
       asked('q-stopped', text('Tell me about the Colosseum.')),
-      replied('a-stopped', [STEP, done('The Colosseum was built between the ye')]),
+      replied('a-stopped', [done('The Colosseum was built between the ye')]),
     ],
   },
   {
@@ -125,7 +130,7 @@ export const HISTORY: readonly Chapter[] = [
         { type: 'file', mediaType: 'image/png', filename: 'red.png', url: PIXEL },
         text('Which colour is this?'),
       ),
-      replied('a-file', [STEP, done('It is red.')]),
+      replied('a-file', [done('It is red.')]),
     ],
   },
   {

@@ -2,20 +2,27 @@
 import { failed, ok, type Problem, type Verdict } from './finding.ts'
 import { HISTORY, type Chapter } from './history-messages.ts'
 import { problemOf } from './problem.ts'
-import type { Visit } from './visit.ts'
+import { isReachable, type Visit } from './visit.ts'
 
 export async function checkHistory(visit: Visit): Promise<Verdict> {
   const problem = await tryWith(visit, HISTORY)
   if (!problem) return ok('The agent answered a conversation with files, stopped replies and calls of tools')
-  if (problem.code === 'rate_limited' || problem.code === 'unreachable') return failed(problem)
+  if (problem.code === 'rate_limited') return failed(problem)
   const causes: Chapter[] = []
-  for (const chapter of HISTORY) {
+  for (const chapter of (await isGone(visit, problem)) ? [] : HISTORY) {
     const alone = await tryWith(visit, [chapter])
     if (alone && alone.code !== 'rate_limited') causes.push(chapter)
+    if (await isGone(visit, alone)) break
   }
   const what = causes.map((chapter) => chapter.what).join(', and one with ') || 'all that logs contain'
-  const remedy = causes[0]?.remedy ?? problem.remedy
+  const remedies = new Set(causes.map((chapter) => chapter.remedy))
+  const remedy = Array.from(remedies).join('. ') || problem.remedy
   return failed({ ...problem, remedy }, `When the conversation had ${what}`)
+}
+
+/** The agent may have ended at what it was sent: then later calls say nothing about their messages. */
+async function isGone(visit: Visit, problem: Problem | undefined): Promise<boolean> {
+  return problem?.code === 'unreachable' && !(await isReachable(visit))
 }
 
 function tryWith({ probe, calls, words }: Visit, chapters: readonly Chapter[]): Promise<Problem | undefined> {

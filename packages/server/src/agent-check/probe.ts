@@ -2,7 +2,7 @@
 // when, and whether a pod would store it. It can also cut a call in the middle, and send requests that no pod would send.
 import { createAssembler, type Chunk, type Message } from '@fleetline/protocol'
 import type { Dispatcher } from 'undici'
-import { encodingOf, typeOf } from '../agent/answer.ts'
+import { AG_UI_TYPES, TYPES } from '../agent/answer.ts'
 import type { AgentDefinition } from '../agent/agent.ts'
 import { AgentFault } from '../agent/fault.ts'
 import { createGuard } from '../agent/guard.ts'
@@ -15,6 +15,7 @@ import { ownVersion } from '../lib/version.ts'
 import { askSummary, checkSummary } from '../turn/ask-summary.ts'
 import { callAgent, type CallLimits } from '../turn/call.ts'
 import { AGENT_NAME, type SummaryCall, type TurnCall } from './calls.ts'
+import { createWatch, type AnswerHead, type CallWatch } from './watch.ts'
 
 /** What came of a call. */
 export type Heard = {
@@ -28,18 +29,16 @@ export type Heard = {
   readonly said: Message
   /** How many chunks were valid. */
   readonly chunks: number
+  /** The beginning of what came after them, if it is known. It comes from the agent: `excerptOf` makes it printable. */
+  readonly received: string | undefined
+  /** An earlier call had an answer, so the URL is right. */
+  readonly isKnown: boolean
   /** When pieces of text, of reasoning or of a tool's input came, after the call began. */
   readonly wordsMs: readonly number[]
   readonly endMs: number
   /** The call was cut, as it was to be, before the reply had ended. */
   readonly isCut: boolean
   readonly protocol: Protocol
-}
-export type AnswerHead = {
-  readonly status: number
-  readonly type: string
-  readonly encoding: string
-  readonly location: string | undefined
 }
 
 /** How the answer is read. By default it is read as it comes. */
@@ -61,7 +60,7 @@ export type Forgery = {
 
 export type Probe = {
   ask(call: TurnCall, manner?: Manner): Promise<Heard>
-  askSummary(call: SummaryCall): Promise<Pick<Heard, 'head' | 'fault' | 'protocol'>>
+  askSummary(call: SummaryCall): Promise<Pick<Heard, 'head' | 'fault' | 'protocol' | 'received' | 'isKnown'>>
   /** Resolves to the status of the answer, without reading it, or to why there is none. */
   forge(call: TurnCall, forgery: Forgery): Promise<number | AgentFault | Retry>
   /** The replies so far that a pod would store. */
@@ -85,22 +84,25 @@ const LATE = new AgentFault('timeout', 'The agent did not answer in time', { isF
 export function createProbe(deps: Deps): Probe {
   const { clock, limits, signal, protocol } = deps
   const replies: Message[] = []
+  let isKnown = false
   return {
     replies,
     ask: async (call, manner = {}) => {
-      const heard = await askTurn(deps, call, manner)
+      const heard = { ...(await askTurn(deps, call, manner)), isKnown }
+      isKnown ||= heard.head !== undefined
       if (heard.reply) replies.push(heard.reply)
       return heard
     },
     askSummary: async (call) => {
-      const watch = createWatch()
+      const watch = watchFor(deps)
       const sent = { ...call, deadlineMs: limits.wholeMs, signal }
+      let fault: Heard['fault']
       try {
         checkSummary(await askSummary(clock, agentBehind(deps, watch.send), sent), call.maxTokens)
-        return { head: watch.head(), fault: undefined, protocol }
       } catch (error) {
-        return { head: watch.head(), fault: faultIn(error, signal), protocol }
+        fault = faultIn(error, signal)
       }
+      return { head: watch.head(), fault, protocol, received: watch.receivedAfter(0), isKnown }
     },
     forge: (call, forgery) => forge(deps, call, forgery),
   }
@@ -119,9 +121,17 @@ function agentBehind(
   return webhooks.agentAt({ name: AGENT_NAME, url, secret, settings: settingsOf({ protocol }) })
 }
 
-async function askTurn(deps: Deps, call: TurnCall, { pauseMs = 0, cut: when }: Manner): Promise<Heard> {
+function watchFor({ clock, secret, protocol }: Deps): CallWatch {
+  return createWatch({ clock, secret, types: protocol === 'ag-ui' ? AG_UI_TYPES : TYPES })
+}
+
+async function askTurn(
+  deps: Deps,
+  call: TurnCall,
+  { pauseMs = 0, cut: when }: Manner,
+): Promise<Omit<Heard, 'isKnown'>> {
   const { clock, limits, signal, protocol } = deps
-  const [watch, assembler] = [createWatch(), createAssembler(call.turn.messageId)]
+  const [watch, assembler] = [watchFor(deps), createAssembler(call.turn.messageId)]
   const [cut, over] = [new AbortController(), new AbortController()]
   const [startMs, wordsMs] = [clock.monotonicMs(), [] as number[]]
   let [chunks, ended] = [0, Promise.resolve()]
@@ -136,7 +146,7 @@ async function askTurn(deps: Deps, call: TurnCall, { pauseMs = 0, cut: when }: M
   const onCalled = (end: Promise<void>) => void (ended = end)
   const called = { clock, limits, assembler, onChunk, onCalled }
   const sent = { ...call, deadlineMs: limits.wholeMs, signal: AbortSignal.any([signal, cut.signal]) }
-  const result = await callAgent(called, agentBehind(deps, watch.send), sent).then(
+  const result = await callAgent(called, watch.noting(agentBehind(deps, watch.send)), sent).then(
     (reply) => ({ reply, fault: undefined, isCut: false }),
     (error: unknown) => {
       const isCut = cut.signal.aborted && !signal.aborted
@@ -147,7 +157,9 @@ async function askTurn(deps: Deps, call: TurnCall, { pauseMs = 0, cut: when }: M
   const endMs = clock.monotonicMs() - startMs
   await within(clock, limits.tailMs, ended, LATE, signal).catch(ignore) // until its connection is closed
   signal.throwIfAborted()
-  return { ...result, protocol, head: watch.head(), said: assembler.message(), chunks, wordsMs, endMs }
+  const received = watch.receivedAfter(chunks)
+  const [head, said] = [watch.head(), assembler.message()]
+  return { ...result, protocol, head, said, chunks, received, wordsMs, endMs }
 }
 
 async function forge(
@@ -175,19 +187,6 @@ async function forge(
     over.abort()
     await stream.return?.().catch(ignore)
   }
-}
-
-/** Sends as a pod does, and keeps the head of the answer. */
-function createWatch(): { readonly send: SendRequest; readonly head: () => AnswerHead | undefined } {
-  let head: AnswerHead | undefined
-  const send: SendRequest = async (client, request) => {
-    const answer = await client.request(request)
-    const { statusCode: status, headers } = answer
-    const location = headers['location']?.toString().slice(0, 200)
-    head = { status, type: typeOf(headers), encoding: encodingOf(headers), location }
-    return answer
-  }
-  return { send, head: () => head }
 }
 
 /** Throws what is no fault of the agent. */

@@ -2,17 +2,25 @@
 import { MESSAGE_LIMITS } from '@fleetline/protocol'
 import { AG_UI_TYPES, PLAIN, TYPES } from '../agent/answer.ts'
 import type { Protocol } from '../agent/settings.ts'
-import type { AnswerHead, Heard } from './probe.ts'
+import { excerptOf } from './excerpt.ts'
 import type { Problem } from './finding.ts'
+import type { Heard } from './probe.ts'
+import type { AnswerHead } from './watch.ts'
 
-type Failed = Pick<Heard, 'head' | 'fault' | 'protocol'> & Partial<Pick<Heard, 'reply' | 'chunks'>>
+type Failed = Pick<Heard, 'head' | 'fault' | 'protocol' | 'received' | 'isKnown'> &
+  Partial<Pick<Heard, 'reply' | 'chunks'>>
 type Seen = {
   readonly code: string
   /** What the pod says. */
   readonly message: string
+  /** What the pod says to do. Its message ends with it. */
+  readonly remedy: string | undefined
   readonly head: AnswerHead | undefined
   readonly chunks: number
   readonly protocol: Protocol
+  /** The beginning of what the agent sent, or of the chunk that is wrong. */
+  readonly received: string
+  readonly isKnown: boolean
 }
 type Cause = {
   readonly code: string
@@ -30,23 +38,43 @@ const EVENTS =
 const CHUNKS =
   "Send the chunks of the AI SDK's UI message stream in their order, one JSON object per line or event: start, text-start, text-delta, text-end, finish. Data of your own goes into data-… chunks"
 
+const WHOLE = 'Answer with {"text": "…"}, or with one message of the role assistant with its parts'
+const SOONER =
+  'Answer sooner. While the agent works, send a comment line in an event stream; or raise FLEETLINE_AGENT_FIRST_MS and FLEETLINE_AGENT_SILENCE_MS on the pods, and --timeout here'
+/** The codes of a connection that the other side has closed. */
+const CLOSED = /UND_ERR_SOCKET|ECONNRESET|EPIPE/
+
 const says = (words: RegExp) => (seen: Seen) => words.test(seen.message)
 const statusIs =
   (...all: readonly number[]) =>
   ({ head }: Seen) =>
     all.includes(head?.status ?? 0)
 const counted = (chunks: number) => (chunks === 1 ? '1 valid chunk' : `${chunks} valid chunks`)
-const statusOf = ({ head }: Seen) => `The agent answered with status ${head?.status}`
-
-/** What the pod says about events in a wrong order ends with what to do. */
-const ADVICE = '. '
+const quoted = ({ received }: Seen) => after(': ', excerptOf(received))
+const withReceived = (found: string, { received }: Seen) =>
+  `${found}${after('. Received: ', excerptOf(received))}`
+const after = (words: string, text: string | undefined) => (text === undefined ? '' : `${words}${text}`)
+const statusOf = (seen: Seen) => `The agent answered with status ${seen.head?.status}${quoted(seen)}`
+/** The agent fails by its status, or by what it says in a stream. */
+const statusOrMessage = (seen: Seen) => ((seen.head?.status ?? 0) >= 400 ? statusOf(seen) : seen.message)
+const isOpenAi = ({ received }: Seen) => /"choices"\s*:/.test(received)
 
 function isAgUi({ protocol }: Seen): boolean {
   return protocol === 'ag-ui'
 }
-function typeFound({ head }: Seen): string {
-  return `The agent answered with the content type ${head?.type.slice(0, 60)}`
+function typeFound(seen: Seen): string {
+  return `The agent answered with the content type ${seen.head?.type.slice(0, 60)}${quoted(seen)}`
 }
+/** What the pod says about a chunk, and the chunk. */
+function chunkFound(seen: Seen): string {
+  const { chunks, message } = seen
+  if (message === NO_TYPE) {
+    const which = chunks === 0 ? 'The first chunk' : `After ${counted(chunks)}: the next one`
+    return `${which} has no "type"${quoted(seen)}`
+  }
+  return withReceived(`After ${counted(chunks)}: ${message}`, seen)
+}
+const NO_TYPE = 'A chunk has a type'
 
 const CAUSES: readonly Cause[] = [
   {
@@ -71,12 +99,19 @@ const CAUSES: readonly Cause[] = [
   },
   {
     code: 'unreachable',
+    fits: (seen) => seen.isKnown && CLOSED.test(seen.message),
+    found: ({ message }) =>
+      `The agent closed the connection before it answered (${CLOSED.exec(message)![0]})`,
+    remedy: `${LOG}: it may have failed at this request, or its process has ended`,
+  },
+  {
+    code: 'unreachable',
     remedy: `${LOG}, and of proxies and firewalls on the way: the connection was closed, or never accepted`,
   },
   {
     code: 'agent_refused',
     fits: statusIs(401, 403),
-    found: ({ head }) => `The agent rejected a signed request, with status ${head?.status}`,
+    found: (seen) => `The agent rejected a signed request, with status ${seen.head?.status}${quoted(seen)}`,
     remedy: SECRET,
   },
   {
@@ -102,7 +137,7 @@ const CAUSES: readonly Cause[] = [
     code: 'agent_refused',
     fits: (seen) => statusIs(400, 422)(seen) && !isAgUi(seen),
     found: statusOf,
-    remedy: `If the agent speaks AG-UI, add --protocol ag-ui (in code: protocol). Otherwise: ${LOG}, and let it accept the request`,
+    remedy: `If the agent speaks AG-UI, add --protocol ag-ui (in code: protocol). Otherwise find in the agent's log why it rejected the request`,
   },
   {
     code: 'agent_refused',
@@ -111,6 +146,7 @@ const CAUSES: readonly Cause[] = [
   },
   {
     code: 'rate_limited',
+    found: statusOrMessage,
     remedy:
       'Check again later, or raise the limit of the agent or of its model. A pod would wait and call again',
   },
@@ -123,10 +159,12 @@ const CAUSES: readonly Cause[] = [
   {
     code: 'agent_error',
     fits: isAgUi,
+    found: statusOrMessage,
     remedy: `${LOG}. A pod calls again after RUN_ERROR; the turn fails after its last attempt`,
   },
   {
     code: 'agent_error',
+    found: statusOrMessage,
     remedy: `${LOG}. If its model failed, onError of fleetline/agent tells pods whether to call again`,
   },
   {
@@ -156,7 +194,8 @@ const CAUSES: readonly Cause[] = [
   {
     code: 'agent_protocol',
     fits: ({ head }) => head?.type === 'application/json',
-    remedy: 'Answer with {"text": "…"}, or with one message of the role assistant with its parts',
+    found: (seen) => withReceived(seen.message, seen),
+    remedy: (seen) => `${isOpenAi(seen) ? "This is an answer of OpenAI's API. " : ''}${WHOLE}`,
   },
   {
     code: 'agent_protocol',
@@ -165,11 +204,16 @@ const CAUSES: readonly Cause[] = [
   },
   {
     code: 'agent_protocol',
-    fits: (seen) => isAgUi(seen) && seen.message.includes(ADVICE),
-    found: ({ message }) => message.slice(0, message.indexOf(ADVICE)),
-    remedy: ({ message }) => message.slice(message.indexOf(ADVICE) + ADVICE.length),
+    fits: (seen) => isAgUi(seen) && seen.remedy !== undefined,
+    found: ({ message, remedy }) => message.slice(0, -`. ${remedy}`.length),
+    remedy: ({ remedy }) => remedy!,
   },
-  { code: 'agent_protocol', fits: isAgUi, remedy: EVENTS },
+  {
+    code: 'agent_protocol',
+    fits: isAgUi,
+    found: (seen) => withReceived(seen.message, seen),
+    remedy: EVENTS,
+  },
   {
     code: 'agent_protocol',
     fits: says(/Chunks of the type [A-Z_]+ /),
@@ -178,7 +222,13 @@ const CAUSES: readonly Cause[] = [
   },
   {
     code: 'agent_protocol',
-    found: ({ chunks, message }) => `After ${counted(chunks)}: ${message}`,
+    fits: isOpenAi,
+    found: chunkFound,
+    remedy: `These are chunks of OpenAI's API, and the agent must send the AI SDK's UI message stream. ${CHUNKS}`,
+  },
+  {
+    code: 'agent_protocol',
+    found: chunkFound,
     remedy: CHUNKS,
   },
   {
@@ -196,8 +246,10 @@ const CAUSES: readonly Cause[] = [
     code: 'timeout',
     found: ({ head, chunks, message }) =>
       `${message}, ${head === undefined ? 'before any answer' : `after ${counted(chunks)}`}`,
-    remedy:
-      'Answer sooner. While the agent works, send a comment line in an event stream; or raise FLEETLINE_AGENT_FIRST_MS and FLEETLINE_AGENT_SILENCE_MS on the pods, and --timeout here',
+    remedy: ({ chunks, protocol }) =>
+      chunks === 0
+        ? SOONER
+        : `If the reply was complete, send ${protocol === 'ag-ui' ? '`RUN_FINISHED`' : '`finish`'} and close the response. Otherwise: ${SOONER}`,
   },
   {
     code: 'too_large',
@@ -212,9 +264,11 @@ const EMPTY: Problem = {
 
 /** Undefined: a pod would store the reply, and it says something. */
 export function problemOf(heard: Failed): Problem | undefined {
-  const { fault, head, protocol, chunks = 0 } = heard
+  const { fault, head, protocol, chunks = 0, received = '', isKnown } = heard
   if (fault === undefined) return heard.reply ? undefined : EMPTY
-  const seen: Seen = { code: fault.code, message: detailed(fault), head, chunks, protocol }
+  const answered = { head, chunks, protocol, received, isKnown }
+  const advice = 'remedy' in fault ? fault.remedy : undefined
+  const seen: Seen = { code: fault.code, message: detailed(fault), remedy: advice, ...answered }
   const { found = ({ message }) => message, remedy } = causeOf(seen)
   return { code: fault.code, found: found(seen), remedy: typeof remedy === 'string' ? remedy : remedy(seen) }
 }

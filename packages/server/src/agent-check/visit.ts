@@ -33,6 +33,12 @@ export function say({ probe, calls }: Visit, text: string, manner?: Manner): Pro
   return probe.ask(calls.ofTurn([calls.said(text)]), manner)
 }
 
+/** Whether another call reaches the agent. */
+export async function isReachable(visit: Visit): Promise<boolean> {
+  const { fault } = await say(visit, visit.words.greeting)
+  return fault?.code !== 'unreachable'
+}
+
 /** Such an answer comes in one piece, so nothing happens in its middle. */
 export function isWhole({ head }: Pick<Heard, 'head'>): boolean {
   return head?.status === 204 || head?.type === 'application/json'

@@ -1,7 +1,7 @@
 // A call of an agent that speaks AG-UI: what it is sent (`RunAgentInput`), and how its events become chunks. The run has the id of the turn
 // with the number of the attempt, because each request is a run of its own. What AG-UI has no field for is in `forwardedProps.fleetline`.
 import { ChunkError, jsonTextFault } from '@fleetline/protocol'
-import { createChunksOfEvents, type ChunksOfEvents } from '../ag-ui/events-to-chunks.ts'
+import { createEventsToChunks, type EventsToChunks } from '../ag-ui/events-to-chunks.ts'
 import { lastState } from '../ag-ui/state-and-activities.ts'
 import { messagesForAgent, type AgUiMessage } from '../ag-ui/messages.ts'
 import { AgentFault } from './fault.ts'
@@ -51,11 +51,11 @@ export async function* agUiChunks(
   texts: AgentAnswer,
   call: Pick<AgUiCall, 'turn' | 'messages'>,
 ): AgentAnswer {
-  const events = chunksFor(call)
+  const reader = readerFor(call)
   for await (const one of texts)
-    if (one instanceof ChunkText) yield* chunksOrLife(events.take(parseText(one.text)))
+    if (one instanceof ChunkText) yield* chunksOrLife(reader.take(parseText(one.text)))
     else yield one
-  yield* endOf(events)
+  yield* lastChunks(reader)
 }
 
 /**
@@ -65,22 +65,22 @@ export async function* fromAgUi(
   events: AsyncIterable<{ readonly type: string }>,
   call: Pick<AgUiCall, 'turn' | 'messages'>,
 ): AgentAnswer {
-  const reader = chunksFor(call)
+  const reader = readerFor(call)
   for await (const event of events) yield* chunksOrLife(reader.take(event))
-  yield* endOf(reader)
+  yield* lastChunks(reader)
 }
 
-function endOf(events: ChunksOfEvents) {
-  const chunks = events.end()
+function lastChunks(reader: EventsToChunks) {
+  const chunks = reader.end()
   if (chunks) return chunks
   throw new AgentFault('incomplete', 'The stream of the agent ended before RUN_FINISHED or RUN_ERROR', {
     isFinal: false,
   })
 }
 
-function chunksFor({ turn, messages }: Pick<AgUiCall, 'turn' | 'messages'>): ChunksOfEvents {
+function readerFor({ turn, messages }: Pick<AgUiCall, 'turn' | 'messages'>): EventsToChunks {
   const ids = messages.flatMap(messagesForAgent).map(({ id }) => id)
-  return createChunksOfEvents({ runId: runIdOf({ turn }), state: lastState(messages), messages: ids })
+  return createEventsToChunks({ runId: runIdOf({ turn }), state: lastState(messages), messages: ids })
 }
 
 function runIdOf({ turn: { id, attempt } }: Pick<AgUiCall, 'turn'>): string {

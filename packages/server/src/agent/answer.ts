@@ -20,7 +20,7 @@ import { createBytes } from '../lib/bytes.ts'
 import { ChunkText, LIFE, type AgentAnswer } from './agent.ts'
 import { AgentFault } from './fault.ts'
 
-type Answer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
+export type HttpAnswer = Pick<Dispatcher.ResponseData, 'statusCode' | 'headers'> & {
   readonly body: AsyncIterable<Uint8Array>
 }
 
@@ -35,13 +35,13 @@ const JSON_BYTES = 2 * MESSAGE_LIMITS.replyBytes // includes everything that is 
 const NOTHING = [{ type: 'start' }, { type: 'finish' }]
 
 /** Expects an answer with the status 200 or 204. */
-export function chunksOf(answer: Answer): AgentAnswer {
+export function chunksOf(answer: HttpAnswer): AgentAnswer {
   if (answer.statusCode === 204) return nothing()
   return STREAMS.includes(typeIn(answer, TYPES)) ? streamed(answer.body) : whole(answer.body)
 }
 
 /** The texts of what the agent streams. Expects an answer with the status 200. */
-export function textsOf(answer: Answer, types: readonly string[]): AgentAnswer {
+export function textsOf(answer: HttpAnswer, types: readonly string[]): AgentAnswer {
   if (answer.statusCode === 204)
     throw broken(
       'The agent answered with status 204: AG-UI needs a run with its events, even if it says nothing',
@@ -51,7 +51,7 @@ export function textsOf(answer: Answer, types: readonly string[]): AgentAnswer {
 }
 
 /** One of these types. */
-function typeIn({ headers }: Answer, types: readonly string[]): string {
+function typeIn({ headers }: HttpAnswer, types: readonly string[]): string {
   const type = typeOf(headers)
   if (!types.includes(type))
     throw broken(`The agent answered with the content type ${shown(type)}: send ${types.join(', ')}`, true)
@@ -60,11 +60,11 @@ function typeIn({ headers }: Answer, types: readonly string[]): string {
   return type
 }
 
-export function encodingOf(headers: Answer['headers']): string {
+export function encodingOf(headers: HttpAnswer['headers']): string {
   return String(headers['content-encoding'] ?? 'identity').toLowerCase()
 }
 
-export function typeOf(headers: Answer['headers']): string {
+export function typeOf(headers: HttpAnswer['headers']): string {
   return String(headers['content-type'] ?? 'none')
     .split(';')[0]!
     .trim()
@@ -72,7 +72,7 @@ export function typeOf(headers: Answer['headers']): string {
 }
 
 /** The text of a summary: `{"summary": …}`, or a message. */
-export async function readSummary({ statusCode, headers, body }: Answer): Promise<string> {
+export async function readSummary({ statusCode, headers, body }: HttpAnswer): Promise<string> {
   const type = typeOf(headers)
   if (statusCode !== 200 || type !== 'application/json')
     throw broken(

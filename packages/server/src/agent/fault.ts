@@ -8,6 +8,8 @@ type What = {
   readonly afterMs?: number | undefined
   /** For operators. */
   readonly detail?: string | undefined
+  /** For the author of the agent: what to do. The message ends with it. */
+  readonly remedy?: string | undefined
   /** The message quotes the agent, so it must not get into a log. */
   readonly quotesAgent?: boolean
   /** The status of the answer, or an equivalent one. It tells the downstream how much load the agent can take. */
@@ -20,15 +22,21 @@ export class AgentFault extends Error {
   readonly isFinal: boolean
   readonly afterMs: number | undefined
   readonly detail: string | undefined
+  readonly remedy: string | undefined
   readonly status: number | undefined
   readonly quotesAgent: boolean
 
-  constructor(code: string, message: string, { isFinal, afterMs, detail, status, quotesAgent }: What) {
+  constructor(
+    code: string,
+    message: string,
+    { isFinal, afterMs, detail, remedy, status, quotesAgent }: What,
+  ) {
     super(message)
     this.code = code
     this.isFinal = isFinal
     this.afterMs = afterMs
     this.detail = detail
+    this.remedy = remedy
     this.status = status
     this.quotesAgent = quotesAgent ?? false
   }

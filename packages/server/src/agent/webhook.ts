@@ -15,7 +15,7 @@ import { kindOf } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { AgentAnswer, AgentCall, AgentDefinition, CompactCall } from './agent.ts'
 import { agUiChunks, agUiInputOf } from './ag-ui-call.ts'
-import { AG_UI_TYPES, chunksOf, readSummary, textsOf, TYPES } from './answer.ts'
+import { AG_UI_TYPES, chunksOf, readSummary, textsOf, TYPES, type HttpAnswer } from './answer.ts'
 import type { Located } from './directory.ts'
 import { AgentFault, busy } from './fault.ts'
 import type { AddressGuard } from './guard.ts'
@@ -28,7 +28,7 @@ import { sign } from './signature.ts'
 export type SendRequest = (
   client: Pick<Client, 'request'>,
   request: Dispatcher.RequestOptions,
-) => Promise<Dispatcher.ResponseData>
+) => Promise<HttpAnswer>
 
 type Deps = {
   readonly clock: Pick<Clock, 'now'>
@@ -69,7 +69,7 @@ type Dialect = {
   /** The content types that it may answer with. */
   readonly types: readonly string[]
   readonly bodyOf: (call: Sent<AgentCall> | Sent<CompactCall>) => object
-  readonly chunksOf: (answer: Dispatcher.ResponseData, call: AgentCall) => AgentAnswer
+  readonly chunksOf: (answer: HttpAnswer, call: AgentCall) => AgentAnswer
 }
 type Sent<Call> = Omit<Call, 'signal' | 'deadlineMs'>
 
@@ -110,7 +110,7 @@ async function summaryBy(deps: Deps, target: Target, call: CompactCall): Promise
   }
 }
 
-type Asked = { readonly client: Client; readonly answer: Dispatcher.ResponseData }
+type Asked = { readonly client: Client; readonly answer: HttpAnswer }
 
 /** Resolves when the agent has answered with status 200 or 204. The caller destroys the client. */
 async function ask(
@@ -175,7 +175,10 @@ async function headersOf(
 }
 
 /** Throws unless the status is 200 or 204. */
-function check({ statusCode, headers }: Dispatcher.ResponseData, clock: Pick<Clock, 'now'>): void {
+function check(
+  { statusCode, headers }: Pick<HttpAnswer, 'statusCode' | 'headers'>,
+  clock: Pick<Clock, 'now'>,
+): void {
   const said = `The agent answered with status ${statusCode}`
   const afterMs = retryAfterMs(headers, clock.now())
   if (statusCode === 429) throw busy(said, afterMs)

@@ -6,8 +6,9 @@ export const AG_UI_EVENTS: StreamFormat<SentEvent> = {
   contentType: 'text/event-stream',
   comment: ':\n\n',
   textOf: ({ id, data }) => `id: ${id}\ndata: ${JSON.stringify(data)}\n\n`,
-  // A reader resumes after the event before it, but the run that was open is not open any more.
-  endOf: ({ code, message }, last) => {
+  // The reader keeps the id of the last event. If a run was open there (`~`), the id becomes `~~`, so that a reader who resumes does not get a
+  // second RUN_ERROR.
+  lastText: ({ code, message }, last) => {
     const id = last && /[^~]~$/.test(last.id) ? `id: ${last.id}~\n` : ''
     return `${id}data: ${JSON.stringify({ type: 'RUN_ERROR', message, code })}\n\n`
   },

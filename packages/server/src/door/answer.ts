@@ -3,16 +3,25 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { headersOfRefusal } from './raw.ts'
+import type { Route } from './route.ts'
 import { bodyOf, statusOf, type Refusal } from './refusal.ts'
 
 type Deps = { readonly name: string; readonly metrics: Metrics; readonly log: Log }
 
 export const FAULT_TEXT = 'text/plain; charset=utf-8'
 
+/** What a route says about its requests that are not answered by its handler. */
+export type RouteConfig = {
+  readonly [Name in 'saysFaultsInText' | 'isBodyOptional' | 'tooLargeText']?: Route[Name] | undefined
+}
+
+export function configOf({ routeOptions }: FastifyRequest): RouteConfig {
+  return (routeOptions.config as RouteConfig | undefined) ?? {}
+}
+
 export function refuse(reply: FastifyReply, refusal: Refusal): FastifyReply {
   reply.headers(headersOfRefusal(refusal)).code(statusOf(refusal))
-  const { config } = reply.request.routeOptions as { config?: { saysFaultsInText?: boolean } }
-  if (config?.saysFaultsInText) return reply.type(FAULT_TEXT).send(refusal.text)
+  if (configOf(reply.request).saysFaultsInText) return reply.type(FAULT_TEXT).send(refusal.text)
   return sendJson(reply, bodyOf(refusal, reply.request.id))
 }
 

@@ -11,6 +11,6 @@ export const EVENTS: StreamFormat<SentEvent> = {
   comment: ':\n\n',
   textOf: ({ id, data }) => `event: ${data.type}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`,
   // It has no id, so that a reader resumes after the event before it.
-  endOf: ({ code, message }) =>
+  lastText: ({ code, message }) =>
     `event: ended\ndata: ${JSON.stringify({ type: 'ended', code, text: message })}\n\n`,
 }

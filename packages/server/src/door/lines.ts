@@ -9,7 +9,7 @@ export const LINES: StreamFormat<readonly object[]> = {
   contentType: 'application/x-ndjson',
   comment: '',
   textOf: (lines) => lines.map(lineOf).join(''),
-  endOf: ({ code, message }) => lineOf({ type: 'cut-off', code, text: message }),
+  lastText: ({ code, message }) => lineOf({ type: 'cut-off', code, text: message }),
 }
 
 function lineOf(value: object): string {

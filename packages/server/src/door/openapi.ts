@@ -63,6 +63,7 @@ function operationOf({
   body,
   answers,
   saysFaultsInText,
+  isBodyOptional = false,
 }: Route): JsonObject {
   const parameters = [
     ...parametersOf('path', params),
@@ -84,7 +85,7 @@ function operationOf({
     ...(body
       ? {
           requestBody: {
-            required: true,
+            required: !isBodyOptional,
             content: { 'application/json': { schema: schemaOf(body, 'input') } },
           },
         }

@@ -13,9 +13,11 @@ const KINDS: Readonly<Record<string, string>> = {
   array: 'a list',
 }
 
+export const MISSING = 'is missing'
+
 /** Undefined: zod's own text is used. */
 export function inPlainWords(issue: Issue): string | undefined {
-  if (issue.input === undefined && issue.code !== 'unrecognized_keys') return 'is missing'
+  if (issue.input === undefined && issue.code !== 'unrecognized_keys') return MISSING
   switch (issue.code) {
     case 'invalid_type':
       return KINDS[issue.expected] && `must be ${KINDS[issue.expected]}`

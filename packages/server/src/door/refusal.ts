@@ -34,11 +34,12 @@ export const refusalSchema = z.object({
 
 const RETRY_AFTER_MS = 1_000
 
+const TOO_LARGE = 'FST_ERR_CTP_BODY_TOO_LARGE'
 // Errors that Fastify and Node throw before a handler runs.
 const OF_THE_SERVER: Readonly<Record<string, Refusal>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: { code: 'too_large', text: 'The body is larger than this port takes.' },
+  [TOO_LARGE]: { code: 'too_large', text: 'The body is larger than this port takes.' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: 'invalid', text: 'The body must be application/json.' },
-  FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'invalid', text: 'The body is empty; JSON is expected.' },
+  FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'invalid', text: 'The body is empty. Send JSON, at least {}.' },
   FST_ERR_CTP_INVALID_JSON_BODY: { code: 'invalid', text: 'The body is not JSON.' },
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: 'invalid', text: 'The body has not the length that it names.' },
   FST_ERR_BAD_URL: { code: 'invalid', text: 'The path is not well formed.' },
@@ -50,7 +51,11 @@ export const NO_ROUTE: Refusal = {
   text: 'There is no such route; GET /v1/openapi.json lists them.',
 }
 
-export function refusalOf(error: unknown): Refusal {
+/** `tooLargeText`: what the route says of a body that is too large. */
+export function refusalOf(
+  error: unknown,
+  { tooLargeText }: { readonly tooLargeText?: string | undefined } = {},
+): Refusal {
   if (error instanceof Rejected) {
     const current = currentSchema.safeParse(error.fields['current'])
     const retryAfterMs = waitSchema.safeParse(error.fields['retryAfterMs'])
@@ -70,6 +75,7 @@ export function refusalOf(error: unknown): Refusal {
     return { code: error.code, text: ERROR_CODES[error.code].meaning }
   const { code } = (error ?? {}) as { code?: unknown }
   const known = typeof code === 'string' ? OF_THE_SERVER[code] : undefined
+  if (known && tooLargeText !== undefined && code === TOO_LARGE) return { ...known, text: tooLargeText }
   if (known) return known
   return { code: 'internal', text: ERROR_CODES.internal.meaning }
 }

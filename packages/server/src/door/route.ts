@@ -5,7 +5,7 @@ import { Rejected } from '../errors.ts'
 import type { Principal } from '../identity/principal.ts'
 import { isScopeOf, RIGHTS, type OperatorScope, type Right, type TenantScope } from '../identity/scopes.ts'
 import type { SentEvent } from './events.ts'
-import { inPlainWords } from './plain-words.ts'
+import { inPlainWords, MISSING } from './plain-words.ts'
 
 /** `probe`: anyone who can reach the port. `key`: an application. `client`: an application, or a user with a token. `admin`: an
  *  operator. */
@@ -74,6 +74,10 @@ export type Route = {
   readonly answers: Readonly<Record<number, AnswerShape>>
   /** The largest body, in bytes, if it differs from that of other routes. */
   readonly bodyLimitBytes?: number
+  /** What a larger body is answered with. Default: a sentence that fits every route. */
+  readonly tooLargeText?: string
+  /** An empty body counts as {}. */
+  readonly isBodyOptional?: boolean
   /** Failures are a sentence of plain text, because the client shows the body to people. */
   readonly saysFaultsInText?: boolean
   readonly handle: (call: RouteCall<never, never, never, never>) => RouteAnswer | Promise<RouteAnswer>
@@ -128,15 +132,19 @@ export function brokenAccess(
   return undefined
 }
 
-/** Parses one part of a request; the error names the field. */
+/** Parses one part of a request; the error names the field, or all fields that are missing. */
 export function parserOf<Value>(schema: z.ZodType<Value>, part: string) {
   return (
     value: unknown,
   ): { readonly value: Value; readonly error?: never } | { readonly error: Rejected } => {
     const parsed = schema.safeParse(value, { error: inPlainWords })
     if (parsed.success) return { value: parsed.data }
-    const [issue] = parsed.error.issues
-    const field = [part, ...(issue?.path ?? [])].join('.')
-    return { error: new Rejected('invalid', `${field}: ${issue?.message ?? 'is not well formed'}`) }
+    const { issues } = parsed.error
+    const [issue] = issues
+    const named = issue?.message === MISSING ? issues.filter(({ message }) => message === MISSING) : [issue]
+    const texts = named.map(
+      (one) => `${[part, ...(one?.path ?? [])].join('.')}: ${one?.message ?? 'is not well formed'}`,
+    )
+    return { error: new Rejected('invalid', texts.join('; ')) }
   }
 }

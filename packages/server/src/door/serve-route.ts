@@ -1,6 +1,7 @@
 // Serves one route: lets its caller in, calls its handler, and answers with what the route declares. A stream ends when its caller is not
 // let in any more, or should go to another pod.
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
 import { Bug, Retry } from '../errors.ts'
 import type { PortCallers } from '../identity/callers.ts'
 import type { Principal } from '../identity/principal.ts'
@@ -11,7 +12,7 @@ import { mapped } from '../lib/mapped.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { addressOf, isLocal } from './address.ts'
-import { record, sendJson } from './answer.ts'
+import { record, sendJson, type RouteConfig } from './answer.ts'
 import { AG_UI_EVENTS } from './ag-ui-events.ts'
 import { EVENTS, type Events } from './events.ts'
 import { LINES, type Lines } from './lines.ts'
@@ -50,13 +51,15 @@ export function isOfDrain(error: unknown): boolean {
 
 export function addRoute(server: FastifyInstance, entry: Route, opened: Opened): void {
   const { deps } = opened
-  const { method, path, params, query, headers, body, answers, bodyLimitBytes } = entry
+  const { method, path, params, query, headers, answers, bodyLimitBytes } = entry
+  const { saysFaultsInText = false, isBodyOptional = false, tooLargeText } = entry
+  const body = entry.body && isBodyOptional ? z.preprocess((given) => given ?? {}, entry.body) : entry.body
   const handle = entry.handle as (call: object) => ReturnType<Route['handle']>
   server.route({
     method,
     url: path,
     ...(bodyLimitBytes !== undefined && { bodyLimit: bodyLimitBytes }),
-    config: { saysFaultsInText: entry.saysFaultsInText === true },
+    config: { saysFaultsInText, isBodyOptional, tooLargeText } satisfies RouteConfig,
     schema: {
       ...(params ? { params } : {}),
       ...(query ? { querystring: query } : {}),

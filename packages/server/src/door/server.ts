@@ -24,7 +24,7 @@ import type { Random } from '../lib/random.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { addressOf } from './address.ts'
-import { record, refuse } from './answer.ts'
+import { configOf, record, refuse } from './answer.ts'
 import { listenFault } from './listen-fault.ts'
 import { addRoute, isOfDrain, type Opened } from './serve-route.ts'
 import { corsHeaders, isPreflight, PREFLIGHT_HEADERS } from './cors.ts'
@@ -156,7 +156,7 @@ export function buildServer(
     ]
     const refused = refusedRequest(error, { caller, address, method, route: routeOptions.url })
     if (refused) deps.onRefused(refused)
-    const refusal = refusalOf(error)
+    const refusal = refusalOf(error, configOf(request))
     if (statusOf(refusal) >= 500) {
       deps.log[isOfDrain(error) ? 'info' : 'error']('request failed', {
         service: deps.name,

@@ -61,7 +61,8 @@ export function serveSocket(deps: SocketDeps, ws: WebSocket, handshake: Handshak
   else limitHello(life).catch(() => undefined)
 }
 
-/** How the socket leaves a pod that drains. Its client is asked to move; what holds it delays its end, unless it has begun since. */
+/** Moves a client away from a draining pod. The socket stays open for replies that began before the drain; replies that begin later do not
+ *  keep it open. */
 function guestOf({ moving }: SocketDeps, { onStop, signal }: SocketEnding, say: (frame: object) => void) {
   let held = 0
   const end = () => void (held === 0 && onStop())

@@ -23,7 +23,7 @@ export type StreamFormat<Piece> = {
   readonly headers?: Readonly<Record<string, string>>
   readonly textOf: (piece: Piece) => string
   /** What a reader is told last if it is not let in any more. */
-  readonly endOf?: (refusal: Rejected, last: Piece | undefined) => string
+  readonly lastText?: (refusal: Rejected, last: Piece | undefined) => string
   /** If given, the answer ends only after its last piece. Otherwise the connection breaks. */
   readonly isLast?: (piece: Piece) => boolean
 }
@@ -59,7 +59,7 @@ async function letGo<Piece>(source: StreamSource<Piece>): Promise<void> {
 }
 
 async function streamTo<Piece>(raw: ServerResponse, options: Options<Piece>): Promise<void> {
-  const { contentType, headers: own, comment, textOf, endOf, isLast } = options.format
+  const { contentType, headers: own, comment, textOf, lastText, isLast } = options.format
   const [gone, refused] = [new AbortController(), new AbortController()]
   let refusal: Rejected | undefined
   raw.once('close', () => gone.abort())
@@ -85,7 +85,7 @@ async function streamTo<Piece>(raw: ServerResponse, options: Options<Piece>): Pr
       last = piece
       isWhole ||= isLast!(piece)
     }
-    if (isWhole) raw.end(refusal && endOf?.(refusal, last))
+    if (isWhole) raw.end(refusal && lastText?.(refusal, last))
     else raw.destroy()
   } catch (error) {
     if (!signal.aborted) options.onError(error)

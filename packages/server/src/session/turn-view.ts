@@ -6,7 +6,7 @@ import { valueOf, type Transactions } from '../store/database.ts'
 import type { TurnKey } from './chunks.ts'
 import { parseRanges } from './seq-ranges.ts'
 import type { SessionKey } from './items.ts'
-import { readsTo } from './turns.ts'
+import { sqlOfReadTo } from './turns.ts'
 
 export type TurnView = {
   readonly findTurn: (tenant: number, id: string) => Promise<Turn | undefined>
@@ -39,9 +39,10 @@ const VIEW = `
     left join fleetline.tasks k on k.id = t.id and k.tenant = t.tenant
     left join fleetline.pods p on p.id = k.pod`
 const FIND = `${VIEW} where t.tenant = $1 and t.id = $2`
-// A turn that has not read yet reads a message only if there is room for it, with all that come before it. That cannot change any more.
+// A turn that has not read yet reads a message only if there is room for it, with all that come before it. Later messages do
+// not change this, because room is counted in log order.
 const ANSWERING = `
-  ${VIEW} where t.tenant = $1 and t.session = $2 and t.read_from <= $3 and coalesce(t.read_to, ${readsTo('$3::int')}) >= $3
+  ${VIEW} where t.tenant = $1 and t.session = $2 and t.read_from <= $3 and coalesce(t.read_to, ${sqlOfReadTo('$3::int')}) >= $3
    order by t.epoch desc limit 1`
 // The first two chunks begin the message and its step.
 const SPOKEN = `

@@ -77,11 +77,10 @@ const TURN_PASS_ON = `
    where t.tenant = $1 and t.id = $3 and t.attempt = $4 and t.pod = $5 and t.track <> r.track
   returning t.id`
 
-/** How far the turn `t` reads, in SQL, if the head is at `head`: only as many messages that may ask as one call carries. The next turn answers all
- *  others. Limit: a call carries 500 messages or 2 MiB, so several turns answer if more messages that do not ask come during a turn, before
- *  the next question. A turn without `asked_from` was started by a pod of the previous release: nobody knows which message asks, so it
- *  reads up to the head. */
-export const readsTo = (head: string): string => `coalesce((
+/** SQL: the last seq that turn `t` reads when the session's head is `head`. It counts from `asked_from` and stops at one call's worth, 500
+ *  messages or 2 MiB; the next turn reads the rest. Limit: messages that ask for no reply count too, so a flood of them takes several
+ *  turns. Turns of the previous release have no `asked_from` and read up to the head. */
+export const sqlOfReadTo = (head: string): string => `coalesce((
            select max(m.seq) from (
              select seq, sum(bytes) over (order by seq) as bytes_so_far, row_number() over (order by seq) as n from (
                select seq, bytes from fleetline.messages
@@ -93,7 +92,7 @@ export const readsTo = (head: string): string => `coalesce((
 // The first attempt fixes how far its turn reads. The WHERE checks the fences. The head is from the statement's snapshot.
 export const TURN_OPEN = `
   update fleetline.turns t
-     set read_to = coalesce(t.read_to, ${readsTo('s.head')})
+     set read_to = coalesce(t.read_to, ${sqlOfReadTo('s.head')})
     from fleetline.sessions s, fleetline.tasks k
    where t.tenant = $1 and t.id = $2 and t.ended_at is null
      and s.tenant = t.tenant and s.id = t.session and s.turn = t.id and s.epoch = t.epoch

@@ -57,7 +57,7 @@ export const CALL_LIMITS: CallLimits = {
 const LATE = new AgentFault('timeout', 'The agent took too long', { isFinal: false })
 const SILENT = new AgentFault('timeout', 'The agent was silent for too long', { isFinal: false, status: 408 })
 
-const BREATH = 64 // chunks and signs of life between two pauses: an agent that has all chunks ready must not block the pod
+const CHUNKS_PER_PAUSE = 64 // chunks and signs of life between two pauses: an agent that has all chunks ready must not block the pod
 
 type Deps = {
   readonly clock: Clock
@@ -98,7 +98,11 @@ export async function callAgent(
     return replyOf(assembler.message(), end, limits)
   } catch (error) {
     throw error instanceof ChunkError
-      ? new AgentFault('agent_protocol', error.message, { isFinal: true, quotesAgent: true })
+      ? new AgentFault('agent_protocol', error.message, {
+          isFinal: true,
+          quotesAgent: true,
+          remedy: error.remedy,
+        })
       : error
   } finally {
     if (isEnded) ended.resolve()
@@ -134,7 +138,7 @@ async function read(
     const step = await within(clock, waitMs, next(stream), SILENT, signal)
     if (step?.done) return { isRead: true }
     steps += 1
-    if (steps % BREATH === 0) await yieldToEventLoop()
+    if (steps % CHUNKS_PER_PAUSE === 0) await yieldToEventLoop()
     if (step?.value === LIFE) continue
     const text = step?.value instanceof ChunkText ? step.value.text : jsonOf(step?.value)
     measure.count(text)
@@ -168,7 +172,7 @@ async function drain(
       const step = await next(stream)
       if (step?.done) return true
       if (step?.value !== LIFE) onIgnored?.()
-      if (left % BREATH === 0) await yieldToEventLoop()
+      if (left % CHUNKS_PER_PAUSE === 0) await yieldToEventLoop()
     }
     return false
   }

@@ -1,5 +1,5 @@
-// Requests to a chat that come twice, because a page has lost the answer. One of them is stopped before one of its transactions, and the other is
-// made there: before each transaction in turn. Both must get the same.
+// Requests to a chat that come twice, because a page has lost the answer. One request pauses before a transaction while the other runs to its
+// first words. This repeats for every transaction. Both must get the same.
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import type { Session } from '@fleetline/protocol'

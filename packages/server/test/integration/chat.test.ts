@@ -178,6 +178,18 @@ test('E10: a page regenerates and edits; a repeated edit finds the one before; t
   assert.equal((await log()).length, 8)
 })
 
+test('E10: a page that names a reply that another page has replaced, with its message, is told to load again', async (t) => {
+  const { page, post, load } = await openPod(t)
+  const chat = page()
+  await chat.sendMessage({ text: 'one' })
+  const [{ id }, { id: replaced }] = chat.messages as [UIMessage, UIMessage]
+  await chat.regenerate()
+  await chat.sendMessage({ text: 'two', messageId: id })
+  const late = await post({ id: 'trip', trigger: 'regenerate-message', messageId: replaced, messages: [] })
+  assert.equal(late.status, 409)
+  assert.deepEqual((await load()).map(textOf), ['two', 'reply 3 to two'])
+})
+
 test('a page that lost its request asks again and gets the reply that is on its way; a message that never arrived is sent', async (t) => {
   const { page, post, go, calls, log } = await openPod(t)
   const message = { id: 'lost', role: 'user', parts: [{ type: 'text', text: 'wait' }] }
@@ -329,7 +341,7 @@ for (const kind of ['http', 'socket'] as const)
     )
   })
 
-test('D6: a socket of a pod that drains closes when the replies that it carried before have ended; one that has begun since goes on elsewhere', async (t) => {
+test('D6: a draining pod’s socket closes once its older replies have ended; a newer reply resumes on another pod', async (t) => {
   const { page, pod, gateway, go, url, agents } = await openPod(t, 'socket', { drainMs: '100000' })
   const transport = transportTo(t, 'socket', gateway)
   const [before, since] = ['before', 'since'].map((id) => chatOf({ id, transport }))
@@ -381,7 +393,7 @@ test('a request that cannot be taken is answered with a sentence as plain text',
   assert.deepEqual(await said(post({ id: 'no alias', messages: [{ ...reply, role: 'user' }] })), [
     400,
     text,
-    'With an API key, the id of a chat has 1 to 128 of the characters A-Z a-z 0-9 . _ : @ -',
+    "Without a user's token, the id of a chat has 1 to 128 of the characters A-Z a-z 0-9 . _ : @ -",
   ])
   const large = {
     id: 'trip',
@@ -392,6 +404,25 @@ test('a request that cannot be taken is answered with a sentence as plain text',
     fetch(`${gateway}/v1/chat/trip/stream`, { headers: { 'x-fleetline-ai-sdk': 'seven' } }),
   )
   assert.equal(strange[0], 400)
+  const old = await said(
+    fetch(`${gateway}/v1/chat/trip/stream`, { headers: { 'x-fleetline-ai-sdk': '4.3.19' } }),
+  )
+  assert.deepEqual(old, [
+    400,
+    text,
+    'headers.x-fleetline-ai-sdk: AI SDK 4 does not work with Fleetline. Use 5, 6 or 7',
+  ])
+  const [tooLarge, , words] = await said(post({ id: 'trip', messages: [{ text: 'x'.repeat(4_200_000) }] }))
+  assert.equal(tooLarge, 413)
+  assert.match(
+    String(words),
+    /FLEETLINE_CHAT_BODY_LIMIT_BYTES .* last message, with prepareSendMessagesRequest/,
+  )
+  const json = { 'content-type': 'application/json' }
+  for (const given of [{}, { headers: json }, { headers: json, body: 'null' }]) {
+    const stopped = await fetch(`${gateway}/v1/chat/trip/stop`, { method: 'POST', ...given })
+    assert.deepEqual([stopped.status, await stopped.json()], [200, { stopped: false, seq: null }])
+  }
 })
 
 test('S8 S16: a socket for chats takes a ticket or a token in its frames, and an abort ends a stream and not the reply', async (t) => {
@@ -466,9 +497,10 @@ test('S16: frames that the transport does not send are answered with an error th
     { type: 'send', requestId: '2', id: 'trip', messages: [] },
     { type: 'resume', requestId: '3', id: 'trip', headers: { 'x-fleetline-ai-sdk': 'seven' } },
     { type: 'abort', requestId: '4' },
+    { type: 'resume', requestId: '5', id: 'trip', headers: { 'x-fleetline-ai-sdk': '4.3.19' } },
   ])
     socket.send(JSON.stringify(frame))
-  await eventually(() => assert.equal(frames.length, 4), { what: 'four answers' })
+  await eventually(() => assert.equal(frames.length, 5), { what: 'five answers' })
   const byRequest = new Map((frames as { requestId: string }[]).map((frame) => [frame.requestId, frame]))
   assert.deepEqual(byRequest.get('1'), {
     type: 'error',
@@ -482,6 +514,10 @@ test('S16: frames that the transport does not send are answered with an error th
   })
   assert.deepEqual(byRequest.get('3'), { type: 'no-active', requestId: '3' })
   assert.deepEqual(byRequest.get('4'), { type: 'end', requestId: '4' })
+  assert.match(
+    JSON.stringify(byRequest.get('5')),
+    /"error".*AI SDK 4 does not work with Fleetline\. Use 5, 6 or 7"/,
+  )
   socket.send('[]')
   assert.equal(await ended, 4400)
 })

@@ -5,9 +5,9 @@ import { test } from 'node:test'
 import { chunkOf, createAssembler, type Chunk } from '@fleetline/protocol'
 import * as fc from 'fast-check'
 import { json, legalStream } from '../../../protocol/test/support/streams.ts'
-import { createChunksOfEvents } from '../../src/ag-ui/events-to-chunks.ts'
+import { createEventsToChunks } from '../../src/ag-ui/events-to-chunks.ts'
 import { lastState } from '../../src/ag-ui/state-and-activities.ts'
-import { createEventsOfChunks } from '../../src/ag-ui/chunks-to-events.ts'
+import { createChunksToEvents } from '../../src/ag-ui/chunks-to-events.ts'
 import { messagesForAgent } from '../../src/ag-ui/messages.ts'
 import { createReaderMessages } from '../../src/ag-ui/reader-messages.ts'
 import { faultsOf, readByAgUi } from '../support/ag-ui.ts'
@@ -16,7 +16,7 @@ import { anyEvents, closing, type AgUiEvent } from '../support/ag-ui-events.ts'
 const RUN = { threadId: 't', runId: 'r' }
 
 function eventsOf(stream: readonly Chunk[]) {
-  const writer = createEventsOfChunks('m')
+  const writer = createChunksToEvents('m')
   return [...stream.flatMap(writer.write), ...writer.close()]
 }
 
@@ -24,13 +24,13 @@ test('every event is valid, in an order that the client of AG-UI accepts, and it
   await fc.assert(
     fc.asyncProperty(legalStream, async (stream) => {
       const events = eventsOf(stream.filter(({ type }) => type !== 'reset-step'))
-      const told = createReaderMessages()
-      events.forEach(told.take)
+      const readerMessages = createReaderMessages()
+      events.forEach(readerMessages.take)
       const all = [{ type: 'RUN_STARTED', ...RUN }, ...events, { type: 'RUN_FINISHED', ...RUN }]
       assert.deepEqual(all.flatMap(faultsOf), [])
       const read = await readByAgUi(all)
       assert.deepEqual([read.error, read.warnings], [undefined, []])
-      assert.deepEqual(json(read.messages), json(told.messages()))
+      assert.deepEqual(json(read.messages), json(readerMessages.messages()))
     }),
     { numRuns: 200 },
   )
@@ -39,10 +39,10 @@ test('every event is valid, in an order that the client of AG-UI accepts, and it
 type Verdict = { readonly chunks: readonly Chunk[]; readonly error?: unknown }
 
 function chunksOf(events: readonly AgUiEvent[]): Verdict {
-  const writer = createChunksOfEvents({ runId: 'r', state: {}, messages: [] })
+  const reader = createEventsToChunks({ runId: 'r', state: {}, messages: [] })
   const chunks: Chunk[] = []
   try {
-    for (const event of events) chunks.push(...writer.take(event))
+    for (const event of events) chunks.push(...reader.take(event))
     return { chunks }
   } catch (error) {
     return { chunks, error }
@@ -131,13 +131,13 @@ test('mutant: a reader that is told of no results does not have the messages tha
     { type: 'tool-input-available', toolCallId: 'c', toolName: 'weather', input: {} },
     { type: 'tool-output-available', toolCallId: 'c', output: 'sunny' },
   ].map(chunkOf)
-  const told = createReaderMessages()
+  const readerMessages = createReaderMessages()
   const events = eventsOf(stream)
-  events.forEach(told.take)
+  events.forEach(readerMessages.take)
   const { messages } = await readByAgUi([
     { type: 'RUN_STARTED', ...RUN },
     ...events.filter(({ type }) => type !== 'TOOL_CALL_RESULT'),
     { type: 'RUN_FINISHED', ...RUN },
   ])
-  assert.notDeepEqual(json(messages), json(told.messages()))
+  assert.notDeepEqual(json(messages), json(readerMessages.messages()))
 })

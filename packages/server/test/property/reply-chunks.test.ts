@@ -14,6 +14,7 @@ import {
   type Frame,
   type Id,
   type Item,
+  type Part,
   type Turn,
 } from '@fleetline/protocol'
 import { readUIMessageStream } from 'ai'
@@ -49,6 +50,7 @@ const plans = fc.record({
   /** After how many frames the reader gets all again. */
   again: fc.option(fc.nat(4), { nil: undefined }),
   unseen: fc.constantFrom(0, 0, 0, 1, 3), // chunks that the reader does not get before the end
+  unstored: fc.constantFrom(0, 0, 0, 1, 3), // chunks that were shown, but came too late to be stored with a stopped or failed reply
   state: fc.constantFrom('done' as const, 'done' as const, 'stopped' as const, 'failed' as const),
   knowsReset: fc.boolean(),
 })
@@ -84,8 +86,8 @@ function assembled(stream: readonly Chunk[]) {
 }
 
 /** The message as it is stored; undefined if there is none. */
-function storedOf({ stream, state }: Plan): Item | undefined {
-  const said = assembled(stream)
+function storedOf({ stream, state, unstored }: Plan): Item | undefined {
+  const said = assembled(state === 'done' ? stream : stream.slice(0, Math.max(0, stream.length - unstored)))
   const item = {
     seq: 2,
     id: MESSAGE,
@@ -96,7 +98,7 @@ function storedOf({ stream, state }: Plan): Item | undefined {
   } as const
   if (state === 'done') return hasContent(said.message()) ? { ...item, ...said.message() } : undefined
   const draft = draftOfSaid(said, 'a')
-  return draft && { ...item, ...(JSON.parse(draft.body) as Pick<Item, 'parts' | 'metadata'>) }
+  return draft && { ...item, status: state, ...(JSON.parse(draft.body) as Pick<Item, 'parts' | 'metadata'>) }
 }
 
 /** What its chunks make of a message: some that no agent of the AI SDK writes cannot be said again. */
@@ -131,12 +133,21 @@ async function readBySdk(chunks: readonly Chunk[]) {
   return { parts: json(message.parts), metadata: json(message.metadata ?? null), wrong }
 }
 
+/** Whether a page that shows this has all that is stored, and words that came too late. */
+function isMore(shown: unknown, stored: readonly Part[]): boolean {
+  const parts = shown as readonly Part[]
+  const textOf = (part: Part | undefined) => (typeof part?.['text'] === 'string' ? part['text'] : '')
+  return stored.every(
+    (part, index) => parts[index]?.type === part.type && textOf(parts[index]).startsWith(textOf(part)),
+  )
+}
+
 async function broken(
   plan: Plan,
   counts: Record<string, number>,
   create = createReplyChunks,
 ): Promise<string[]> {
-  const { lost, stream, unseen, state, knowsReset } = plan
+  const { lost, stream, unseen, unstored, state, knowsReset } = plan
   const item = storedOf(plan)
   const wanted = {
     parts: json(item?.parts ?? []),
@@ -152,16 +163,19 @@ async function broken(
     !item || isDeepStrictEqual(json(again(item)), json({ parts: item.parts, metadata: item.metadata }))
   counts[isExact ? 'exact' : 'inexact'] = (counts[isExact ? 'exact' : 'inexact'] ?? 0) + 1
   if (!isExact) return []
-  const check = async (name: string, { chunks, end }: ReturnType<typeof sentBy>) => {
+  const check = async (name: string, { chunks, end }: ReturnType<typeof sentBy>, isLive = false) => {
     if (end === undefined) faults.push(`${name}: it does not end`)
     if (end !== 'whole') return
     const got = await readBySdk(chunks)
     const [start] = chunks
     if (start?.type !== 'start' || start.messageId !== MESSAGE)
       faults.push(`${name}: does not begin with start`)
-    if (item && !isDeepStrictEqual(got, wanted))
-      // a message that says nothing is not stored
-
+    const isWanted = isDeepStrictEqual(got, wanted)
+    if (isLive && item && unstored > unseen)
+      counts[isWanted ? 'taken back' : 'more shown'] =
+        (counts[isWanted ? 'taken back' : 'more shown'] ?? 0) + 1
+    // a message that says nothing is not stored
+    if (item && !isWanted && !(isLive && state !== 'done' && isMore(got.parts, item.parts)))
       faults.push(`${name}: ${JSON.stringify({ got, wanted, chunks })}`)
     const last = { done: 'finish', stopped: 'abort', failed: 'error' }[state]
     if (chunks.at(-1)?.type !== last) faults.push(`${name}: ends with ${chunks.at(-1)?.type}`)
@@ -170,7 +184,7 @@ async function broken(
   counts[`${state} ${first.end}`] = (counts[`${state} ${first.end}`] ?? 0) + 1
   if (lost && first.end === 'whole') counts['begun anew'] = (counts['begun anew'] ?? 0) + 1
   if (first.end === 'cut' && !lost && unseen === 0 && state === 'done') faults.push('cut for nothing')
-  await check('live', first)
+  await check('live', first, true)
   const later = sentBy(create(options), endOf(plan, item))
   if (later.end !== 'whole') faults.push('a turn that is over is cut')
   await check('afterwards', later)
@@ -183,10 +197,38 @@ test('D4 D6: what the AI SDK makes of the stream is what is stored, or the strea
     fc.asyncProperty(plans, async (plan) => assert.deepEqual(await broken(plan, counts), [])),
     { numRuns: 600 },
   )
-  for (const what of ['done whole', 'stopped whole', 'failed whole', 'done cut', 'begun anew'])
+  for (const what of ['done whole', 'stopped whole', 'failed whole', 'done cut', 'begun anew', 'taken back'])
     assert.ok(counts[what]! > 5, JSON.stringify(counts))
   assert.ok(counts['exact']! > 9 * counts['inexact']!, JSON.stringify(counts))
 })
+
+for (const knowsReset of [true, false])
+  test(`D6: a stop whose last words are not stored ends with \`abort\`; a client that ${knowsReset ? 'knows `reset-step` shows' : 'does not know `reset-step` begins with'} what is stored`, async () => {
+    const stream: Chunk[] = [
+      { type: 'start', messageId: MESSAGE },
+      { type: 'start-step' },
+      { type: 'text-start', id: '1' },
+      { type: 'text-delta', id: '1', delta: 'stored' },
+      { type: 'text-delta', id: '1', delta: ' and too late' },
+    ]
+    const plan: Plan = {
+      stream,
+      unstored: 1,
+      lost: undefined,
+      sizes: [1],
+      again: undefined,
+      unseen: 0,
+      state: 'stopped',
+      knowsReset,
+    }
+    const item = storedOf(plan)
+    const frames = [...framesOf(1, stream, plan), ...endOf(plan, item)]
+    const sent = sentBy(createReplyChunks({ turn: 'turn_1', message: MESSAGE, knowsReset }), frames)
+    assert.deepEqual([sent.end, sent.chunks.at(-1)!.type], ['whole', 'abort'])
+    const { parts } = await readBySdk(sent.chunks)
+    const [, { text }] = parts as [unknown, { text: string }]
+    assert.equal(text, knowsReset ? 'stored' : 'stored and too late')
+  })
 
 test('a stored reply that chunks cannot say exactly is sent as near as they can, with its metadata', async () => {
   const call = { toolCallId: '1', toolName: 't', input: {}, errorText: 'It failed.' }
@@ -202,6 +244,7 @@ test('a stored reply that chunks cannot say exactly is sent as near as they can,
     sizes: [1],
     again: undefined,
     unseen: 0,
+    unstored: 0,
     state: 'done',
     knowsReset: false,
   }

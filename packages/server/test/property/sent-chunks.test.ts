@@ -18,11 +18,11 @@ function sentOf(chunks: readonly Chunk[]) {
   return sent
 }
 
-test('what was sent and what is new are all that was said, wherever it is cut', () => {
+test('sent plus new chunks equal the whole stream, wherever it is cut', () => {
   fc.assert(
     fc.property(streams, fc.nat(), (stream, cut) => {
       const before = stream.slice(0, cut % (stream.length + 1))
-      const more = sentOf(before).behind(mergeDeltas(stream))
+      const more = sentOf(before).findNew(mergeDeltas(stream))
       assert.ok(more, JSON.stringify([before, stream]))
       assert.deepEqual(mergeDeltas([...before, ...more]), mergeDeltas(stream))
     }),
@@ -32,7 +32,7 @@ test('what was sent and what is new are all that was said, wherever it is cut', 
 
 test('chunks that begin otherwise, or end before, are not what was sent', () => {
   const sent = [{ type: 'start' } as const, delta('one '), delta('two')]
-  assert.deepEqual(sentOf(sent).behind([sent[0]!, delta('one two three')]), [delta(' three')])
+  assert.deepEqual(sentOf(sent).findNew([sent[0]!, delta('one two three')]), [delta(' three')])
   for (const other of [
     [sent[0]!, delta('one')],
     [sent[0]!, delta('one tvo three')],
@@ -41,7 +41,7 @@ test('chunks that begin otherwise, or end before, are not what was sent', () => 
     [{ type: 'start', messageMetadata: {} } as const, delta('one two three')],
     [],
   ])
-    assert.equal(sentOf(sent).behind(other), undefined, JSON.stringify(other))
+    assert.equal(sentOf(sent).findNew(other), undefined, JSON.stringify(other))
 })
 
 test('no word of what was sent stays in memory', () => {
@@ -57,5 +57,5 @@ test('no word of what was sent stays in memory', () => {
   }
   const kept = (bytes() - before) / many.length
   assert.ok(kept < 20_000, `${kept} bytes are kept of 200 KB`)
-  assert.deepEqual(many[0]!.behind([]), undefined)
+  assert.deepEqual(many[0]!.findNew([]), undefined)
 })

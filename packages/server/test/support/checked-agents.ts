@@ -65,6 +65,14 @@ function chunksOf(text: string): object[] {
 }
 const SPOKEN = chunksOf('You said something to me')
 const [BEGIN, END] = [SPOKEN.slice(0, 3), SPOKEN.slice(3)]
+const OPENAI_CHUNK = {
+  id: 'chatcmpl-1',
+  object: 'chat.completion.chunk',
+  created: 1_750_000_000,
+  model: 'a-model-with-a-long-name',
+  system_fingerprint: 'fp_1234567890',
+  choices: [{ index: 0, delta: { content: 'Hello' } }],
+}
 const TOOL_CALL = { toolCallId: 'c1', toolName: 'ask_user' }
 const TOOL_RESULT = { type: 'tool-output-available', toolCallId: 'c1', output: 'yes' }
 const WITH_TOOL = [
@@ -76,9 +84,10 @@ const WITH_TOOL = [
 
 const saying = (chunks: readonly object[]) => (visit: Visit) => lines(visit.response, chunks)
 const status =
-  (code: number, headers: Record<string, string> = {}) =>
+  (code: number, headers: Record<string, string> = {}, words = '') =>
   ({ response }: Visit) =>
-    response.writeHead(code, headers).end()
+    response.writeHead(code, headers).end(words)
+const closing = ({ response }: Visit) => response.destroy()
 const body = (headers: Record<string, string>, text: string | Buffer) => (visit: Visit) =>
   visit.response.writeHead(200, headers).end(text)
 const has = ({ call }: Visit, fits: (part: Part) => boolean) =>
@@ -129,6 +138,24 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
     serve: status(307, { location: 'https://example.com/login' }),
   },
   failing: { check: 'hello', says: /status 500\. Look into the log of the agent/, serve: status(500) },
+  'failing with words': {
+    check: 'hello',
+    says: /status 500: KeyError: 'text' \[31m in agent\.py x{60,90}…\. Look into the log/,
+    serve: ({ response }) =>
+      response
+        .writeHead(500)
+        .end(`KeyError: 'text'\n\u001b[31m in agent.py\u0000\u202e ${'x'.repeat(9_000)}`),
+  },
+  'showing its secret': {
+    check: 'hello',
+    says: /status 500: secret=(whsec_)?… and key=…\. Look/,
+    serve: status(500, {}, `secret=${SECRET} and key=${SECRET.slice('whsec_'.length)}`),
+  },
+  'failing with a body that never ends': {
+    check: 'hello',
+    says: /status 500: it begins\. Look/,
+    serve: ({ response }) => response.writeHead(500).write('it begins'),
+  },
   'behind a proxy that does not reach it': {
     check: 'hello',
     says: /status 502\. .*proxy in front of it/,
@@ -141,7 +168,7 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
   },
   'answering with HTML': {
     check: 'hello',
-    says: /content type text\/html\. .*application\/x-ndjson/,
+    says: /content type text\/html: <p>Hello<\/p>\. .*application\/x-ndjson/,
     serve: body({ 'content-type': 'text/html; charset=utf-8' }, '<p>Hello</p>'),
   },
   'compressing its answers': {
@@ -151,7 +178,7 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
   },
   'sending broken JSON': {
     check: 'hello',
-    says: /After 1 valid chunk: A chunk is not JSON\. Send the chunks/,
+    says: /After 1 valid chunk: A chunk is not JSON\. Received: \{"type":"text-start"\. Send the chunks/,
     serve: body(LINES_TYPE, `${json({ type: 'start' })}{"type":"text-start"\n`),
   },
   'sending no UTF-8': {
@@ -161,13 +188,31 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
   },
   'answering with JSON that is no message': {
     check: 'hello',
-    says: /neither \{"text": …\} nor a message.* Answer with \{"text": "…"\}/,
+    says: /neither \{"text": …\} nor a message.* Received: \{"answer":"Hello"\}\. Answer with \{"text": "…"\}/,
     serve: body(JSON_TYPE, '{"answer":"Hello"}'),
   },
   'inventing chunks': {
     check: 'hello',
-    says: /Chunks of the type word are not known/,
+    says: /Chunks of the type word are not known\. Received: \{"type":"word","text":"Hello"\}\./,
     serve: saying([{ type: 'start' }, { type: 'word', text: 'Hello' }]),
+  },
+  'speaking the API of OpenAI': {
+    check: 'hello',
+    says: /The first chunk has no "type": \{"id":"chatcmpl-1","object".{60,110}…\. These are chunks of OpenAI's API, and the agent must send .* text-delta/,
+    serve: ({ response }) =>
+      response
+        .writeHead(200, { 'content-type': 'text/event-stream' })
+        .end(`data: ${JSON.stringify(OPENAI_CHUNK)}\n\ndata: [DONE]\n\n`),
+  },
+  'answering with JSON of OpenAI': {
+    check: 'hello',
+    says: /Received: \{"choices":.* This is an answer of OpenAI's API\. Answer with \{"text"/,
+    serve: body(JSON_TYPE, '{"choices":[{"message":{"role":"assistant","content":"Hello"}}]}'),
+  },
+  'sending text that is no event': {
+    check: 'hello',
+    says: /After 0 valid chunks: A line is neither a chunk nor an event\. Received: Hello there\. Send the chunks/,
+    serve: body({ 'content-type': 'text/event-stream' }, 'Hello\nthere\n'),
   },
   'sending text before it begins': {
     check: 'hello',
@@ -204,14 +249,14 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
   },
   'falling silent in the middle': {
     check: 'hello',
-    says: /silent for too long, after 3 valid chunks/,
+    says: /silent for too long, after 3 valid chunks\. If the reply was complete, send `finish` and close the response\. Otherwise: Answer sooner/,
     serve: (visit) => holding(visit, () => undefined),
     timeoutMs: 1_000,
   },
   unreachable: {
     check: 'hello',
     says: /cannot be reached \(\w+\)\. Look into the log/,
-    serve: ({ response }) => response.destroy(),
+    serve: closing,
   },
   'failing for long answers': {
     check: 'stream',
@@ -247,7 +292,7 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
   },
   'without calls of tools in its history': {
     check: 'history',
-    says: /^When the conversation had a finished call of a tool, and one with a call of a tool that was stopped: .*status 500/,
+    says: /^When the conversation had a finished call of a tool, and one with a call of a tool that was stopped: .*status 500\. Do not require .*\. Pass the error of a call/,
     serve: unless((visit) => has(visit, ({ type }) => type.startsWith('tool-')), status(500)),
   },
   'without dynamic tools in its history': {
@@ -263,6 +308,19 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
       saying([{ type: 'error', errorText: 'text only' }]),
     ),
   },
+  'closing the connection at files and calls of tools': {
+    check: 'history',
+    says: /had a part without text \(step-start\), and one with a finished call of a tool, .* a file: The agent closed the connection before it answered \(\w+\)\. Skip the parts .*\. Do not require .*\. Leave out files/,
+    serve: unless((visit) => has(visit, ({ text }) => text === undefined), closing),
+  },
+  'ending at files': {
+    check: 'history',
+    says: /had all that logs contain: .* \(\w+\)\. .*log of the agent/,
+    serve: unless(
+      (visit) => has(visit, ({ type }) => type === 'file'),
+      ({ die }) => die(),
+    ),
+  },
   'rejecting users that speak twice': {
     check: 'history',
     says: /had two messages of the user in a row: .*status 400/,
@@ -270,17 +328,27 @@ export const BROKEN: Readonly<Record<string, Broken>> = {
   },
   'rejecting the second attempt': {
     check: 'repeat',
-    says: /same turn was called again: .*status 409\. Answer every attempt of a turn with the whole reply/,
+    says: /same turn was called again: .*status 409\. A turn is called again under the same turn\.id after a crash\. Answer it whole again; do not reject it as a duplicate\./,
     serve: unless(({ attempt }) => attempt > 1, status(409)),
+  },
+  'failing at the second attempt': {
+    check: 'repeat',
+    says: /status 500: duplicate turn\. A turn is called again/,
+    serve: unless(({ attempt, nthLong }) => attempt > 1 && nthLong === 0, status(500, {}, 'duplicate turn')),
+  },
+  'closing the connection at the second attempt': {
+    check: 'repeat',
+    says: /called again: The agent closed the connection before it answered .*\. A turn is called again/,
+    serve: unless(({ attempt, nthLong }) => attempt > 1 && nthLong === 0, closing),
   },
   'empty at the second attempt': {
     check: 'repeat',
-    says: /same turn was called again: The reply is empty.* Answer every attempt/,
+    says: /same turn was called again: The reply is empty.* Answer it whole again/,
     serve: unless(({ attempt }) => attempt > 1, status(204)),
   },
   'dying when its reader leaves': {
     check: 'cut',
-    says: /cannot be reached .*Handle the errors of writing/,
+    says: /(cannot be reached|closed the connection) .*Handle the errors of writing/,
     serve: unless(
       ({ nthLong }) => nthLong === LONG.cut,
       (visit) => holding(visit, visit.die),

@@ -52,16 +52,16 @@ const words = (attempt: number): Frame => ({
     { type: 'text-delta', id: '1', delta: `attempt ${attempt}` },
   ],
 })
-const told = (one: AgUiFeed, ...frames: Frame[]): FeedStep[] => frames.flatMap((frame) => one.take(frame))
+const feedAll = (one: AgUiFeed, ...frames: Frame[]): FeedStep[] => frames.flatMap((frame) => one.take(frame))
 const textOf = (steps: readonly FeedStep[]) => JSON.stringify(steps)
 const ends = (steps: readonly FeedStep[]) =>
   steps.flatMap((step) => ('outcome' in step ? [step['outcome']] : 'code' in step ? [step['code']] : []))
 
-test('a message that waits for the end of a reply and is erased meanwhile is not told', () => {
+test('a message that waits for the end of a reply and is erased meanwhile is not sent', () => {
   const one = feed()
-  const steps = told(one, items(said(1, 'hi')), turn(LIVE), words(1), items(said(2, 'SECRET')))
+  const steps = feedAll(one, items(said(1, 'hi')), turn(LIVE), words(1), items(said(2, 'SECRET')))
   assert.ok(!textOf(steps).includes('SECRET'))
-  const rest = told(
+  const rest = feedAll(
     one,
     { type: 'erased', session: SESSION, seqs: [2] },
     words(2),
@@ -71,10 +71,10 @@ test('a message that waits for the end of a reply and is erased meanwhile is not
   assert.ok(!textOf(rest).includes('SECRET'))
 })
 
-test('a message that waits and is edited meanwhile is told once, as it is now', () => {
+test('a message that waits and is edited meanwhile is sent once, as it is now', () => {
   const one = feed()
-  told(one, items(said(1, 'hi')), turn(LIVE), items(said(2, 'typo')))
-  const rest = told(
+  feedAll(one, items(said(1, 'hi')), turn(LIVE), items(said(2, 'typo')))
+  const rest = feedAll(
     one,
     items(said(3, 'edited', { replaces: [[2, 2]] })),
     turn({ ...LIVE, state: 'stopped', endedAt: 'now' }),
@@ -84,14 +84,14 @@ test('a message that waits and is edited meanwhile is told once, as it is now', 
 
 test('if very many messages come during a reply, the reader gets all of them', () => {
   const one = feed()
-  told(one, items(said(1, 'hi')), turn(LIVE))
+  feedAll(one, items(said(1, 'hi')), turn(LIVE))
   const many = Array.from({ length: 100 }, (_, n) => items(said(n + 2, `message ${n}`)))
-  const steps = told(one, ...many, turn({ ...LIVE, state: 'stopped', endedAt: 'now' }))
+  const steps = feedAll(one, ...many, turn({ ...LIVE, state: 'stopped', endedAt: 'now' }))
   const snapshots = steps.filter(({ type }) => type === 'snapshot')
   assert.deepEqual(snapshots.at(-1), { type: 'snapshot', before: 102, without: [] })
 })
 
-test('of two turns that end in one page, each is told as it ended', () => {
+test('of two turns that end in one page, each ends with its own outcome', () => {
   const next: Turn = { ...LIVE, id: 'turn_2' as Id<'turn'>, message: 'msg_2' as Id<'message'>, epoch: 2 }
   const one = feed()
   const over = (of: Turn, state: 'done' | 'failed') =>
@@ -101,7 +101,7 @@ test('of two turns that end in one page, each is told as it ended', () => {
       endedAt: 'now',
       error: state === 'failed' ? { code: 'x', message: 'It failed.' } : null,
     })
-  const steps = told(
+  const steps = feedAll(
     one,
     items(said(1, 'hi')),
     turn(LIVE),
@@ -123,7 +123,7 @@ test('a reader that was cut in the middle of a run is told so, and gets a snapsh
   const one = back('run')
   assert.deepEqual(typesOf(one.begin(LIVE)), ['RUN_ERROR resumed', 'RUN_STARTED', 'snapshot'])
   assert.ok(one.isInside)
-  const steps = told(one, turn(LIVE), words(1))
+  const steps = feedAll(one, turn(LIVE), words(1))
   assert.deepEqual(typesOf(steps), ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT'])
 })
 
@@ -134,9 +134,9 @@ test('a reader that was cut in a pause between runs gets no end of a run that it
 test('a reader comes back while a turn is live, and another message waits: the snapshot leaves it out, the next run carries it', () => {
   const one = back('run')
   one.begin(LIVE)
-  const steps = told(one, words(1), items(said(2, 'LATER')))
+  const steps = feedAll(one, words(1), items(said(2, 'LATER')))
   assert.ok(!textOf(steps).includes('LATER'))
-  const rest = told(one, items(reply(3, LIVE, { parts: [{ type: 'text', text: 'attempt 1' }] })), over())
+  const rest = feedAll(one, items(reply(3, LIVE, { parts: [{ type: 'text', text: 'attempt 1' }] })), over())
   assert.deepEqual(typesOf(rest), ['TEXT_MESSAGE_END', 'RUN_FINISHED', 'RUN_STARTED', 'RUN_FINISHED'])
   const { input } = rest[2] as { readonly input?: { readonly messages: readonly unknown[] } }
   assert.deepEqual(input!.messages, [{ id: 'u2', role: 'user', content: 'LATER' }])
@@ -145,8 +145,8 @@ test('a reader comes back while a turn is live, and another message waits: the s
 test('a reader comes back and the next attempt begins: the run ends with `restarted`, and a snapshot takes the words away', () => {
   const one = back('run')
   one.begin(LIVE)
-  told(one, words(1))
-  assert.deepEqual(typesOf(told(one, words(2))), [
+  feedAll(one, words(1))
+  assert.deepEqual(typesOf(feedAll(one, words(2))), [
     'RUN_ERROR restarted',
     'RUN_STARTED',
     'snapshot',
@@ -158,6 +158,6 @@ test('a reader comes back and the next attempt begins: the run ends with `restar
 test('a reader comes back and the live turn is stopped before it has said anything: the run is cancelled', () => {
   const one = back('run')
   one.begin(LIVE)
-  assert.deepEqual(ends(told(one, over('stopped'))), [{ type: 'cancelled' }])
+  assert.deepEqual(ends(feedAll(one, over('stopped'))), [{ type: 'cancelled' }])
   assert.ok(!one.isInside)
 })

@@ -7,7 +7,9 @@ import { test, type TestContext } from 'node:test'
 import { checkAgent, Rejected, type AgentCheck } from '../../src/index.ts'
 import { createAgentCheck } from '../../src/agent-check/check-agent.ts'
 import { CHECKS } from '../../src/agent-check/checks.ts'
+import { problemOf } from '../../src/agent-check/problem.ts'
 import { judgeStream } from '../../src/agent-check/stream.ts'
+import { AgentFault } from '../../src/agent/fault.ts'
 import { AGENTS } from '../../src/cli/agents.ts'
 import { EXIT } from '../../src/cli/output.ts'
 import { systemClock } from '../../src/lib/clock.ts'
@@ -56,6 +58,22 @@ for (const [what, { check: name, state = 'failed', says, timeoutMs, ...agent }] 
       NAMES,
     )
   })
+
+test('what an event quotes is not taken for what to do about it', () => {
+  const head = { status: 200, type: 'text/event-stream', encoding: 'identity', location: undefined }
+  const problem = (message: string, remedy?: string) => {
+    const fault = new AgentFault('agent_protocol', message, { isFinal: true, quotesAgent: true, remedy })
+    return problemOf({ head, fault, protocol: 'ag-ui', received: '', isKnown: true })!
+  }
+  const { found, remedy } = problem(
+    'no call a. b is open. Send TOOL_CALL_START first',
+    'Send TOOL_CALL_START first',
+  )
+  assert.deepEqual([found, remedy], ['no call a. b is open', 'Send TOOL_CALL_START first'])
+  const quoted = problem('CUSTOM: name must be a string, but it is "a. b"')
+  assert.equal(quoted.found, 'CUSTOM: name must be a string, but it is "a. b"')
+  assert.match(quoted.remedy, /^Send the events of AG-UI in their order/)
+})
 
 test('words that came at once after a wait were held back; a model that thought, a fast agent and one without words were not', () => {
   const head = { status: 200, type: 'text/event-stream', encoding: 'identity', location: undefined }

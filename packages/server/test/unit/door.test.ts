@@ -536,6 +536,8 @@ test('an error of a request says in plain words what is wrong with which field',
     [{ days: 1, own: 'a' }, 'body.own: is no name'],
     [{ days: 1, hours: 2 }, 'body: has unknown fields: hours'],
   ] as const
+  const two = parserOf(z.object({ turn: z.string(), epoch: z.int() }), 'body')({})
+  assert.equal(two.error?.message, 'body.turn: is missing; body.epoch: is missing')
   for (const [value, text] of cases) {
     const parsed = parserOf(schema, 'body')(value)
     assert.equal('error' in parsed && parsed.error.message, text)

@@ -76,7 +76,7 @@ test('for a client that forgets open texts at the end of a step, the step ends a
   )
 })
 
-test('the outcome of a dynamic call says that it is one, because release 5 does not find the call otherwise', () => {
+test('the result of a dynamic call carries `dynamic`, without which release 5 does not find the call', () => {
   const call = { type: 'tool-input-start', toolCallId: '1', toolName: 't' } as const
   const failed = { type: 'tool-output-error', toolCallId: '1', errorText: 'x' } as const
   for (const release of ['5.0.277', '7.0.169', undefined]) {

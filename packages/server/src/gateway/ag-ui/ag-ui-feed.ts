@@ -23,7 +23,7 @@ import {
   type SeqRange,
   type Turn,
 } from '@fleetline/protocol'
-import { createEventsOfChunks, type EventsOfChunks } from '../../ag-ui/chunks-to-events.ts'
+import { createChunksToEvents, type ChunksToEvents } from '../../ag-ui/chunks-to-events.ts'
 import type { AgUiEvent } from '../../ag-ui/parse-event.ts'
 import { messagesForReader } from '../../ag-ui/messages.ts'
 import { createReaderMessages, type ReaderMessages } from '../../ag-ui/reader-messages.ts'
@@ -40,17 +40,17 @@ export type FeedStep =
   | { readonly type: 'cut' }
 
 const VERSION = '1.0'
-const [MOST_TOLD, MOST_WAITING] = [64, 64]
-/** A reader in the middle of a run cannot begin another one before it has ended. */
+const [MOST_SENT_TURNS, MOST_WAITING] = [64, 64]
 const FAILED = { code: 'failed', message: 'The reply has failed.' }
 const UNKNOWN = { code: 'unknown', message: 'How this reply ended is not known.' }
+/** A reader in the middle of a run cannot begin another one before it has ended. */
 const CUT = { code: 'resumed', message: 'The connection was cut. The reply is sent again.' }
 
 type Run = {
   turn: Turn
   readonly reply: ReplyChunks
-  readonly writer: EventsOfChunks
-  readonly told: ReaderMessages
+  readonly writer: ChunksToEvents
+  readonly readerMessages: ReaderMessages
   /** The reader may have words of this reply from before. */
   readonly isAgain: boolean
   /** As it is stored. */
@@ -77,12 +77,12 @@ export class AgUiFeed {
   #seq: number
   /** The reader has messages that it should not have. */
   #isStale = false
-  /** Messages that wait for the end of a reply were too many. A snapshot has them. */
+  /** More than 64 messages arrived during a reply. The rest were dropped, and a snapshot after the reply restores them. */
   #hasDropped = false
   #waiting: Item[] = []
   #run: Run | undefined
   /** The last turns whose whole replies were sent as a run. */
-  readonly #told = new Set<string>()
+  readonly #sentTurns = new Set<string>()
 
   /** The reader has a part of the reply that comes first. */
   #isResumed: boolean
@@ -110,7 +110,7 @@ export class AgUiFeed {
   /** Gives the reader the conversation as it is. `live`: the turn that is live; `seq` is then not beyond the messages that it answers. */
   begin(live?: Turn): FeedStep[] {
     this.#isStale = true
-    const cut = this.#isOpen ? [this.#ended('', CUT)] : []
+    const cut = this.#isOpen ? [this.#endRun('', CUT)] : []
     return [...cut, ...(live ? this.#open(live) : this.#settle())]
   }
 
@@ -140,7 +140,7 @@ export class AgUiFeed {
     if (turn !== undefined) return [...lost, ...this.#tellWhole(item, turn)]
     this.#wait(item)
     if (this.#run && mayAnswer(this.#run, item)) this.#isStale = true
-    return this.#run ? this.#restated() : []
+    return this.#run ? this.#snapshotIfStale() : []
   }
 
   #wait(item: Item): void {
@@ -168,16 +168,16 @@ export class AgUiFeed {
 
   #tellWhole(item: Item, turn: string): FeedStep[] {
     const run = {
-      writer: createEventsOfChunks(item.id, this.#isResumed ? this.#mark() : ''),
-      told: createReaderMessages(),
+      writer: createChunksToEvents(item.id, this.#isResumed ? this.#mark() : ''),
+      readerMessages: createReaderMessages(),
     }
     if (this.#isResumed && item.parts.some(({ type }) => type === 'reasoning')) this.#isStale = true
     this.#isResumed = false
-    const started = this.#started(turn)
+    const started = this.#startRun(turn)
     const said = [...say(run, condense(item).map(chunkOf)), ...endSaying(run)]
-    if (!run.told.areLike(messagesForReader(item))) this.#isStale = true
+    if (!run.readerMessages.areLike(messagesForReader(item))) this.#isStale = true
     this.#remember(turn)
-    return [started, ...said, ...this.#restated(), this.#ended(turn, endOf(item), item)]
+    return [started, ...said, ...this.#snapshotIfStale(), this.#endRun(turn, outcomeOf(item), item)]
   }
 
   #open(turn: Turn): FeedStep[] {
@@ -188,7 +188,7 @@ export class AgUiFeed {
     const lost = this.#lose()
     if (turn.replaces) this.#isStale = true
     this.#run = this.#runOf(turn, this.#isResumed)
-    return [...lost, this.#started(turn.id), ...this.#restated()]
+    return [...lost, this.#startRun(turn.id), ...this.#snapshotIfStale()]
   }
 
   #takeChunks(frame: Frames['chunks']): FeedStep[] {
@@ -201,9 +201,9 @@ export class AgUiFeed {
     const next = this.#runOf(run.turn, true)
     this.#run = next
     return [
-      this.#ended(run.turn.id, { code: 'restarted', message: 'The reply begins again.' }),
-      this.#started(run.turn.id),
-      ...this.#restated(),
+      this.#endRun(run.turn.id, { code: 'restarted', message: 'The reply begins again.' }),
+      this.#startRun(run.turn.id),
+      ...this.#snapshotIfStale(),
       ...say(next, next.reply.take(frame).chunks),
     ]
   }
@@ -213,22 +213,23 @@ export class AgUiFeed {
     const { id, state, error } = turn
     const failed = { ...FAILED, ...error }
     if (run?.turn.id !== id) {
-      const isNew = run === undefined && state === 'failed' && !this.#told.has(id)
-      return isNew ? [this.#started(id), this.#ended(id, failed)] : []
+      const isNew = run === undefined && state === 'failed' && !this.#sentTurns.has(id)
+      return isNew ? [this.#startRun(id), this.#endRun(id, failed)] : []
     }
     const said = endSaying(run)
     const wanted = run.item ? messagesForReader(run.item) : []
     const isUnreplaced = run.turn.replaces !== undefined && run.item === undefined
     const hasLeftovers = run.isAgain && wanted.some(({ role }) => role === 'reasoning')
-    if (isUnreplaced || hasLeftovers || !run.told.areLike(wanted)) this.#isStale = true
+    if (isUnreplaced || hasLeftovers || !run.readerMessages.areLike(wanted)) this.#isStale = true
     this.#run = undefined
     this.#isStale ||= this.#hasDropped
-    const restated = this.#restated()
+    const snapshot = this.#snapshotIfStale()
     const end = state === 'failed' ? failed : state === 'stopped' ? 'cancelled' : 'success'
-    return [...said, ...restated, this.#ended(id, end, run.item), ...this.#settle()]
+    return [...said, ...snapshot, this.#endRun(id, end, run.item), ...this.#settle()]
   }
 
-  /** The next reply begins before the end of the open turn was told: of a page, that comes later. */
+  /** Closes the open run, because another reply or a gap comes before the end of its turn has arrived. In a page of the log, messages come
+   *  before the ends of turns. */
   #lose(): FeedStep[] {
     const run = this.#run
     if (!run) return []
@@ -236,14 +237,14 @@ export class AgUiFeed {
     const said = endSaying(run)
     this.#run = undefined
     this.#isStale = true
-    if (!item) return [...said, this.#ended(turn.id, UNKNOWN)]
+    if (!item) return [...said, this.#endRun(turn.id, UNKNOWN)]
     this.#remember(turn.id)
-    return [...said, this.#ended(turn.id, endOf(item), item)]
+    return [...said, this.#endRun(turn.id, outcomeOf(item), item)]
   }
 
   #remember(turn: string): void {
-    this.#told.add(turn)
-    if (this.#told.size > MOST_TOLD) this.#told.delete(this.#told.values().next().value!)
+    this.#sentTurns.add(turn)
+    if (this.#sentTurns.size > MOST_SENT_TURNS) this.#sentTurns.delete(this.#sentTurns.values().next().value!)
   }
 
   #startOver(): FeedStep[] {
@@ -257,18 +258,18 @@ export class AgUiFeed {
   /** What waits for the end of a reply. */
   #settle(): FeedStep[] {
     if (this.#run || (!this.#isStale && this.#waiting.length === 0)) return []
-    return this.#aside(this.#restated())
+    return this.#wrapInRun(this.#snapshotIfStale())
   }
 
   /** A run of its own, for what belongs to no reply. */
-  #aside(steps: readonly FeedStep[]): FeedStep[] {
+  #wrapInRun(steps: readonly FeedStep[]): FeedStep[] {
     const id = `log-${this.#seq}`
-    return [this.#started(id), ...steps, this.#ended(id, 'success')]
+    return [this.#startRun(id), ...steps, this.#endRun(id, 'success')]
   }
 
   /** Not while a reply is shown: a snapshot would take it away. */
-  #restated(): FeedStep[] {
-    const isShown = this.#run !== undefined && this.#run.told.messages().length > 0
+  #snapshotIfStale(): FeedStep[] {
+    const isShown = this.#run !== undefined && this.#run.readerMessages.messages().length > 0
     return this.#isStale && !isShown ? [this.#snapshot()] : []
   }
 
@@ -289,13 +290,13 @@ export class AgUiFeed {
       turn,
       isAgain,
       reply: createReplyChunks({ turn: id, message, knowsReset: false }),
-      writer: createEventsOfChunks(message, isAgain ? this.#mark() : ''),
-      told: createReaderMessages(),
+      writer: createChunksToEvents(message, isAgain ? this.#mark() : ''),
+      readerMessages: createReaderMessages(),
     }
   }
 
   /** Carries the messages that wait. */
-  #started(runId: string): AgUiEvent {
+  #startRun(runId: string): AgUiEvent {
     const threadId = this.#thread
     const waiting = this.#isStale ? [] : this.#waiting.splice(0) // a snapshot follows
     const messages = waiting.flatMap(messagesForReader)
@@ -309,7 +310,7 @@ export class AgUiFeed {
     }
   }
 
-  #ended(runId: string, end: End, item?: Item): AgUiEvent {
+  #endRun(runId: string, end: End, item?: Item): AgUiEvent {
     const usage = item && usageOf(item)
     if (typeof end === 'object') return { type: 'RUN_ERROR', ...end, ...(usage && { usage }) }
     return {
@@ -327,21 +328,21 @@ function mayAnswer({ turn: { answers } }: Run, { seq }: Item): boolean {
   return answers.to === null || seq <= answers.to
 }
 
-function endOf({ status }: Item): End {
+function outcomeOf({ status }: Item): End {
   if (status === undefined) return 'success'
   return status === 'failed' ? FAILED : 'cancelled'
 }
 
-type Speaking = Pick<Run, 'writer' | 'told'>
+type Speaking = Pick<Run, 'writer' | 'readerMessages'>
 
-function say({ writer, told }: Speaking, chunks: readonly Chunk[]): AgUiEvent[] {
+function say({ writer, readerMessages }: Speaking, chunks: readonly Chunk[]): AgUiEvent[] {
   const events = chunks.flatMap(writer.write)
-  events.forEach(told.take)
+  events.forEach(readerMessages.take)
   return events
 }
 
-function endSaying({ writer, told }: Speaking): AgUiEvent[] {
+function endSaying({ writer, readerMessages }: Speaking): AgUiEvent[] {
   const events = writer.close()
-  events.forEach(told.take)
+  events.forEach(readerMessages.take)
   return events
 }

@@ -76,7 +76,7 @@ export function agUiRoutes(deps: Deps): Route[] {
               feed,
               begin,
               at,
-              frames: following(listener),
+              following,
               listener,
               isResumed: given !== undefined,
             }),
@@ -108,16 +108,18 @@ type Following = {
   readonly feed: AgUiFeed
   readonly begin: readonly FeedStep[]
   readonly at: AgUiCursor['at']
-  readonly frames: AsyncIterable<SeenFrame>
+  readonly following: (listener: Listener) => AsyncIterable<SeenFrame>
   readonly listener: Listener
   readonly isResumed: boolean
 }
 
-/** Until the last event of a frame has arrived, the reader's position is inside of what the frame changes. */
+/** Only the last event of a frame moves the reader past that frame. */
 async function* eventsOf(deps: Deps, reader: Reader, following: Following): AsyncGenerator<SentEvent> {
-  const { feed, begin, at: start, frames, listener, isResumed } = following
-  const iterator = frames[Symbol.asyncIterator]()
-  const first = iterator.next() // from now on, the end of `frames` gives back the place of this follower
+  const { feed, begin, at: start, listener, isResumed } = following
+  const left = new AbortController() // ends the wait for the next frame
+  const signal = AbortSignal.any([listener.signal, left.signal])
+  const iterator = following.following({ ...listener, signal })[Symbol.asyncIterator]()
+  const first = iterator.next() // only a started iterator frees the follower's slot when it ends
   first.catch(() => undefined)
   let [before, hasState] = [start, isResumed]
   const send = async function* (
@@ -142,6 +144,7 @@ async function* eventsOf(deps: Deps, reader: Reader, following: Following): Asyn
       yield* send(steps, next.value.at)
     }
   } finally {
+    left.abort()
     await iterator.return?.()
   }
 }
@@ -157,7 +160,8 @@ function isSnapshot(step: FeedStep): step is Snapshot {
 
 const SNAPSHOT_BYTES = 524_288
 
-/** The last messages of the conversation, and the state that the agent has left in them. `hasState`: the reader may have another one. */
+/** The last messages of the conversation, and the state that the agent has left in them. `hasState`: the reader may hold a state, so an
+ *  empty one is sent if the messages have none. */
 async function restate(
   { sessions }: Deps,
   { principal, key, limit }: Reader,
@@ -168,7 +172,8 @@ async function restate(
   const page = await sessions.readConversation(key, { before, limit, maxBytes: SNAPSHOT_BYTES, also })
   const items: readonly Item[] = itemsFor(principal, page?.items ?? [])
   const messages = inOrder(items).filter(({ parts }) => parts.length > 0) // others are erased, or not for this reader
-  const state = lastState(items) ?? (hasState ? {} : undefined)
+  const isWhole = (page?.items[0]?.seq ?? 1) === 1 // earlier messages may have a state
+  const state = lastState(items) ?? (hasState && isWhole ? {} : undefined)
   return [
     { type: 'MESSAGES_SNAPSHOT', messages: messages.flatMap(messagesForReader), metadata: OWNS_ACTIVITIES },
     ...(state === undefined ? [] : [{ type: 'STATE_SNAPSHOT', snapshot: state }]),

@@ -49,7 +49,7 @@ export function createAnswerChunks({ seq, turn, knowsReset }: Options): ReplyChu
   return { take: (frame) => (reply ? reply.take(frame) : find(frame)) }
 }
 
-/** A turn that has not read yet may have no room for the message. It says what it answers before it speaks. */
+/** Until `to` is set, nobody knows whether the turn has room for this message. `to` arrives before the first chunk. */
 function doesAnswer({ answers: { from, to } }: Turn, seq: number): boolean {
   return from <= seq && to !== null && to >= seq
 }

@@ -153,9 +153,9 @@ type Named = {
   readonly live: string | null
 }
 
-/** The turn that writes this reply anew, or has written it: who names the reply that it had before has lost its request, or does not know that
- *  another page was faster. A live turn replaces nothing until its reply is stored. A reply that was stopped to be written anew is not
- *  stored; the next turn answers the same messages. */
+/** Finds the turn that replaces this reply. A page names a replaced reply if it repeats a lost request, or if another page was faster. While
+ *  that turn is live, nothing is replaced yet, so its `replaces` is checked. A reply that was stopped before it was stored has no version;
+ *  then its turn is compared with the live one by the messages that they answer. */
 async function findSuccessor(
   { sessions, cell }: Deps,
   key: SessionKey,
@@ -175,10 +175,12 @@ async function findSuccessor(
   }
   if (version && !version.isReplaced) return undefined
   const newest = await sessions.findAnswering(key, own.answers.to ?? own.answers.from)
-  return newest?.id === own.id ? undefined : newest?.id
+  if (!newest || newest.id === own.id) return undefined
+  const reply = await sessions.findVersion(key, newest.message)
+  return reply?.isReplaced ? undefined : newest.id // it may have left the conversation, too
 }
 
-/** Runs a command at the epoch of the session. The page knows none, so what comes too late is decided again. */
+/** Runs a command at the session's current epoch, because the page knows none. If the epoch changes meanwhile, it tries again. */
 async function atEpoch<Answer>(
   deps: Deps,
   key: SessionKey,

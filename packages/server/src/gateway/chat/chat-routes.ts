@@ -7,7 +7,7 @@ import { whole } from '../query.ts'
 import { messageSchema } from '../session-schemas.ts'
 import type { ChatOperations } from './chat-operations.ts'
 import { chatId, chatSchema } from './chat-request.ts'
-import { levelOf, parseLevel, type Release } from './sdk-levels.ts'
+import { levelOf, parseLevel, releaseFault, type Release } from './sdk-levels.ts'
 import type { Reply } from './reply-streams.ts'
 
 type Deps = { readonly chats: ChatOperations; readonly chatBodyLimitBytes: number }
@@ -16,7 +16,7 @@ const params = z.object({ id: chatId })
 const headers = z.object({
   'x-fleetline-ai-sdk': z
     .string()
-    .refine((text) => parseLevel(text) !== undefined, 'must be a release of the AI SDK, such as 7.0.169')
+    .refine((text) => releaseFault(text) === undefined, { error: ({ input }) => releaseFault(String(input)) })
     .optional()
     .describe('the release of the AI SDK in the page'),
 })
@@ -24,6 +24,8 @@ type Headers = z.infer<typeof headers>
 const chunk = z.looseObject({ type: z.string() })
 const STREAM =
   'The reply as a UI message stream of the AI SDK. It ends only when the turn has ended; otherwise the connection breaks.'
+const TOO_LARGE =
+  'The request is larger than FLEETLINE_CHAT_BODY_LIMIT_BYTES allows. Raise this setting on every pod, or let the page send only the last message, with prepareSendMessagesRequest.'
 /** Of a page that names no release. */
 const ASSUMED: Release = [6, 0, 0]
 
@@ -44,11 +46,12 @@ function sendRoute(chats: ChatOperations, bodyLimitBytes: number): Route {
     method: 'POST',
     path: '/v1/chat',
     summary:
-      'Takes the request of `useChat` of the AI SDK: sends the last message, edits the message in `messageId`, or regenerates a reply. Answers with the reply. A chat that does not exist begins, with the default agent of the tenant. The other messages of the request are ignored: the log is the truth.',
+      'Takes the request of `useChat` of the AI SDK: sends the last message, edits the message in `messageId`, or regenerates a reply. Answers with the reply, so a user needs the rights `send` and `read`. A chat that does not exist begins, with the default agent of the tenant. The other messages of the request are ignored: the log is the truth.',
     access: SEND,
     headers,
     body: chatSchema,
     bodyLimitBytes,
+    tooLargeText: TOO_LARGE,
     saysFaultsInText: true,
     answers: { 200: { means: STREAM, chunks: chunk } },
     handle: async ({ principal, headers, body }) =>
@@ -83,6 +86,7 @@ function stopRoute(chats: ChatOperations): Route {
     summary: 'Stops the reply that is being written. What it has said so far is stored.',
     access: STOP,
     params,
+    isBodyOptional: true,
     body: z.object({
       activeStreamId: z.string().optional().describe('the turn to stop; without it, the live one'),
     }),

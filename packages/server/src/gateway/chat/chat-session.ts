@@ -64,7 +64,7 @@ export async function openSession(
   if (!SESSION_ALIAS.test(alias))
     throw new Rejected(
       'invalid',
-      'With an API key, the id of a chat has 1 to 128 of the characters A-Z a-z 0-9 . _ : @ -',
+      "Without a user's token, the id of a chat has 1 to 128 of the characters A-Z a-z 0-9 . _ : @ -",
     )
   const tenant = tenantOf(principal)
   const agent = await deps.tenants.defaultAgent(tenant)

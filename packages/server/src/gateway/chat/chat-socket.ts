@@ -19,7 +19,7 @@ import { READ, SEND } from '../caller.ts'
 import { userId } from '../session-schemas.ts'
 import type { ChatOperations } from './chat-operations.ts'
 import { chatId, chatSchema } from './chat-request.ts'
-import { levelOf, parseLevel, type Release } from './sdk-levels.ts'
+import { levelOf, parseLevel, releaseFault, type Release } from './sdk-levels.ts'
 import type { Reply } from './reply-streams.ts'
 
 type Deps = { readonly chats: ChatOperations; readonly chatBodyLimitBytes: number; readonly log: Log }
@@ -40,7 +40,11 @@ const dialect: SocketDialect = {
   },
 }
 
-const headers = z.looseObject({ 'x-fleetline-ai-sdk': z.string().optional() }).default({})
+/** A text that names no release is ignored. */
+const release = z.string().refine((text) => !parseLevel(text) || releaseFault(text) === undefined, {
+  error: ({ input }) => releaseFault(String(input)),
+})
+const headers = z.looseObject({ 'x-fleetline-ai-sdk': release.optional() }).default({})
 const requestId = z.string()
 const sendFrame = chatSchema.pick({ id: true, trigger: true, messageId: true, messages: true }).extend({
   requestId,
@@ -107,9 +111,9 @@ function readerOf(principal: Principal, headers: { readonly 'x-fleetline-ai-sdk'
 }
 
 type Streams = SocketSide & {
-  /** The answer to a request, after which the reply is sent, if there is one and the request was not aborted. */
+  /** Answers a request, then streams its reply. An aborted request gets `end` and no stream. */
   readonly start: (requestId: string, find: () => Promise<Reply | undefined>) => Promise<SocketAnswer>
-  /** Also of a request that waits for earlier ones. */
+  /** Aborts a reply, or a request that is still queued behind earlier ones of its chat. */
   readonly abort: (requestId: string) => void
 }
 type OpenReply = {

@@ -8,7 +8,9 @@
 //   chunks of another attempt                    nothing was shown: these chunks. Only one step was shown, and the client knows it:
 //                                                `reset-step` and these chunks. Otherwise: the stream is cut
 //   the message of this turn                     what is missing of it; if that cannot be sent, the stream is cut. If nothing was
-//                                                shown: all of it, as near as chunks can say it
+//                                                shown: all of it, as near as chunks can say it. If the reply was stopped or failed
+//                                                before its last words were stored: `reset-step` and the last step as it is stored; a
+//                                                client that does not know that keeps the words until it loads the messages
 //   the end of this turn                         done: `finish`; stopped: `abort`; failed: `error`
 //   any other                                    nothing
 import {
@@ -20,6 +22,7 @@ import {
   type Chunk,
   type Frame,
   type Item,
+  type Part,
   type Turn,
 } from '@fleetline/protocol'
 import { createSentChunks } from './sent-chunks.ts'
@@ -81,11 +84,13 @@ export function createReplyChunks({ turn, message, knowsReset }: Options): Reply
   }
   /** The same chunks as before, merged otherwise, and new ones. */
   const again = (chunks: readonly Chunk[]): SentPiece => {
-    const more = sent.behind(mergeDeltas(chunks))
+    const more = sent.findNew(mergeDeltas(chunks))
     return more ? { chunks: send(more) } : CUT
   }
   const takeItem = (stored: Item): SentPiece => {
     item = stored
+    if (stored.status !== undefined && shown.hasMoreThan(stored))
+      return { chunks: (knowsReset && shown.sayStepAgain(stored)) || [] }
     const isEmpty = shown.isEmpty()
     const more = shown.extend(stored) ?? (isEmpty ? shown.all(stored) : undefined)
     return more ? { chunks: more } : CUT
@@ -111,6 +116,8 @@ export function createReplyChunks({ turn, message, knowsReset }: Options): Reply
     },
   }
 }
+
+type Stored = Pick<Item, 'parts' | 'metadata'>
 
 /** What the client has. The first chunk that it gets is `start`, with the id of the message. */
 function createShown(message: string) {
@@ -139,11 +146,34 @@ function createShown(message: string) {
       const [first, ...rest] = condense(stored).map(chunkOf)
       return start([...metadataOf(first!), ...rest])
     },
-    extend: (stored: Pick<Item, 'parts' | 'metadata'>): Chunk[] | undefined => {
+    extend: (stored: Stored): Chunk[] | undefined => {
       const chunks = extend(assembler, stored, ids)
       return chunks && start(chunks)
     },
+    /** Whether the stored reply is a beginning of what the client has. */
+    hasMoreThan: ({ parts }: Stored): boolean => {
+      const has = assembler.message().parts
+      const isLonger = has.length > parts.length || lengthOf(has.at(-1)) > lengthOf(parts.at(-1))
+      return isLonger && parts.length > 0 && parts.every((part, index) => isBeginning(part, has[index]))
+    },
+    /** The last step as it is stored. Undefined: an earlier step differs, too. */
+    sayStepAgain: (stored: Stored): Chunk[] | undefined => {
+      const reset: Chunk = { type: 'reset-step' }
+      keep(reset)
+      const chunks = extend(assembler, stored, ids)
+      return chunks && start([reset, ...chunks])
+    },
   }
+}
+
+function lengthOf(part: Part | undefined): number {
+  return typeof part?.['text'] === 'string' ? part['text'].length : 0
+}
+
+/** Whether a stored part may be what another one was before more was said. A call that was open is stored as failed. */
+function isBeginning({ type, toolCallId, text }: Part, of: Part | undefined): boolean {
+  if (of?.type !== type || of['toolCallId'] !== toolCallId) return false
+  return typeof text !== 'string' || String(of['text']).startsWith(text)
 }
 
 /** What a `start` says besides that the message begins. */

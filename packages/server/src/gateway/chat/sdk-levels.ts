@@ -63,9 +63,20 @@ const LENIENT: Since = [
   [6, 0, 231],
   [7, 0, 32],
 ]
+/** Before, the AI SDK spoke another protocol. */
+const FIRST_MAJOR = 5
 const KNOWS_INTERRUPTED: Since = [[7, 0, 149]]
 /** Before, the end of a step made a client forget the texts that were still open. */
 const KEEPS_OPEN: Since = [[7, 0, 79]]
+
+/** Why Fleetline does not talk to this release. */
+export function releaseFault(text: string): string | undefined {
+  const release = parseLevel(text)
+  if (!release) return 'must be a release of the AI SDK, such as 7.0.169'
+  return release[0] < FIRST_MAJOR
+    ? `AI SDK ${release[0]} does not work with Fleetline. Use 5, 6 or 7`
+    : undefined
+}
 
 /** Undefined: the text names no release. */
 export function parseLevel(text: string): Release | undefined {
@@ -80,15 +91,15 @@ export function levelOf(named: Release | undefined, assumed: Release): SdkLevel 
   return {
     knowsReset,
     fitting: () => {
-      const [fit, mark] = [named ? fittingTo(version) : (chunk: Chunk) => [chunk], markingDynamic()]
+      const [fit, mark] = [named ? fittingTo(version) : (chunk: Chunk) => [chunk], markDynamic()]
       return (chunk) => fit(mark(chunk))
     },
   }
 }
 
-/** Says of the outcome of a dynamic call that it is one. Release 5 does not find the call otherwise, and the chunks that are made of a stored
- *  reply do not say it. */
-function markingDynamic(): (chunk: Chunk) => Chunk {
+/** Sets `dynamic` on the result of a dynamic call. Release 5 cannot match the result to its call without it, and chunks made from a stored
+ *  reply lack it. */
+function markDynamic(): (chunk: Chunk) => Chunk {
   const calls = new Set<string>()
   return (chunk) => {
     if (chunk.type === 'tool-output-available' || chunk.type === 'tool-output-error')

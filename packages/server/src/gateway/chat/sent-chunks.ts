@@ -1,5 +1,5 @@
-// Finds what is new when the chunks of an attempt come again from the first one, merged otherwise. It keeps no words, only their digest and their
-// length, so that a reader of a chat costs the memory of one message and not of two. Pure.
+// Finds the new chunks when an attempt is sent again from its first chunk with deltas merged differently. It keeps a digest and a length
+// instead of the text, so that a reader does not hold the message in memory twice. Pure.
 import { createHash, type Hash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { mergeDeltas, type Chunk } from '@fleetline/protocol'
@@ -8,8 +8,8 @@ const UNITS = 'utf16le' // a delta may end in the middle of a character
 
 export type SentChunks = {
   readonly push: (chunks: readonly Chunk[]) => void
-  /** The chunks of `all`, which are merged, that follow those that were pushed. Undefined: `all` begins otherwise. */
-  readonly behind: (all: readonly Chunk[]) => Chunk[] | undefined
+  /** Returns the part of `all` that was not pushed yet. `all` must be merged. Undefined: it does not begin with the pushed chunks. */
+  readonly findNew: (all: readonly Chunk[]) => Chunk[] | undefined
 }
 /** The last chunk, to which the next delta may belong. */
 type LastChunk = { bare: Chunk; readonly words: Hash; length: number }
@@ -31,7 +31,7 @@ export function createSentChunks(): SentChunks {
   }
   return {
     push: (chunks) => chunks.forEach(push),
-    behind: (all) => {
+    findNew: (all) => {
       if (!open) return [...all]
       const last = all[count]
       const before = createHash('sha256')
@@ -64,7 +64,7 @@ function digestOf({ bare, words }: LastChunk): string {
   return `${JSON.stringify(bare)} ${words.copy().digest('hex')}\n`
 }
 
-/** A delta without its words, and these. */
+/** Splits a delta into its chunk without text, and its text. */
 function partsOf(chunk: Chunk): { readonly bare: Chunk; readonly words: string; readonly field?: string } {
   if (chunk.type === 'text-delta' || chunk.type === 'reasoning-delta')
     return { bare: { ...chunk, delta: '' }, words: chunk.delta, field: 'delta' }

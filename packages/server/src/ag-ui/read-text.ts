@@ -1,40 +1,42 @@
 // Reads the texts and reasonings of an agent. Messages of other roles are not part of its reply.
 import { ChunkError } from '@fleetline/protocol'
-import type { AgUiEvent } from './parse-event.ts'
-import type { Speaker } from './speaker.ts'
+import { shortenId, type AgUiEvent } from './parse-event.ts'
+import type { ReplyCollector } from './reply-collector.ts'
 
 const KINDS = { TEXT_MESSAGE: 'text', REASONING_MESSAGE: 'reasoning' } as const
-export type WordsPrefix = keyof typeof KINDS
+export type TextPrefix = keyof typeof KINDS
 
-const MOST_OTHERS = 1_000
+const MAX_OPEN_OTHER_ROLES = 1_000
 
-export type WordsReader = {
+export type TextReader = {
   /** Takes an event TEXT_MESSAGE_… or REASONING_MESSAGE_…. */
-  readonly take: (prefix: WordsPrefix, event: AgUiEvent) => void
+  readonly take: (prefix: TextPrefix, event: AgUiEvent) => void
   /** A message that is open, and the event that would end it. */
   readonly findOpen: () => { readonly id: string; readonly end: string } | undefined
 }
 
-export function createWordsReader(speaker: Speaker): WordsReader {
+export function createTextReader(collector: ReplyCollector): TextReader {
   const open = { TEXT_MESSAGE: new Set<string>(), REASONING_MESSAGE: new Set<string>() }
   const others = new Set<string>() // of other roles
-  const start = (prefix: WordsPrefix, id: string, isOfOther: boolean) => {
+  const start = (prefix: TextPrefix, id: string, isOfOther: boolean) => {
     if (open[prefix].has(id) || others.has(id))
+      throw new ChunkError(`${prefix}_START: the message ${shortenId(id)} is open already`, {
+        remedy: `Send ${prefix}_END first`,
+      })
+    if (isOfOther && others.size === MAX_OPEN_OTHER_ROLES)
       throw new ChunkError(
-        `${prefix}_START: the message ${nameOf(id)} is open already. Send ${prefix}_END first`,
+        `TEXT_MESSAGE_START: at most ${MAX_OPEN_OTHER_ROLES} messages of other roles may be open`,
       )
-    if (isOfOther && others.size === MOST_OTHERS)
-      throw new ChunkError(`TEXT_MESSAGE_START: at most ${MOST_OTHERS} messages of other roles may be open`)
     if (isOfOther) return void others.add(id)
-    speaker.beginStep()
+    collector.beginStep()
     open[prefix].add(id)
-    speaker.say({ type: `${KINDS[prefix]}-start`, id })
+    collector.say({ type: `${KINDS[prefix]}-start`, id })
   }
-  const mustBeOpen = (prefix: WordsPrefix, type: string, id: string) => {
+  const mustBeOpen = (prefix: TextPrefix, type: string, id: string) => {
     if (open[prefix].has(id)) return
-    throw new ChunkError(
-      `${type}: no message ${nameOf(id)} is open. Send ${prefix}_START first, with the same messageId`,
-    )
+    throw new ChunkError(`${type}: no message ${shortenId(id)} is open`, {
+      remedy: `Send ${prefix}_START first, with the same messageId`,
+    })
   }
   return {
     take: (prefix, { type, messageId, role = 'assistant', delta }) => {
@@ -44,9 +46,9 @@ export function createWordsReader(speaker: Speaker): WordsReader {
       const isEnd = type === `${prefix}_END`
       if (prefix === 'TEXT_MESSAGE' && others.has(id)) return void (isEnd && others.delete(id))
       mustBeOpen(prefix, type, id)
-      if (!isEnd) return speaker.say({ type: `${KINDS[prefix]}-delta`, id, delta: String(delta) })
+      if (!isEnd) return collector.say({ type: `${KINDS[prefix]}-delta`, id, delta: String(delta) })
       open[prefix].delete(id)
-      speaker.sayLater({ type: `${KINDS[prefix]}-end`, id })
+      collector.sayLater({ type: `${KINDS[prefix]}-end`, id })
     },
     findOpen: () => {
       const [reasoning] = open.REASONING_MESSAGE
@@ -55,9 +57,4 @@ export function createWordsReader(speaker: Speaker): WordsReader {
       return { id: text, end: text === reasoning ? 'REASONING_MESSAGE_END' : 'TEXT_MESSAGE_END' }
     },
   }
-}
-
-/** As much of an id as may stand in an error. */
-export function nameOf(id: string): string {
-  return id.slice(0, 64)
 }

@@ -5,7 +5,7 @@ import type { Documents } from './state-and-activities.ts'
 
 type EndOfWords = Extract<Chunk, { readonly type: 'text-end' | 'reasoning-end' }>
 
-export type Speaker = {
+export type ReplyCollector = {
   readonly say: (...chunks: readonly Chunk[]) => void
   /** Says this with the next chunk, because an encrypted value may still come. */
   readonly sayLater: (end: EndOfWords) => void
@@ -22,7 +22,7 @@ export type Speaker = {
   readonly take: () => Chunk[]
 }
 
-export function createSpeaker(documents: Pick<Documents, 'flush'>): Speaker {
+export function createReplyCollector(documents: Pick<Documents, 'flush'>): ReplyCollector {
   const step = { isOpen: false, hasSpoken: false, calls: 0, results: 0 }
   let [said, held]: [Chunk[], EndOfWords | undefined] = [[], undefined]
   const say = (...chunks: readonly Chunk[]) => {
