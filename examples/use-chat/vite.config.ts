@@ -1,7 +1,7 @@
 // Serves the page, forwards its requests to the fleet, and mints its tokens. Without an API key it works with a fleet of `fleetline dev`.
 import react from '@vitejs/plugin-react'
 import type { ServerResponse } from 'node:http'
-import { defineConfig, type Plugin, type ProxyOptions } from 'vite'
+import { defineConfig, type Connect, type Plugin, type ProxyOptions } from 'vite'
 
 const { FLEETLINE_URL = 'http://localhost:4400', FLEETLINE_API_KEY } = process.env
 
@@ -19,7 +19,7 @@ async function mint(response: ServerResponse): Promise<unknown> {
   const { token } = (await answer.json()) as { token: string }
   return response.writeHead(200, { 'cache-control': 'no-store' }).end(token)
 }
-const serve: Plugin['configurePreviewServer'] = ({ middlewares }) =>
+const serve = ({ middlewares }: { readonly middlewares: Connect.Server }) =>
   void middlewares.use('/api/token', (_, response) => void mint(response))
 const tokens: Plugin = { name: 'tokens', configureServer: serve, configurePreviewServer: serve }
 

@@ -33,7 +33,17 @@ test('the code of the README compiles, and its page is the example', async (t) =
   const folder = join(cloneFor(t), 'readme')
   mkdirSync(folder)
   writeBlocks(folder)
-  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node']
+  const options = [
+    '--ignoreConfig',
+    '--noEmit',
+    '--strict',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2024',
+    '--types',
+    'node',
+  ]
   const more = ['--customConditions', 'fleetline-source', '--allowImportingTsExtensions', '--skipLibCheck']
   const files = ['app.ts', 'route.ts'].map((name) => join(folder, name))
   await promisify(execFile)(join(ROOT, 'node_modules/.bin/tsc'), [...options, ...more, ...files], {

@@ -36,6 +36,7 @@ function emptyFolder(t: TestContext): string {
 async function openHome(t: TestContext) {
   const home = emptyFolder(t)
   const registry = await startRegistry(t, tarballs)
+  writeFileSync(join(home, '.npmrc'), `registry=${registry}\n`) // pnpm does not read npm's variables
   const env = {
     ...CLONE_ENV,
     PATH,
