@@ -16,11 +16,11 @@ export type Diagram = {
 }
 type Drawn = { readonly svg: string; readonly height: number }
 
-const COLUMN = 134
+const COLUMN = 124
 const HEAD = { top: 12, height: 34, gap: 14 }
 const LINE = 16
 const LETTER = 7 // the usual width of a character in a wide font
-const NOTE = { width: 122, padding: 7 }
+const NOTE = { width: 116, padding: 7 }
 const GAP = 12 // after each step
 
 const STYLE = `
@@ -54,7 +54,7 @@ export function drawSequence({ title, participants, steps }: Diagram): string {
 <style>${STYLE}
 </style>
 <defs>${drawTip('tip')}${drawTip('tip refused')}</defs>
-<rect class="ground" width="${width}" height="${height}" rx="8"/>
+<rect class="ground" width="${width}" height="${height}"/>
 ${participants.map((name) => drawParticipant(name, xOf(name), height)).join('\n')}
 ${drawn.join('\n')}
 </svg>
@@ -82,7 +82,7 @@ function drawStep(step: Step, place: Place): Drawn {
 
 function drawParticipant(name: string, x: number, height: number): string {
   const { top, height: tall } = HEAD
-  const width = COLUMN - 14
+  const width = COLUMN - 12
   return `<path class="life" d="M${x} ${top + tall}V${height - HEAD.gap}"/>
 <rect class="box" x="${x - width / 2}" y="${top}" width="${width}" height="${tall}" rx="6"/>
 <text class="name" x="${x}" y="${top + tall / 2 + 5}" text-anchor="middle">${escape(name)}</text>`

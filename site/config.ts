@@ -5,7 +5,17 @@ import { dirname, join, relative } from 'node:path'
 import { defineConfig, type DefaultTheme, type MarkdownOptions } from 'vitepress'
 import { slugOf, titleOf } from '../scripts/markdown.ts'
 import { targetOf } from './links.ts'
-import { addressOf, GROUPS, LANDING, PAGES, pagesOf, REPOSITORY, ROOT, type Entry } from './map.ts'
+import {
+  addressOf,
+  GROUPS,
+  LANDING,
+  PAGES,
+  pagesOf,
+  REPOSITORY,
+  ROOT,
+  type Entry,
+  type Group,
+} from './map.ts'
 
 type Renderer = Parameters<NonNullable<MarkdownOptions['config']>>[0]
 type Environment = { readonly path: string; readonly realPath?: string }
@@ -13,6 +23,19 @@ type Environment = { readonly path: string; readonly realPath?: string }
 const SHOWN = new Set([LANDING, ...PAGES])
 const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none' stroke='%232f5bea' stroke-width='2.6' stroke-linecap='round'%3E%3Cpath d='M3 7h18M3 12h12M3 17h7'/%3E%3C/svg%3E"
+
+const SEARCH: DefaultTheme.LocalSearchOptions = {
+  detailedView: true, // most words are in the text, not in a heading
+  miniSearch: {
+    searchOptions: {
+      /** Explanations come before reasons and history. Runs in the browser, so it uses nothing from this file. */
+      boostDocument: (address: string) => {
+        if (address.startsWith('/glossary')) return 4
+        return /^\/(?:decisions|changelog|bench|architecture)/.test(address) ? 0.3 : 1
+      },
+    },
+  },
+}
 
 export const config = defineConfig({
   title: 'Fleetline',
@@ -39,22 +62,34 @@ export const config = defineConfig({
     anchor: { slugify: slugOf },
     config: (renderer) => {
       resolveLinks(renderer)
+      showBraces(renderer)
       embedDiagrams(renderer)
     },
   },
+  transformPageData: ({ filePath, frontmatter }) => {
+    if (filePath.startsWith('docs/reference/')) frontmatter['pageClass'] = 'wide' // for its tables
+    if (!/^## /m.test(readFileSync(join(ROOT, filePath), 'utf8'))) frontmatter['aside'] = false // nothing to list there
+  },
   themeConfig: {
-    nav: GROUPS.map(({ name, entries }) => ({ text: name, link: `/${addressOf(pagesOf(entries[0]!)[0]!)}` })),
+    nav: GROUPS.map(navOf),
     sidebar: GROUPS.map(({ name, entries }) => ({
       text: name,
       collapsed: false,
       items: entries.map(itemOf),
     })),
     outline: [2, 3],
-    search: { provider: 'local', options: { detailedView: true } }, // most words are in the text, not in a heading
+    search: { provider: 'local', options: SEARCH },
     socialLinks: [{ icon: 'github', link: REPOSITORY }],
     editLink: { pattern: `${REPOSITORY}/edit/main/:path`, text: 'Edit this page' },
   },
 })
+
+/** A group is active on all its pages. */
+function navOf({ name, entries }: Group): DefaultTheme.NavItemWithLink {
+  const pages = entries.flatMap(pagesOf).map(addressOf)
+  const shown = pages.map((path) => path.replace(/(?:(^|\/)index)?\.md$/, '$1'))
+  return { text: name, link: `/${pages[0]!}`, activeMatch: `^/(?:${shown.join('|')})$` }
+}
 
 function itemOf(entry: Entry): DefaultTheme.SidebarItem {
   if (typeof entry === 'string') return { text: shortTitleOf(entry), link: `/${addressOf(entry)}` }
@@ -75,6 +110,15 @@ function resolveLinks(renderer: Renderer): void {
       if (token.type === 'link_open')
         token.attrSet('href', targetOf(relative(ROOT, realPath), token.attrGet('href')!))
   })
+}
+
+/** To Vue, two braces begin an expression; GitHub shows them. */
+function showBraces(renderer: Renderer): void {
+  const { rules } = renderer.renderer
+  for (const kind of ['text', 'code_inline']) {
+    const show = rules[kind]!
+    rules[kind] = (...words) => show(...words).replaceAll('{{', '&#123;&#123;')
+  }
 }
 
 /** Shows an SVG picture as a document of its own, so that its text can be selected. A narrow page scrolls it. */

@@ -11,7 +11,7 @@ export type Entry =
   | string
   | { readonly path: string; readonly name: string }
   | { readonly folder: string; readonly name: string }
-type Group = { readonly name: string; readonly entries: readonly Entry[] }
+export type Group = { readonly name: string; readonly entries: readonly Entry[] }
 
 export const ROOT: string = join(import.meta.dirname, '..')
 export const LANDING = 'site/index.md'

@@ -126,7 +126,10 @@ test('the search finds the words of the glossary', async (t) => {
       .first()
       .waitFor()
     const { pathname } = new URL((await first.getAttribute('href'))!, base)
-    const text = readFileSync(join(DIST, pathname), 'utf8').replaceAll(/<[^>]+>/g, '')
+    const text = readFileSync(join(DIST, pathname.replace(/\/$/, '/index.html')), 'utf8').replaceAll(
+      /<[^>]+>/g,
+      '',
+    )
     assert.ok(text.toLowerCase().includes(term), `${term}: ${pathname}`)
     if (term === 'fence') await takePicture(page, 'search')
   }
