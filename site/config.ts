@@ -74,7 +74,7 @@ export const config = defineConfig({
     nav: GROUPS.map(navOf),
     sidebar: GROUPS.map(({ name, entries }) => ({
       text: name,
-      collapsed: false,
+      collapsed: true, // except for the group of the page
       items: entries.map(itemOf),
     })),
     outline: [2, 3],
