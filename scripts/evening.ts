@@ -1,6 +1,6 @@
-// npm run evening [-- NAME …]: runs what the gate does not: every proof once, every bench quickly, and the page in Chromium. Takes
-// about half an hour, one step after the other. With names, only those. A red step shows the end of its output; the rest goes on.
-// The last lines are a table and one JSON verdict.
+// npm run evening [-- NAME …]: runs what the gate does not: every proof once, every bench quickly, the page in Chromium, and the
+// documentation site, built and opened in Chromium. Takes about half an hour, one step after the other. With names, only those. A red
+// step shows the end of its output; the rest goes on. The last lines are a table and one JSON verdict.
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -18,12 +18,14 @@ const STEPS: readonly Step[] = [
     words: ['bench', '--', name, '--quick', '--json'],
   })),
   { name: 'browser', words: ['test:browser'] },
+  { name: 'site', words: ['site', '--', '--test'] },
 ]
 
 const wanted = process.argv.slice(2)
 const steps = STEPS.filter(({ name }) => wanted.length === 0 || wanted.includes(name.split(' ').at(-1)!))
-if (!existsSync(join(ROOT, 'bench/node_modules')))
-  spawnSync('npm', ['ci', '--prefix', 'bench', '--ignore-scripts'], { cwd: ROOT, stdio: 'inherit' })
+for (const folder of ['bench', 'site'])
+  if (!existsSync(join(ROOT, folder, 'node_modules')))
+    spawnSync('npm', ['ci', '--prefix', folder, '--ignore-scripts'], { cwd: ROOT, stdio: 'inherit' })
 
 const done: Done[] = []
 for (const step of steps) {

@@ -15,7 +15,8 @@ Install it with \`npm install fleetline\`, and run \`npx fleetline dev\`: a flee
 const SECTIONS = [
   ['Guides', 'docs/guides/*.md'],
   ['Reference', 'docs/reference/*.md'],
-  ['Words and promises', 'docs/*.md'],
+  ['Words, promises and pictures', 'docs/*.md'],
+  ['Other systems', 'docs/compare/*.md'],
   ['Decisions', `${DECISIONS}*.md`],
 ] as const
 

@@ -34,25 +34,6 @@ export function faultsOf(page: string): string[] {
   ]
 }
 
-/** The targets of links to other files and to headings, as they are written. */
-export function relativeLinksOf(page: string): string[] {
-  return Array.from(page.matchAll(/\]\(([^)\s]+)\)/g), ([, target]) => target!).filter(
-    (target) => !target.startsWith('https://'),
-  )
-}
-
-/** The anchors of a page, as GitHub makes them. */
-export function anchorsOf(page: string): ReadonlySet<string> {
-  return new Set(
-    Array.from(page.matchAll(/^#+ (.+)$/gm), ([, heading]) =>
-      heading!
-        .toLowerCase()
-        .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
-        .replaceAll(' ', '-'),
-    ),
-  )
-}
-
 function sectionsOf(page: string): ReadonlyMap<string, string> {
   const headings = [...page.matchAll(HEADING)]
   return new Map(

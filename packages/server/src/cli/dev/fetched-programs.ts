@@ -7,6 +7,7 @@ import { symlinkSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
+import { cacheHomeOf } from '../../config.ts'
 import { Retry } from '../../errors.ts'
 import { programsIn, type Programs } from './programs.ts'
 
@@ -119,9 +120,8 @@ function makeLinks(folder: string): void {
 }
 
 function cacheFolder(): string {
-  const { XDG_CACHE_HOME } = process.env
   const base = process.platform === 'darwin' ? 'Library/Caches' : '.cache'
-  return join(XDG_CACHE_HOME || join(homedir(), base), 'fleetline')
+  return join(cacheHomeOf() ?? join(homedir(), base), 'fleetline')
 }
 
 function sayingOf(cause: unknown): string {
