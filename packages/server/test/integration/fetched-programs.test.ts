@@ -73,7 +73,7 @@ test('data of another major version is not opened with what would be fetched', a
   const wish = {
     folder: folderFor(t),
     dataMajor: 15,
-    onFetch: assert.fail,
+    onFetch: () => assert.fail('it fetches'),
     signal: new AbortController().signal,
   }
   assert.equal(await fetchPrograms(wish), undefined)
