@@ -56,17 +56,12 @@ test('the code of the README compiles, and its page is the example', async (t) =
 /** The blocks with code as files: a route, and an app of three modules. */
 function writeBlocks(folder: string): void {
   const [route, ...modules] = blocksIn(README).filter(({ language }) => language === 'ts')
-  writeFileSync(join(folder, 'route.ts'), `${ROUTE_IMPORTS}\n${route!.text}`)
+  writeFileSync(join(folder, 'route.ts'), route!.text)
+  writeFileSync(join(folder, 'model.ts'), `export * from '../examples/ai-sdk-agent/model.ts'\n`)
   for (const [index, { text }] of modules.entries()) writeFileSync(join(folder, `part-${index}.ts`), text)
   const parts = modules.map((_, index) => `export * from './part-${index}.ts'\n`)
   writeFileSync(join(folder, 'app.ts'), parts.join(''))
 }
-
-const ROUTE_IMPORTS = `import { convertToModelMessages, createUIMessageStreamResponse, streamText, toUIMessageStream } from 'ai'
-import type { UIMessage } from 'ai'
-import { onError, verify } from 'fleetline/agent'
-import { model } from '../examples/ai-sdk-agent/model.ts'
-`
 
 test('the commands of the README and of the guide to the dev fleet do what they say', async (t) => {
   const [dev, panel, elsewhere] = blocksIn(README, 'Try it').map(({ text }) => text.trim()) as [

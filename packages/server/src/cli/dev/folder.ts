@@ -103,7 +103,7 @@ function removeStale(lock: string, aside: string, holder: string): void {
 }
 
 /** Rejects a directory that others can write: their data would run as our user, and their links would be written through. */
-function refuseForeign(path: string): void {
+export function refuseForeign(path: string): void {
   const status = lstatSync(path)
   const isOurs = status.uid === (process.getuid?.() ?? status.uid) && (status.mode & 0o022) === 0
   if (status.isDirectory() && isOurs) return

@@ -28,8 +28,8 @@ const PLACES = [
 ]
 
 /** Finds the newest installed version. If there is data, finds the major version that wrote it. Undefined: there is none. */
-export function findPrograms(dataMajor?: number): Programs | undefined {
-  const found = ['', ...globSync(PLACES)].flatMap((place) => programsIn(place) ?? [])
+export function findPrograms(account: Account | undefined, dataMajor?: number): Programs | undefined {
+  const found = ['', ...globSync(PLACES)].flatMap((place) => programsIn(place, account) ?? [])
   const fitting = found.filter(({ major }) =>
     dataMajor === undefined ? major >= OLDEST : major === dataMajor,
   )
@@ -58,7 +58,7 @@ export function findAccount(): Account | undefined {
       'PostgreSQL does not run as root, and there is no user postgres or nobody to run it: run fleetline as another user, or give --database-url',
     )
   const [, , uid, gid] = line.split(':')
-  return { uid: Number(uid), gid: Number(gid) }
+  return { uid: Number(uid) >>> 0, gid: Number(gid) >>> 0 } // macOS writes nobody's as -2
 }
 
 /** Whether the account may enter the directory and all directories above it. */
@@ -94,8 +94,10 @@ export function as(account: Account | undefined) {
   return { env: bareEnvironment(), ...account }
 }
 
-export function programsIn(place: string): Programs | undefined {
-  const answer = (program: string) => spawnSync(join(place, program), ['--version'], { encoding: 'utf8' })
+/** Undefined: this account cannot run PostgreSQL's programs from there. */
+export function programsIn(place: string, account: Account | undefined): Programs | undefined {
+  const answer = (program: string) =>
+    spawnSync(join(place, program), ['--version'], { ...as(account), cwd: '/', encoding: 'utf8' })
   const version = /\(PostgreSQL\) (\d+[\d.]*)/.exec(answer('postgres').stdout ?? '')?.[1]
   if (version === undefined || answer('initdb').status !== 0) return undefined
   return { place, version, major: Number.parseInt(version, 10) }
