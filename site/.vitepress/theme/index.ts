@@ -1,3 +1,4 @@
+/// <reference types="vitepress/client" />
 import theme from 'vitepress/theme-without-fonts'
 import './style.css'
 

@@ -13,6 +13,7 @@ import { call, makeSession } from '../support/http.ts'
 import { APP, startPod } from '../support/pods.ts'
 import { dumpOf } from '../support/search.ts'
 import { openDatabase } from '../support/store.ts'
+import { untilWritten } from '../support/written.ts'
 
 test('S35 E8: if the pod dies after it has committed an erasure, another one stops the turn and removes what the session said', async (t) => {
   const url = await databaseFor(t)
@@ -28,10 +29,11 @@ test('S35 E8: if the pod dies after it has committed an erasure, another one sto
   const { session } = await makeSession(first.gateway, { agent: 'parrot', title: canary, members: ['ada'] })
   const never = `until:${join(tmpdir(), canary)}`
   const sent = await call('POST', `${first.gateway}/v1/sessions/${session}/messages`, {
-    text: never,
+    text: `begun ${never}`,
     author: 'ada',
   })
   const { turn } = sent.body as unknown as Ack
+  await untilWritten(t, url, 'begun') // a turn that has not read its session yet fails, because that is gone
   const turnNow = async () =>
     (await call('GET', `${second.gateway}/v1/turns/${turn}`)).body as unknown as Turn
   await eventually(async () => assert.equal((await turnNow()).state, 'running'), { what: 'the turn to run' })

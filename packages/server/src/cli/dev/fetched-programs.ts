@@ -114,7 +114,9 @@ async function install(folder: string, signal: AbortSignal): Promise<void> {
 
 /** The programs need glibc. */
 function isMusl(): boolean {
-  const { header } = process.report.getReport() as { readonly header: { readonly glibcVersionRuntime?: string } }
+  const { header } = process.report.getReport() as {
+    readonly header: { readonly glibcVersionRuntime?: string }
+  }
   return process.platform === 'linux' && header.glibcVersionRuntime === undefined
 }
 
